@@ -1,0 +1,46 @@
+# Every target sets up .venv by itself when it is missing or older than pyproject.toml.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+TREE := build/installed
+CLEAN := build/clean
+
+.PHONY: demo test test-slow lint bench clean
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tilesolve needs Python 3.11 or newer; name one: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/tilesolve doctor
+	$(BIN)/tilesolve calibrate --quick
+	$(BIN)/tilesolve suites tccg
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
+
+# Types are checked on the package as a user gets it: the built wheel, whose four source folders
+# have become one. The same wheel is then used from an empty environment, outside the checkout.
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf dist build
+	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
+	$(BIN)/python -m pip install --quiet --no-deps --target $(TREE) dist/*.whl
+	MYPYPATH=$(TREE) $(BIN)/mypy -p tilesolve
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/python -m pip install --quiet dist/*.whl
+	cd / && $(CURDIR)/$(CLEAN)/bin/python $(CURDIR)/tests/outside.py
+	cd / && $(CURDIR)/$(CLEAN)/bin/tilesolve suites tccg > /dev/null
+
+bench: $(READY)
+	$(BIN)/python examples/planning_speed.py
+
+clean:
+	rm -rf .venv build dist *.egg-info

@@ -1,0 +1,50 @@
+"""The errors that tilesolve raises.
+
+Each has one root, `TilesolveError`, and the builtin that a user would catch for its kind.
+"""
+
+from __future__ import annotations
+
+
+class TilesolveError(Exception):
+    """Root of every error that tilesolve raises on purpose."""
+
+
+class SpecError(TilesolveError, ValueError):
+    """A spec that cannot be read, or that says something impossible."""
+
+
+class SizeError(TilesolveError, ValueError):
+    """Extents that are missing, unknown, out of range, or that disagree between operands."""
+
+
+class DtypeError(TilesolveError, TypeError):
+    """A dtype that tilesolve does not compute in."""
+
+
+class SuiteError(TilesolveError, LookupError, ValueError):
+    """A problem suite, or a case in one, that does not exist or cannot be read."""
+
+
+class MachineError(TilesolveError, ValueError):
+    """A machine description that is damaged, incomplete or physically impossible."""
+
+
+class FileAccessError(TilesolveError, OSError):
+    """A file of tilesolve's own that cannot be read, written or locked."""
+
+
+class CalibrationError(TilesolveError, RuntimeError):
+    """Measurements that contradict each other, even after repetition."""
+
+
+class SolverError(TilesolveError, RuntimeError):
+    """IPOPT is missing, or found no point that satisfies the program."""
+
+
+class SettingError(TilesolveError, ValueError):
+    """An environment variable ``TILESOLVE_*`` whose value makes no sense."""
+
+
+class TilesolveWarning(UserWarning):
+    """Something that tilesolve found damaged or foreign, and goes on without."""

@@ -1,0 +1,278 @@
+"""A contraction with its sizes: a spec, an extent for each letter, and a dtype."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, SizeError
+from tilesolve.contractions.inference import axes, infer, require
+from tilesolve.contractions.spec import Spec
+
+if TYPE_CHECKING:
+    from tilesolve.contractions.canonical import Canonical
+    from tilesolve.contractions.classes import IndexClass
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+"""What tilesolve computes in."""
+
+MAX_EXTENT = 2**63 - 1
+"""The largest extent of a letter: what an array's index can count to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A spec, the extent of each of its letters, and the dtype of all its tensors.
+
+    `Problem.of` and `Problem.from_arrays` are the usual ways to make one. Extents of 0 and 1
+    are valid.
+
+    Parameters
+    ----------
+    spec
+        What is computed.
+    extents
+        Pairs of a letter and its extent, in the order of ``spec.letters``.
+    dtype
+        One of ``DTYPES``.
+
+    Examples
+    --------
+    >>> problem = Problem.of("abcd-aebf-dfce", 72)
+    >>> problem.flops
+    278628139008
+    >>> problem.shape(1), problem.bytes[1]
+    ((72, 72, 72, 72), 214990848)
+    >>> [index_class.name for index_class in problem.classes]
+    ['M', 'N', 'K']
+    """
+
+    spec: Spec
+    extents: tuple[tuple[str, int], ...]
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        letters = tuple(letter for letter, _ in self.extents)
+        if letters != self.spec.letters:
+            raise SizeError(
+                f"the extents of {str(self.spec)!r} are of {', '.join(letters)}; "
+                f"they must be of {', '.join(self.spec.letters)}, in this order"
+            )
+        for letter, extent in self.extents:
+            if type(extent) is not int or not 0 <= extent <= MAX_EXTENT:
+                raise SizeError(
+                    f"the size of {letter!r}{_home(self.spec, letter)} must be an integer "
+                    f"from 0 to 2**63-1, got {extent!r}"
+                )
+        if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
+            raise DtypeError(f"the dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec | str,
+        sizes: Mapping[str, int] | str | int,
+        dtype: npt.DTypeLike = "float64",
+    ) -> Self:
+        """Make a problem from a spec and sizes.
+
+        Parameters
+        ----------
+        spec
+            A `Spec`, or text that `Spec.parse` reads.
+        sizes
+            The extent of each letter: a mapping, text such as ``"a=72, b=72"`` (commas, spaces
+            or both), or one integer for all letters.
+        dtype
+            Anything that numpy takes for one of ``DTYPES``.
+
+        Examples
+        --------
+        >>> Problem.of("ab-acd-dbc", "a=2 b=3, c=4 d=5", np.float32).shapes
+        ((2, 3), (2, 4, 5), (5, 3, 4))
+        >>> Problem.of("ab-ac-cb", {"a": 2, "b": 3})
+        Traceback (most recent call last):
+            ...
+        tilesolve.contractions.errors.SizeError: no size for 'c' of A, B in 'ab-ac-cb'; \
+sizes are given for a, b
+        """
+        spec = spec if isinstance(spec, Spec) else Spec.parse(spec)
+        if isinstance(sizes, str):
+            sizes = _read_sizes(sizes)
+        elif not isinstance(sizes, Mapping):
+            sizes = dict.fromkeys(spec.letters, sizes)
+        for letter in sizes:
+            if letter not in spec.letters:
+                raise SizeError(
+                    f"a size is given for {letter!r}, which {str(spec)!r} does not have"
+                )
+        for letter in spec.letters:
+            if letter not in sizes:
+                raise SizeError(
+                    f"no size for {letter!r}{_home(spec, letter)}; "
+                    f"sizes are given for {', '.join(sizes) or 'nothing'}"
+                )
+        extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
+        return cls(spec, extents, _dtype_name(dtype))
+
+    @classmethod
+    def from_arrays(
+        cls, spec: Spec | str, *arrays: npt.ArrayLike, dtype: npt.DTypeLike | None = None
+    ) -> Self:
+        """Make the problem that arrays pose as the operands of a spec.
+
+        Extents come from the shapes; an affine subscript with one unknown letter is solved for
+        it. The dtype is the arrays' common one, unless given.
+
+        Examples
+        --------
+        >>> image, filters = np.zeros((8, 113)), np.zeros((16, 8, 3))
+        >>> dict(Problem.from_arrays("kh-c[2h+r]-kcr", image, filters).sizes)
+        {'k': 16, 'h': 56, 'c': 8, 'r': 3}
+        """
+        spec = spec if isinstance(spec, Spec) else Spec.parse(spec)
+        given = _as_arrays(spec, arrays)
+        sizes = infer(spec, [array.shape for array in given])
+        if dtype is None:
+            try:
+                dtype = np.result_type(*(array.dtype for array in given))
+            except TypeError as error:
+                names = ", ".join(str(array.dtype) for array in given)
+                raise DtypeError(f"the operands have no common dtype: {names}") from error
+        return cls.of(spec, sizes, dtype)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The extent of each letter, as a read-only mapping."""
+        return MappingProxyType(dict(self.extents))
+
+    def shape(self, tensor: int) -> tuple[int, ...]:
+        """Return the shape of a tensor: 0 is the output, 1 the first operand."""
+        return self.spec.tensors[tensor].shape(dict(self.extents))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of all tensors, the output's first."""
+        return tuple(self.shape(tensor) for tensor in range(len(self.spec.tensors)))
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: for each point, multiply all operands and add once.
+
+        A real multiplication or addition is one, a complex multiplication six and a complex
+        addition two: two operands make 2 per point, or 8 if complex.
+        """
+        multiply, add = (6, 2) if self.dtype.startswith("complex") else (1, 1)
+        per_point = (len(self.spec.operands) - 1) * multiply + add
+        return per_point * prod(extent for _, extent in self.extents)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def bytes(self) -> tuple[int, ...]:
+        """Bytes of each tensor, the output first."""
+        return tuple(prod(shape) * self.itemsize for shape in self.shapes)
+
+    @property
+    def intensity(self) -> float:
+        """Flops per byte if each tensor is moved once; 0 if there is nothing to move."""
+        total = sum(self.bytes)
+        return self.flops / total if total else 0.0
+
+    @property
+    def classes(self) -> tuple[IndexClass, ...]:
+        """The classes of the spec's indices."""
+        from tilesolve.contractions.classes import classes
+
+        return classes(self.spec)
+
+    @property
+    def canonical(self) -> Canonical:
+        """The form that all problems share which differ in letters and operand order only."""
+        from tilesolve.contractions.canonical import canonical
+
+        return canonical(self)
+
+    def check_operands(self, *arrays: npt.ArrayLike) -> tuple[npt.NDArray[np.generic], ...]:
+        """Return the operands as arrays; raise `SizeError` if a shape is not the problem's."""
+        given = _as_arrays(self.spec, arrays)
+        for axis in axes(self.spec, [array.shape for array in given]):
+            require(self.spec, axis, self.sizes)
+        return given
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
+        return " ".join(filter(None, (str(self.spec), sizes, self.dtype)))
+
+
+def _home(spec: Spec, letter: str) -> str:
+    """Return where a letter lives, as an error message says it."""
+    tensors = zip(spec.names, spec.tensors, strict=True)
+    names = ", ".join(name for name, tensor in tensors if letter in tensor.letters)
+    return f" of {names} in {str(spec)!r}"
+
+
+def _integer(spec: Spec, letter: str, value: object) -> int:
+    """Return a size as an int; booleans and floats are refused, numpy's integers taken."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise SizeError(
+            f"the size of {letter!r}{_home(spec, letter)} must be an integer, got {value!r}"
+        ) from None
+
+
+def _read_sizes(text: str) -> dict[str, int]:
+    """Read ``"a=72, b=72"``."""
+    sizes: dict[str, int] = {}
+    for item in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip())):
+        if not item:
+            continue
+        letter, equals, digits = item.partition("=")
+        if not equals or not letter or not re.fullmatch(r"[+-]?[0-9]{1,20}", digits):
+            raise SizeError(f"expected sizes such as 'a=72, b=72', found {item!r} in {text!r}")
+        if letter in sizes:
+            raise SizeError(f"two sizes for {letter!r} in {text!r}: {sizes[letter]} and {digits}")
+        sizes[letter] = int(digits)
+    return sizes
+
+
+def _dtype_name(dtype: npt.DTypeLike | None) -> str:
+    """Return the name of a supported dtype, however it is given."""
+    supported = ", ".join(DTYPES)
+    if dtype is None:
+        raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise DtypeError(f"{dtype!r} is not a dtype; tilesolve computes in {supported}") from error
+    if found.name not in DTYPES or not found.isnative:
+        raise DtypeError(f"tilesolve computes in {supported}, not in {found.str} ({found.name})")
+    return found.name
+
+
+def _as_arrays(
+    spec: Spec, arrays: tuple[npt.ArrayLike, ...]
+) -> tuple[npt.NDArray[np.generic], ...]:
+    """Return what was passed as arrays; the error names the operand that is not one."""
+    found = []
+    for position, array in enumerate(arrays):
+        try:
+            found.append(np.asarray(array))
+        except ValueError as error:
+            name = spec.names[1:][position] if position < len(spec.operands) else position
+            raise SizeError(f"operand {name} of {str(spec)!r} is no array: {error}") from error
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Machine code: the generated kernels and the micro-benchmarks."""

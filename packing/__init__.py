@@ -1,0 +1,1 @@
+"""How operands are laid out before a kernel reads them."""

@@ -1,0 +1,77 @@
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
+
+
+MODULES = [
+    *PACKAGES,
+    *(
+        f"{package}.{found.name}"
+        for package in PACKAGES
+        for found in pkgutil.iter_modules(importlib.import_module(package).__path__)
+        if not found.ispkg and found.name != "__main__"  # which runs the command
+    ),
+]
+
+
+def public(module):
+    """The public classes and functions that a module itself defines, with their names."""
+    for name, value in vars(module).items():
+        value = inspect.unwrap(value) if callable(value) else value
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(value) or inspect.isfunction(value):
+            yield name, value
+
+
+def members(kind):
+    """The public methods and properties that a class itself defines, with their names."""
+    for name, value in vars(kind).items():
+        value = getattr(value, "__func__", value)
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+            yield name, value
+
+
+def is_documented(value):
+    """Whether somebody wrote a docstring: dataclasses make one up from the signature."""
+    doc = value.__doc__ or ""
+    return bool(doc.strip()) and not doc.startswith(f"{getattr(value, '__name__', ' ')}(")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_give_what_they_show(name):
+    """The examples in a module's docstrings run and print what stands there."""
+    failed, _ = doctest.testmod(importlib.import_module(name))
+    assert failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_are_documented(name):
+    """A module, and each public class, function, method and property in it, has a docstring."""
+    module = importlib.import_module(name)
+    found = [(name, module), *public(module)]
+    for class_name, kind in public(module):
+        if inspect.isclass(kind):
+            found += [(f"{class_name}.{member}", value) for member, value in members(kind)]
+    assert [called for called, value in found if not is_documented(value)] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_have_an_example(name):
+    """Each public class and function shows an example: Python, or a line of the command.
+
+    Errors are exempt: what raises them shows them.
+    """
+    without = [
+        called
+        for called, value in public(importlib.import_module(name))
+        if not (inspect.isclass(value) and issubclass(value, BaseException))
+        and ">>> " not in (value.__doc__ or "")
+        and "$ tilesolve " not in (value.__doc__ or "")
+    ]
+    assert without == []

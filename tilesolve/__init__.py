@@ -1,0 +1,51 @@
+"""Tensor contractions and convolutions with solved, not searched, tile sizes.
+
+Public names load on first use, so that importing the package stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilesolve.contractions.errors import TilesolveError
+    from tilesolve.contractions.problem import Problem
+    from tilesolve.contractions.reference import reference
+    from tilesolve.contractions.spec import Spec
+    from tilesolve.contractions.suites import suite
+    from tilesolve.machine import Level, Machine
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Level": "tilesolve.machine",
+    "Machine": "tilesolve.machine",
+    "Problem": "tilesolve.contractions.problem",
+    "Spec": "tilesolve.contractions.spec",
+    "TilesolveError": "tilesolve.contractions.errors",
+    "reference": "tilesolve.contractions.reference",
+    "suite": "tilesolve.contractions.suites",
+}
+
+__all__ = [
+    "Level",
+    "Machine",
+    "Problem",
+    "Spec",
+    "TilesolveError",
+    "reference",
+    "suite",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - each name has its own type, declared above
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilesolve' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
