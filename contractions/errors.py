@@ -48,3 +48,7 @@ class SettingError(TilesolveError, ValueError):
 
 class TilesolveWarning(UserWarning):
     """Something that tilesolve found damaged or foreign, and goes on without."""
+
+
+class PlanError(TilesolveError, ValueError):
+    """A stored plan that is damaged or of another version."""

@@ -1,0 +1,56 @@
+"""Random machines for hypothesis."""
+
+from hypothesis import strategies as st
+
+from tilesolve.machine import Level, Machine, Peak
+
+SOURCES = ("measured", "detected", "published", "assumed", "given")
+
+counts = st.integers(1, 2**40)
+rates = st.floats(1e3, 1e15)
+names = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+@st.composite
+def machines(draw: st.DrawFn, caches: st.SearchStrategy[int] | None = None) -> Machine:
+    """Draw a valid machine; `caches` draws how many levels it has before memory."""
+    depth = draw(caches or st.integers(0, 5))
+    bandwidths = sorted(draw(st.lists(rates, min_size=depth + 1, max_size=depth + 1)), reverse=True)
+    level_names = [*(f"L{number}" for number in range(1, depth + 1)), "memory"]
+    levels = tuple(
+        Level(
+            name,
+            None if name == "memory" else draw(counts),
+            bandwidth,
+            line=draw(st.sampled_from((32, 64, 128, 256))),
+            ways=draw(st.none() | st.integers(1, 64)),
+            shared_by=draw(st.integers(1, 256)),
+            inclusive=draw(st.booleans()),
+            effective=draw(st.floats(0.05, 1.0)),
+            read=draw(st.none() | rates),
+            stream=draw(st.none() | rates),
+            bandwidth_all=draw(st.none() | rates),
+        )
+        for name, bandwidth in zip(level_names, bandwidths, strict=True)
+    )
+    peak = st.builds(
+        Peak,
+        st.sampled_from(("float32", "float64")),
+        st.sampled_from((128, 256, 512)),
+        rates,
+        st.none() | rates,
+    )
+    figures = st.sampled_from([f"{name}.bandwidth" for name in level_names] + ["peak", "cores"])
+    return Machine(
+        name=draw(names),
+        levels=levels,
+        cores=draw(st.integers(1, 1024)),
+        frequency=draw(st.floats(1e8, 1e10)),
+        vector_bits=draw(st.sampled_from((128, 256, 512))),
+        vector_registers=draw(st.sampled_from((16, 32))),
+        fma_latency=draw(st.integers(1, 10)),
+        fma_rate=draw(st.floats(0.5, 4)),
+        peaks=tuple(draw(st.lists(peak, min_size=1, max_size=4))),
+        fingerprint=draw(st.text("0123456789abcdef", max_size=12)),
+        sources=tuple(draw(st.dictionaries(figures, st.sampled_from(SOURCES))).items()),
+    )

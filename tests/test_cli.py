@@ -1,0 +1,301 @@
+"""The command line: what it prints, where, and its exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tilesolve import __version__, files, suite
+from tilesolve.cli import app
+from tilesolve.contractions.suites import suites
+from tilesolve.files import machine_file, write_atomically
+from tilesolve.machine import Machine
+
+PATIENCE = 60
+"""Seconds after which a child process is taken to hang."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Folders of this test's own, no other setting, and no warning issued yet."""
+    for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "_warned", set())
+    return tmp_path
+
+
+def tilesolve(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def process(*arguments, **options):
+    """Run the command in a process of its own, its output piped."""
+    command = [sys.executable, "-m", "tilesolve", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
+    )
+
+
+def test_version():
+    """--version prints the version."""
+    done = tilesolve("--version")
+    assert (done.exit_code, done.stdout) == (0, f"tilesolve {__version__}\n")
+
+
+def test_help_lists_commands():
+    """--help lists each command."""
+    done = tilesolve("--help")
+    assert done.exit_code == 0
+    for command in ("doctor", "machine", "suites"):
+        assert command in done.stdout
+
+
+def test_module_is_the_command():
+    """``python -m tilesolve`` is the command."""
+    assert process("--version").stdout == f"tilesolve {__version__}\n"
+
+
+def test_unknown_command():
+    """A wrong command or option exits with 2 and says so on stderr only."""
+    for wrong in ("calibrat", "--nope"):
+        done = tilesolve(wrong)
+        assert done.exit_code == 2
+        assert wrong in done.stderr
+        assert not done.stdout
+
+
+@pytest.mark.parametrize("statement", ["import tilesolve", "import tilesolve.machine", "--help"])
+def test_quick_start(statement):
+    """Neither the import nor --help loads a compiler, a solver or a plotting library."""
+    code = "import sys\n" + (
+        "sys.argv = ['tilesolve', '--help']\n"
+        "from tilesolve.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        if statement == "--help"
+        else statement
+    )
+    heavy = {"numba", "llvmlite", "pyomo", "scipy", "cyipopt", "networkx", "matplotlib", "cpuinfo"}
+    done = subprocess.run(
+        [sys.executable, "-c", code + "\nprint(); print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "tilesolve" in loaded
+    assert not heavy & loaded
+    if statement == "import tilesolve":
+        assert not {"numpy", "rich", "typer"} & loaded
+
+
+def test_suites_are_listed():
+    """Without a name every suite is listed with the number of its problems."""
+    done = tilesolve("suites")
+    assert done.exit_code == 0
+    lines = [line.split() for line in done.stdout.splitlines()]
+    for name in suites():
+        assert [name, str(len(suite(name)))] in lines
+
+
+@pytest.mark.parametrize("name", suites())
+def test_suite(name):
+    """A suite's table has each problem whole: name, spec, sizes, and its work."""
+    done = tilesolve("suites", name)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    for key, problem in suite(name).items():
+        (line,) = [line for line in lines if line.split()[:1] == [key]]
+        assert f" {problem.spec} " in line
+        assert " ".join(f"{letter}={extent}" for letter, extent in problem.sizes.items()) in line
+        assert f"{problem.flops / 1e9:.4g}" in line.split()
+        assert line.split()[-1] == f"{problem.intensity:.4g}"
+
+
+def test_unknown_suite():
+    """A suite that does not exist is one line on stderr and exit status 2."""
+    done = tilesolve("suites", "nowhere")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert "nowhere" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("machine", "no such"), ("machine",), ("suites", "no.toml")])
+def test_errors_have_no_traceback(arguments):
+    """An error of tilesolve's own is one line on stderr and exit status 2, no traceback."""
+    done = process(*arguments, env={**os.environ, "TILESOLVE_MACHINE": "missing.toml"})
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+def test_machine_as_toml(home):
+    """--toml prints a machine file that loads to the same machine."""
+    done = tilesolve("machine", "e5-2680v4", "--toml")
+    assert done.exit_code == 0
+    assert Machine.from_toml(done.stdout) == Machine.load("e5-2680v4")
+    (home / "copy.toml").write_text(done.stdout)
+    again = tilesolve("machine", str(home / "copy.toml"), "--toml")
+    assert again.stdout == done.stdout
+
+
+def test_machine_in_force(monkeypatch):
+    """Without a name the machine in force is shown."""
+    assert Machine.from_toml(tilesolve("machine", "--toml").stdout) == Machine.detect()
+    monkeypatch.setenv("TILESOLVE_MACHINE", "i7-6700k")
+    done = tilesolve("machine")
+    assert done.exit_code == 0
+    assert "Machine i7-6700k" in done.stdout
+
+
+def test_machine_table():
+    """The table has each level's capacity, bandwidth per second and per cycle, and sources."""
+    text = tilesolve("machine", "i7-6700k").stdout
+    for figure in ("8 MiB", "81.31 GB/s (19.36 B/cycle)", "134.4 GFLOP/s", "published"):
+        assert figure in text
+    assert "streaming" not in text
+    assert "read only" not in text
+
+
+def test_machine_table_of_measurements(home):
+    """What was measured besides the bandwidth has columns of its own."""
+    machine = Machine.load("i7-6700k")
+    levels = [
+        type(level)(level.name, level.capacity, level.bandwidth, read=5e9, bandwidth_all=7e9)
+        for level in machine.levels
+    ]
+    (home / "m.toml").write_text(machine.replace(levels=tuple(levels)).to_toml())
+    text = tilesolve("machine", str(home / "m.toml")).stdout
+    assert "read only" in text
+    assert "5 GB/s (1.19 B/cycle)" in text
+    assert "all cores" in text
+    assert "streaming" not in text
+
+
+def test_warning_is_one_line():
+    """A damaged machine file is one line on stderr, and the command still answers."""
+    write_atomically(machine_file(), "format =")
+    done = process("machine", "--toml")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: ")
+    assert done.stderr.count("\n") == 1
+    assert Machine.from_toml(done.stdout).fingerprint == Machine.detect().fingerprint
+
+
+def test_doctor():
+    """The doctor exits with 0 where all is there, and says so last."""
+    done = tilesolve("doctor")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1] == "All that is needed is there."
+    assert not done.stderr
+
+
+def test_doctor_finds_damage(monkeypatch):
+    """The doctor exits with 1, without a traceback, if something is damaged."""
+    write_atomically(machine_file(), "format =")
+    monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "0")
+    done = process("doctor")
+    assert done.returncode == 1
+    for command in ("tilesolve calibrate", "unset TILESOLVE_MACHINE"):
+        assert command in done.stdout
+    assert not done.stderr
+
+
+def test_doctor_json(monkeypatch):
+    """--json prints one JSON document, with the same exit status."""
+    done = tilesolve("doctor", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["healthy"] is True
+    monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
+    done = tilesolve("doctor", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["healthy"] is False
+
+
+def test_pipe_is_plain():
+    """Piped output has no colour codes, and is as wide as it needs to be."""
+    done = process("suites", "tccg", env={**os.environ, "COLUMNS": "40", "TERM": "xterm-256color"})
+    assert "\x1b" not in done.stdout
+    name, problem = max(suite("tccg").items(), key=lambda item: len(item[1].sizes))
+    (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
+    assert line.split()[1] == str(problem.spec)
+    assert line.split()[-1] == f"{problem.intensity:.4g}"
+
+
+def test_narrow_encoding(home):
+    """A pipe that takes ASCII only gets other letters escaped, not an error."""
+    text = """
+format = 1
+problems = [{ name = "greek", spec = "αβ-αγ-γβ", sizes = "α=2 β=3 γ=4" }]
+"""
+    (home / "mine.toml").write_text(text, encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = process("suites", str(home / "mine.toml"), env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u03b1\u03b2-\u03b1\u03b3-\u03b3\u03b2" in done.stdout
+
+
+def test_closed_pipe():
+    """A reader that stops early causes no traceback."""
+    command = f"{sys.executable} -m tilesolve suites tccg | head -n 1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupt(monkeypatch):
+    """Ctrl-C ends quietly with status 130."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Machine, "load", interrupt)
+    done = tilesolve("machine")
+    assert done.exit_code == 130
+    assert not done.output
+
+
+def test_interrupted_process():
+    """A process that gets the signal in the middle of a command ends quietly with 130."""
+    code = """
+import time
+from tilesolve.cli import app
+from tilesolve.machine import Machine
+def wait(*_):
+    print("waiting", flush=True)
+    time.sleep(600)
+Machine.load = wait
+app(["machine"])
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout.readline() == "waiting\n"
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=PATIENCE)
+        finally:
+            child.kill()
+    assert (child.returncode, out, err) == (130, "", "")
+
+
+def test_other_errors_are_not_hidden(monkeypatch):
+    """A fault of the program itself still shows where it is."""
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Machine, "load", fail)
+    assert isinstance(tilesolve("machine").exception, ZeroDivisionError)

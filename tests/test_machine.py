@@ -1,0 +1,320 @@
+"""Machines as values, as TOML, and how the one in force is found."""
+
+import os
+import re
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machine_strategies import machines
+
+from tilesolve import files
+from tilesolve.contractions.errors import MachineError, TilesolveWarning
+from tilesolve.detect import fingerprint
+from tilesolve.machine import SHIPPED, Level, Machine, Peak
+
+SHIPPED_NAMES = ("e5-2680v4", "i7-6700k")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty configuration folder, no machine in the environment, no warning issued yet."""
+    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.delenv("TILESOLVE_MACHINE", raising=False)
+    monkeypatch.setattr(files, "_warned", set())
+    return tmp_path
+
+
+def sample():
+    return Machine.load("i7-6700k")
+
+
+def calibrate(text):
+    files.write_atomically(files.machine_file(), text)
+
+
+@given(machines())
+def test_toml_round_trip(machine):
+    """What to_toml writes, from_toml reads back to an equal value with an equal hash."""
+    again = Machine.from_toml(machine.to_toml())
+    assert again == machine
+    assert hash(again) == hash(machine)
+
+
+@given(machines(), st.data())
+def test_damaged_text_is_refused_or_read(machine, data):
+    """A machine file with a part missing gives a machine or a MachineError, nothing else."""
+    text = machine.to_toml()
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    with suppress(MachineError):
+        assert isinstance(Machine.from_toml(text[:start] + text[end:]), Machine)
+
+
+@pytest.mark.parametrize("name", SHIPPED_NAMES)
+def test_shipped(name):
+    """Shipped machines hold the bandwidths of the paper's Table 3, in bytes per cycle."""
+    table = {"i7-6700k": (19.36, 18.32, 12.8, 6.4), "e5-2680v4": (25.28, 19.68, 11.44, 6.08)}
+    machine = Machine.load(name)
+    cycles = [level.bandwidth / machine.frequency for level in machine.levels]
+    assert cycles == pytest.approx(table[name])
+    assert {machine.source(f"{level.name}.bandwidth") for level in machine.levels} == {"published"}
+    lanes = machine.vector_bits // 64
+    assert machine.peak("float64") == pytest.approx(2 * 2 * lanes * machine.frequency)
+    assert machine.peak("complex128") == machine.peak("float64")
+    assert machine.peak("float32") == 2 * machine.peak("float64")
+
+
+def test_all_shipped_files_are_tested():
+    """No machine file ships without a test of its figures."""
+    assert sorted(file.stem for file in SHIPPED.glob("*.toml")) == sorted(SHIPPED_NAMES)
+
+
+def test_lookups():
+    """Levels are found by name; the error for a wrong one lists the right ones."""
+    machine = sample()
+    assert machine.level("L2") is machine.levels[1]
+    assert machine.memory is machine.levels[-1]
+    assert machine.caches == machine.levels[:-1]
+    assert machine.source("no such figure") == "given"
+    with pytest.raises(MachineError, match="no level 'L9'; it has L1, L2, L3, memory"):
+        machine.level("L9")
+    with pytest.raises(MachineError, match="no arithmetic peak for int8"):
+        machine.peak("int8")
+
+
+def test_usable_is_the_effective_share():
+    """The usable bytes of a level are its capacity times the effective fraction."""
+    assert Level("L1", 1000, 1.0, effective=0.5).usable == 500
+    assert Level("memory", None, 1.0).usable is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bandwidth", 0.0),
+        ("bandwidth", -1.0),
+        ("bandwidth", float("nan")),
+        ("bandwidth", float("inf")),
+        ("bandwidth", 10**400),
+        ("bandwidth", "fast"),
+        ("bandwidth", True),
+        ("bandwidth", None),
+        ("read", 0.0),
+        ("stream", -1.0),
+        ("bandwidth_all", float("inf")),
+        ("capacity", 0),
+        ("capacity", -1),
+        ("capacity", 32768.0),
+        ("capacity", True),
+        ("line", 0),
+        ("ways", 0),
+        ("shared_by", 0),
+        ("shared_by", None),
+        ("inclusive", "false"),
+        ("inclusive", 1),
+        ("effective", 0.0),
+        ("effective", 1.5),
+        ("effective", float("nan")),
+    ],
+)
+def test_impossible_level(field, value):
+    """A level's error names the level, the field and the value."""
+    with pytest.raises(MachineError, match=f"level 'L2': {field}.*{re.escape(repr(value))}"):
+        Level(**{"name": "L2", "capacity": 32768, "bandwidth": 1e9, field: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cores": 0}, "cores must be a positive integer, got 0"),
+        ({"frequency": 0.0}, "frequency must be positive, got 0.0"),
+        ({"frequency": "4e9"}, "frequency must be positive, got '4e9'"),
+        ({"fma_rate": float("nan")}, "fma_rate must be positive, got nan"),
+        ({"fma_latency": 4.0}, "fma_latency must be a positive integer, got 4.0"),
+        ({"vector_bits": -1}, "vector_bits must be a positive integer, got -1"),
+        ({"vector_registers": True}, "vector_registers must be a positive integer, got True"),
+        ({"peaks": ()}, "no arithmetic peak"),
+        ({"name": 5}, "must be text"),
+        ({"levels": ()}, "the last level must be 'memory'"),
+        ({"sources": (("cores", "guessed"),)}, "source of cores must be one of .*'guessed'"),
+    ],
+)
+def test_impossible_machine(change, message):
+    """A machine's error says which field is impossible and what it holds."""
+    with pytest.raises(MachineError, match=message):
+        sample().replace(**change)
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ((1, 0, 2, 3), "is faster than the nearer L2"),
+        ((0, 1, 2), "last level must be 'memory'"),
+        ((0, 1, 3, 2), "last level must be 'memory'"),
+        ((0, 0, 3), "two levels have the same name"),
+    ],
+)
+def test_levels_out_of_order(order, message):
+    """Levels must go outwards, end in memory, and not be repeated."""
+    levels = sample().levels
+    with pytest.raises(MachineError, match=message):
+        sample().replace(levels=tuple(levels[index] for index in order))
+
+
+def test_levels_misnumbered():
+    """The numbers of the levels must rise, even where no bandwidth contradicts them."""
+    levels = [Level(name, 32768, 1e9) for name in ("L2", "side", "L1")]
+    with pytest.raises(MachineError, match="go outwards, got L2, side, L1, memory"):
+        sample().replace(levels=(*levels, Level("memory", None, 1e9)))
+
+
+def test_capacity_missing_inside():
+    """Only memory may lack a capacity."""
+    levels = (Level("L1", None, 2e9), Level("memory", None, 1e9))
+    with pytest.raises(MachineError, match="L1 has no capacity but is not the last"):
+        sample().replace(levels=levels)
+
+
+def test_small_l2_is_possible():
+    """An L2 smaller than L1 is no error."""
+    levels = (Level("L1", 65536, 3e9), Level("L2", 32768, 2e9), Level("memory", None, 1e9))
+    assert sample().replace(levels=levels).levels == levels
+
+
+def test_bad_peak():
+    """A peak's error names its dtype, width and field."""
+    with pytest.raises(MachineError, match="peak of 'float64' at 256 bits: flops must be positive"):
+        Peak("float64", 256, 0.0)
+    with pytest.raises(MachineError, match="flops_all must be positive"):
+        Peak("float64", 256, 1e9, -1.0)
+    with pytest.raises(MachineError, match="bits must be a positive integer"):
+        Peak("float64", 0, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("format = 1", "format = 1 ===", "not valid TOML"),
+        ("format = 1", "format = 2", "format is 2, this version reads 1"),
+        ("format = 1", "", "format is None"),
+        ("cores = 4", "", "entry 'cores' is missing"),
+        ("cores = 4", "cores = 4\ncors = 5", "unknown entries: cors"),
+        ("registers = 16", "registers = 16\nwidth = 5", "unknown entries: vector.width"),
+        ("registers = 16", "", "entry 'registers' is missing"),
+        ("ways = 4", "wayz = 4", "wayz"),
+        ("ways = 4", 'ways = "4"', "level 'L2': ways must be a positive integer, got '4'"),
+        ("bandwidth = 81312000000.0", "bandwidth = 0", "level 'L1': bandwidth must be positive"),
+        ("bandwidth = 81312000000.0", "bandwidth = 1", "L2 .* is faster than the nearer L1"),
+        ("cores = 4", f"cores = {'9' * 5000}", "not valid TOML"),
+        ("cores = 4", f"cores = {'[' * 5000}", "not valid TOML"),
+        ("[sources]", "[[sources]]", "sources|items"),
+        ("[vector]", "vector = 5\n[vectr]", "machine file"),
+    ],
+)
+def test_broken_toml(old, new, message):
+    """A broken machine file gives an error that names the file and what is wrong in it."""
+    text = sample().to_toml()
+    assert old in text
+    with pytest.raises(MachineError, match=message) as caught:
+        Machine.from_toml(text.replace(old, new, 1))
+    assert str(caught.value).startswith("machine file: ")
+
+
+def test_load_machine_itself():
+    """A machine given is the machine loaded."""
+    assert Machine.load(sample()) == sample()
+
+
+def test_load_by_path_and_name(home, monkeypatch):
+    """A text that is a shipped name means it; a path means the file, even of such a name."""
+    path = home / "mine.toml"
+    path.write_text(sample().replace(name="mine").to_toml())
+    assert Machine.load(path).name == "mine"
+    assert Machine.load(str(path)).name == "mine"
+    monkeypatch.chdir(home)
+    path.rename(home / "e5-2680v4")
+    assert Machine.load("e5-2680v4").name == "e5-2680v4"
+    assert Machine.load("./e5-2680v4").name == "mine"
+    assert Machine.load(Path("e5-2680v4")).name == "mine"
+
+
+@pytest.mark.parametrize("wanted", ["nowhere", "", "no\0where", "i7-6700k.toml", "../machines"])
+def test_load_unknown(home, monkeypatch, wanted):
+    """A machine that is nowhere gives an error."""
+    monkeypatch.chdir(home)
+    with pytest.raises(MachineError):
+        Machine.load(wanted)
+
+
+def test_load_unknown_lists_names(home):
+    """The error for an unknown name lists the shipped ones."""
+    with pytest.raises(MachineError, match=r"no machine 'nowhere'.*e5-2680v4, i7-6700k"):
+        Machine.load("nowhere")
+
+
+def test_load_no_regular_file(home):
+    """A folder, or a pipe that never ends, is refused at once."""
+    os.mkfifo(home / "pipe")
+    for name in ("", "pipe"):
+        with pytest.raises(MachineError, match="not a regular file"):
+            Machine.load(home / name)
+
+
+def test_load_binary(home):
+    """A file that is no text gives an error with its path."""
+    (home / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(MachineError, match=r"binary\.toml: not UTF-8 text"):
+        Machine.load(home / "binary.toml")
+
+
+def test_order(home, monkeypatch):
+    """The argument comes before TILESOLVE_MACHINE, that before calibration, then detection."""
+    assert Machine.find().why == "detection"
+    assert Machine.find().machine == Machine.detect()
+    calibrated = sample().replace(name="calibrated", fingerprint=fingerprint())
+    calibrate(calibrated.to_toml())
+    assert Machine.find() == (calibrated, "calibrated file", "")
+    assert Machine.load() == calibrated
+    monkeypatch.setenv("TILESOLVE_MACHINE", "e5-2680v4")
+    assert Machine.find() == (Machine.load("e5-2680v4"), "TILESOLVE_MACHINE", "")
+    assert Machine.find("i7-6700k") == (sample(), "argument", "")
+    path = home / "mine.toml"
+    path.write_text(sample().replace(name="mine").to_toml())
+    monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
+    assert Machine.load().name == "mine"
+    monkeypatch.setenv("TILESOLVE_MACHINE", "")
+    assert Machine.load() == calibrated
+
+
+def test_broken_environment_is_an_error(home, monkeypatch):
+    """A TILESOLVE_MACHINE that cannot be read is an error, never passed over."""
+    monkeypatch.setenv("TILESOLVE_MACHINE", str(home / "missing.toml"))
+    with pytest.raises(MachineError, match=r"missing\.toml"):
+        Machine.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (sample().to_toml(), "measured on another CPU"),
+        (sample().replace(fingerprint="0" * 12).to_toml(), "measured on another CPU"),
+        ("format =", "not valid TOML"),
+        ("", "format is None"),
+    ],
+)
+def test_foreign_or_damaged_calibration(home, text, reason):
+    """A calibrated file that is foreign or damaged is warned of once, and detection used."""
+    calibrate(text)
+    with pytest.raises(MachineError, match=reason):
+        Machine.calibrated()
+    with pytest.warns(TilesolveWarning, match=f"tilesolve calibrate.*{reason}") as caught:
+        assert Machine.load() == Machine.detect()
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Machine.load() == Machine.detect()
+    assert files.machine_file().read_text() == text

@@ -1,0 +1,195 @@
+"""Where tilesolve keeps its files, how it writes them, and the settings that override it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
+
+SETTINGS = {
+    "TILESOLVE_MACHINE": "the machine to plan for: a shipped name, or the path of a machine file",
+    "TILESOLVE_CONFIG_DIR": "folder of the calibrated machine files",
+    "TILESOLVE_CACHE_DIR": "folder of saved plans and compiled code, safe to delete",
+    "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
+    "TILESOLVE_NUM_THREADS": "threads that kernels may use",
+}
+"""Every environment variable that tilesolve reads, and what it sets."""
+
+_warned: set[str] = set()
+
+
+def setting(name: str) -> str | None:
+    """Return the value of a ``TILESOLVE_*`` variable; None where it is unset or empty.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_NUM_THREADS="2"):
+    ...     setting("TILESOLVE_NUM_THREADS")
+    '2'
+    """
+    if name not in SETTINGS:
+        raise KeyError(f"{name} is not declared in SETTINGS")
+    return os.environ.get(name) or None
+
+
+def config_dir() -> Path:
+    """Return the folder of settings and machine files, which need not exist yet.
+
+    Examples
+    --------
+    >>> config_dir().is_absolute()
+    True
+    """
+    import platformdirs
+
+    given = setting("TILESOLVE_CONFIG_DIR")
+    return Path(given or platformdirs.user_config_dir("tilesolve", appauthor=False)).absolute()
+
+
+def cache_dir() -> Path:
+    """Return the folder of plans and compiled code, which need not exist yet.
+
+    Examples
+    --------
+    >>> cache_dir().is_absolute()
+    True
+    """
+    import platformdirs
+
+    given = setting("TILESOLVE_CACHE_DIR")
+    return Path(given or platformdirs.user_cache_dir("tilesolve", appauthor=False)).absolute()
+
+
+def machine_file() -> Path:
+    """Return the path of this CPU's calibrated machine file, which need not exist yet.
+
+    The name carries the CPU's fingerprint, so that a home directory shared by different
+    computers keeps one file for each.
+
+    Examples
+    --------
+    >>> machine_file().suffix
+    '.toml'
+    """
+    from tilesolve.detect import cpu
+
+    here = cpu()
+    return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
+
+
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file so that a reader, at any moment, finds the old text or the new one.
+
+    The text goes to a new file beside `path`, which then takes its place in one step. What
+    stops it in between leaves the old file as it was. Missing folders are made.
+
+    Parameters
+    ----------
+    path
+        The file; a symbolic link stays one, and the file it points to is replaced.
+    text
+        Its new content, written as UTF-8.
+
+    Raises
+    ------
+    FileAccessError
+        If the folder cannot be written, a folder stands in the way, or no space is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "new" / "note", "text")
+    ...     (Path(folder) / "new" / "note").read_text()
+    'text'
+    """
+    data = text.encode()
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise FileAccessError(f"cannot write {Path(path)}: {_reason(error)}") from error
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the exclusive right to calibrate into a file; fail at once if another holds it.
+
+    The lock is on a file beside `path` and is advisory. The operating system releases it when
+    the process ends, however it ends; the empty lock file stays, as removing it would let two
+    processes lock different files of one name.
+
+    Parameters
+    ----------
+    path
+        The file that is going to be written.
+
+    Raises
+    ------
+    FileAccessError
+        If another process, or another thread, holds the lock, or none can be made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "machine.toml"):
+    ...     print("nobody else calibrates")
+    nobody else calibrates
+    """
+    import fcntl  # not on every platform, and needed only here
+
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(target.name + ".lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("ab")
+    except OSError as error:
+        raise FileAccessError(f"cannot lock {lock}: {_reason(error)}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileAccessError(
+                f"another process is calibrating (it holds {lock}); wait until it ends"
+            ) from None
+        except OSError as error:
+            raise FileAccessError(f"cannot lock {lock}: {_reason(error)}") from error
+        yield
+
+
+def _reason(error: OSError) -> str:
+    """Say what went wrong and with which path, which may be a folder above the one wanted."""
+    return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+
+
+def warn_once(message: str) -> None:
+    """Issue a `TilesolveWarning`, but only once per message and process.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_once("the cup is empty")
+    ...     warn_once("the cup is empty")
+    >>> len(caught)
+    1
+    """
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, TilesolveWarning, stacklevel=3)

@@ -1,0 +1,172 @@
+"""The parts of a machine: the levels of its memory hierarchy, and its arithmetic peaks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from tilesolve.contractions.errors import MachineError
+
+Source = Literal["measured", "detected", "published", "assumed", "given"]
+"""Where a figure comes from, as ``tilesolve doctor`` shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the memory hierarchy, as one core sees it.
+
+    Parameters
+    ----------
+    name
+        ``"L1"``, ``"L2"``, …; the last one is ``"memory"``.
+    capacity
+        Bytes it holds; None for memory, which holds everything.
+    bandwidth
+        Bytes per second that one core moves between this level and the nearer one,
+        loads and stores counted alike (section 6.2 of the paper).
+    line
+        Bytes of a cache line.
+    ways
+        Associativity; None where it is unknown or full.
+    shared_by
+        Cores that share it.
+    inclusive
+        False for a victim cache, whose capacity adds to the nearer level's (section 5.5).
+    effective
+        Fraction of the capacity up to which the level still serves at its bandwidth.
+    read, stream
+        Bytes per second of a read-only sweep, and of streaming stores; None if not measured.
+    bandwidth_all
+        Bytes per second that all cores together move; None if not measured.
+
+    Examples
+    --------
+    >>> Level("L1", 32768, 1e11, ways=8).usable
+    32768
+    """
+
+    name: str
+    capacity: int | None
+    bandwidth: float
+    line: int = 64
+    ways: int | None = None
+    shared_by: int = 1
+    inclusive: bool = True
+    effective: float = 1.0
+    read: float | None = None
+    stream: float | None = None
+    bandwidth_all: float | None = None
+
+    def __post_init__(self) -> None:
+        where = f"level {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise MachineError(f"{where}: name must be a word such as 'L1'")
+        check_positive(where, "bandwidth", self.bandwidth)
+        for field in ("read", "stream", "bandwidth_all"):
+            if getattr(self, field) is not None:
+                check_positive(where, field, getattr(self, field))
+        for field in ("capacity", "ways"):
+            if getattr(self, field) is not None:
+                check_count(where, field, getattr(self, field))
+        check_count(where, "line", self.line)
+        check_count(where, "shared_by", self.shared_by)
+        if type(self.inclusive) is not bool:
+            raise MachineError(f"{where}: inclusive must be true or false, got {self.inclusive!r}")
+        check_positive(where, "effective", self.effective)
+        if self.effective > 1:
+            raise MachineError(f"{where}: effective must lie in (0, 1], got {self.effective!r}")
+
+    @property
+    def usable(self) -> int | None:
+        """Bytes that a working set may take here: the effective share of the capacity."""
+        return None if self.capacity is None else int(self.capacity * self.effective)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Arithmetic rate of one dtype at one vector width, in flop/s (an FMA is two).
+
+    Parameters
+    ----------
+    dtype
+        A real dtype such as ``"float64"``.
+    bits
+        The vector width.
+    flops, flops_all
+        The rate of one core, and of all of them together; None if not measured.
+
+    Examples
+    --------
+    >>> Peak("float64", 256, 67.2e9).flops
+    67200000000.0
+    """
+
+    dtype: str
+    bits: int
+    flops: float
+    flops_all: float | None = None
+
+    def __post_init__(self) -> None:
+        where = f"peak of {self.dtype!r} at {self.bits!r} bits"
+        if not isinstance(self.dtype, str) or not self.dtype:
+            raise MachineError(f"{where}: dtype must be a name such as 'float64'")
+        check_count(where, "bits", self.bits)
+        check_positive(where, "flops", self.flops)
+        if self.flops_all is not None:
+            check_positive(where, "flops_all", self.flops_all)
+
+
+def check_positive(where: str, field: str, value: object) -> None:
+    """Refuse what is not a finite number above zero.
+
+    Examples
+    --------
+    >>> check_positive("level 'L1'", "bandwidth", 0.0)
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: level 'L1': bandwidth must be positive, got 0.0
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 < value <= sys.float_info.max):  # type: ignore[operator]
+        raise MachineError(f"{where}: {field} must be positive, got {value!r}")
+
+
+def check_count(where: str, field: str, value: object) -> None:
+    """Refuse what is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> check_count("machine 'm'", "cores", 2)
+    """
+    if type(value) is not int or value < 1:
+        raise MachineError(f"{where}: {field} must be a positive integer, got {value!r}")
+
+
+def check_levels(where: str, levels: tuple[Level, ...]) -> None:
+    """Refuse levels out of order; an L2 smaller than L1 is odd but possible (section 5.5).
+
+    Examples
+    --------
+    >>> check_levels("machine 'm'", (Level("L1", 32768, 1e11),))
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: machine 'm': the last level must be 'memory', \
+without a capacity
+    """
+    names = [level.name for level in levels]
+    if not levels or names[-1] != "memory" or levels[-1].capacity is not None:
+        raise MachineError(f"{where}: the last level must be 'memory', without a capacity")
+    if len(set(names)) < len(names):
+        raise MachineError(f"{where}: two levels have the same name in {names}")
+    for near, far in pairwise(levels):
+        if near.capacity is None:
+            raise MachineError(f"{where}: {near.name} has no capacity but is not the last")
+        if far.bandwidth > near.bandwidth:
+            raise MachineError(
+                f"{where}: {far.name} ({far.bandwidth:.4g} bytes/s) is faster than the "
+                f"nearer {near.name} ({near.bandwidth:.4g} bytes/s)"
+            )
+    numbers = [int(found[1]) for name in names if (found := re.fullmatch(r"L(\d{1,3})", name))]
+    if numbers != sorted(numbers):
+        raise MachineError(f"{where}: the levels must go outwards, got {', '.join(names)}")

@@ -1,0 +1,382 @@
+"""The machine as the model sees it: levels that hold and move bytes, and vector units.
+
+A `Machine` is a value. It is measured by ``tilesolve calibrate``, detected, written by hand
+as TOML, or one of the shipped ones; `Machine.load` finds the right one.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from errno import EINVAL
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+import tomli_w
+
+from tilesolve.contractions.errors import MachineError
+from tilesolve.detect import detect, fingerprint
+from tilesolve.files import machine_file, setting, warn_once
+from tilesolve.level import Level, Peak, Source, check_count, check_levels, check_positive
+
+__all__ = ["FORMAT", "SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
+
+FORMAT = 1
+"""Version of the TOML format; a file of another version is refused."""
+
+SHIPPED = Path(__file__).parent / "machines"
+"""Folder of the machine files that come with the package."""
+
+_ENTRIES = frozenset(
+    ("format", "name", "fingerprint", "cores", "frequency", "vector", "level", "peak", "sources")
+)
+_VECTOR = frozenset(("bits", "registers", "fma_latency", "fma_rate"))
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A memory hierarchy and the vector units it feeds.
+
+    Parameters
+    ----------
+    name
+        A short name; `Machine.load` finds shipped machines by it.
+    levels
+        Nearest first, memory last.
+    cores
+        Cores that threads may use.
+    frequency
+        Hz, to print bytes per cycle; no decision depends on it.
+    vector_bits, vector_registers
+        Widest vector and how many such registers there are.
+    fma_latency, fma_rate
+        Cycles until an FMA's result can be used, and FMAs started per cycle.
+    peaks
+        Measured or published arithmetic rates.
+    fingerprint
+        Of the CPU that the figures belong to; empty for a machine written by hand.
+    sources
+        Where each figure comes from: pairs such as ``("L1.bandwidth", "measured")``.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> [level.name for level in machine.levels]
+    ['L1', 'L2', 'L3', 'memory']
+    >>> machine.peak("float64")
+    67200000000.0
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    cores: int
+    frequency: float
+    vector_bits: int
+    vector_registers: int
+    fma_latency: int
+    fma_rate: float
+    peaks: tuple[Peak, ...]
+    fingerprint: str = ""
+    sources: tuple[tuple[str, Source], ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"machine {self.name!r}"
+        if not (isinstance(self.name, str) and isinstance(self.fingerprint, str)):
+            raise MachineError(f"{where}: name and fingerprint must be text")
+        check_levels(where, self.levels)
+        for field in ("frequency", "fma_rate"):
+            check_positive(where, field, getattr(self, field))
+        for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
+            check_count(where, field, getattr(self, field))
+        if not self.peaks:
+            raise MachineError(f"{where}: no arithmetic peak is given")
+        for figure, source in self.sources:
+            if source not in get_args(Source):
+                raise MachineError(
+                    f"{where}: the source of {figure} must be one of "
+                    f"{', '.join(get_args(Source))}, got {source!r}"
+                )
+
+    @property
+    def caches(self) -> tuple[Level, ...]:
+        """The levels that can be full: all but memory."""
+        return self.levels[:-1]
+
+    @property
+    def memory(self) -> Level:
+        """The last level."""
+        return self.levels[-1]
+
+    def level(self, name: str) -> Level:
+        """Return the level of that name; a `MachineError` lists the names there are.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").level("L2").capacity
+        262144
+        """
+        for level in self.levels:
+            if level.name == name:
+                return level
+        raise MachineError(
+            f"machine {self.name!r} has no level {name!r}; it has "
+            + ", ".join(level.name for level in self.levels)
+        )
+
+    def peak(self, dtype: str) -> float:
+        """Return the best measured flop/s of a dtype over all vector widths.
+
+        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").peak("complex64")
+        134400000000.0
+        """
+        real = {"complex64": "float32", "complex128": "float64"}.get(str(dtype), str(dtype))
+        rates = [peak.flops for peak in self.peaks if peak.dtype == real]
+        if not rates:
+            raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
+        return max(rates)
+
+    def source(self, figure: str) -> Source:
+        """Return where a figure comes from; ``"given"`` where the machine does not say.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").source("L1.bandwidth")
+        'published'
+        """
+        return dict(self.sources).get(figure, "given")
+
+    def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types
+        """Return a copy with some fields changed.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").replace(cores=2).cores
+        2
+        """
+        return replace(self, **changes)
+
+    def to_toml(self) -> str:
+        """Return the machine as TOML; `from_toml` reads it back to an equal value.
+
+        Examples
+        --------
+        >>> machine = Machine.load("e5-2680v4")
+        >>> Machine.from_toml(machine.to_toml()) == machine
+        True
+        """
+        return tomli_w.dumps(
+            {
+                "format": FORMAT,
+                "name": self.name,
+                "fingerprint": self.fingerprint,
+                "cores": self.cores,
+                "frequency": self.frequency,
+                "vector": {
+                    "bits": self.vector_bits,
+                    "registers": self.vector_registers,
+                    "fma_latency": self.fma_latency,
+                    "fma_rate": self.fma_rate,
+                },
+                "level": [_table(level) for level in self.levels],
+                "peak": [_table(peak) for peak in self.peaks],
+                "sources": dict(self.sources),
+            }
+        )
+
+    @classmethod
+    def from_toml(cls, text: str, *, origin: str = "machine file") -> Self:
+        """Read a machine from TOML.
+
+        Parameters
+        ----------
+        text
+            The TOML document.
+        origin
+            What an error calls the document, such as its path.
+
+        Raises
+        ------
+        MachineError
+            If the text is no TOML, an entry is missing or unknown, or a figure is impossible.
+
+        Examples
+        --------
+        >>> Machine.from_toml("format = 2", origin="mine.toml")
+        Traceback (most recent call last):
+        tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
+        """
+        try:
+            data = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # numbers and nesting have limits, too
+            raise MachineError(f"{origin}: not valid TOML: {error}") from None
+        if data.get("format") != FORMAT:
+            raise MachineError(
+                f"{origin}: format is {data.get('format')!r}, this version reads {FORMAT}"
+            )
+        try:
+            return cls(**_arguments(data))
+        except KeyError as error:
+            raise MachineError(f"{origin}: the entry {error} is missing") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise MachineError(f"{origin}: {error}") from None
+
+    @classmethod
+    def detect(cls) -> Self:
+        """Return this computer as sysfs and cpuid describe it; bandwidths are assumed.
+
+        What a source reports as 0 or not at all is unknown and takes a documented default,
+        which `source` then calls ``"assumed"``.
+
+        Examples
+        --------
+        >>> Machine.detect().source("memory.bandwidth")
+        'assumed'
+        """
+        return cls(**detect())
+
+    @classmethod
+    def load(cls, machine: Machine | str | os.PathLike[str] | None = None) -> Machine:
+        """Find a machine: the argument, ``TILESOLVE_MACHINE``, this CPU's file, detection.
+
+        A calibrated file that is damaged, or of another CPU, is warned of once and not used.
+
+        Parameters
+        ----------
+        machine
+            A machine (returned as it is), a shipped name, a path, or None. A text that is a
+            shipped name means that machine; write ``./name`` for a file called so.
+
+        Examples
+        --------
+        >>> Machine.load("e5-2680v4").vector_bits
+        256
+        """
+        found = cls.find(machine)
+        if found.problem:
+            warn_once(f"ignored until 'tilesolve calibrate' has run: {found.problem}")
+        return found.machine
+
+    @classmethod
+    def find(cls, machine: Machine | str | os.PathLike[str] | None = None) -> Found:
+        """Find a machine as `load` does and say why it is in force, without a warning.
+
+        Examples
+        --------
+        >>> Machine.find("e5-2680v4").why
+        'argument'
+        """
+        if isinstance(machine, Machine):
+            return Found(machine, "argument")
+        if machine is not None:
+            return Found(cls._named(machine), "argument")
+        if wanted := setting("TILESOLVE_MACHINE"):
+            return Found(cls._named(wanted), "TILESOLVE_MACHINE")
+        try:
+            calibrated = cls.calibrated()
+        except MachineError as error:
+            return Found(cls.detect(), "detection", str(error))
+        if calibrated is None:
+            return Found(cls.detect(), "detection")
+        return Found(calibrated, "calibrated file")
+
+    @classmethod
+    def calibrated(cls) -> Self | None:
+        """Return the machine that ``tilesolve calibrate`` wrote for this CPU; None if it did not.
+
+        Raises
+        ------
+        MachineError
+            If the file is damaged, or was measured on another CPU.
+
+        Examples
+        --------
+        >>> from unittest.mock import patch
+        >>> with patch.dict("os.environ", TILESOLVE_CONFIG_DIR="/nonexistent"):
+        ...     print(Machine.calibrated())
+        None
+        """
+        path = machine_file()
+        try:
+            found = cls._read(path)
+        except _ABSENT:
+            return None
+        if found.fingerprint != fingerprint():
+            raise MachineError(f"{path}: measured on another CPU")
+        return found
+
+    @classmethod
+    def _named(cls, wanted: str | os.PathLike[str]) -> Self:
+        """Read a shipped machine, which only text can name, or a file."""
+        names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
+        if wanted in names:  # no path equals a text
+            return cls._read(SHIPPED / f"{wanted}.toml")
+        try:
+            return cls._read(Path(wanted))
+        except _ABSENT:
+            raise MachineError(
+                f"no machine {os.fspath(wanted)!r}: give the path of a machine file or one of "
+                f"the shipped names: {', '.join(names)}"
+            ) from None
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        """Read a machine file; one that is not there is left to the caller."""
+        try:
+            if path.exists() and not path.is_file():  # a pipe or a device might never end
+                raise OSError(EINVAL, "not a regular file")
+            text = path.read_text(encoding="utf-8")
+        except _ABSENT:
+            raise
+        except OSError as error:
+            raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise MachineError(f"{path}: not UTF-8 text: {error}") from None
+        return cls.from_toml(text, origin=str(path))
+
+
+class Found(NamedTuple):
+    """A machine, why it is the one in force, and what is wrong with the file passed over.
+
+    Examples
+    --------
+    >>> Machine.find("i7-6700k").problem
+    ''
+    """
+
+    machine: Machine
+    why: Literal["argument", "TILESOLVE_MACHINE", "calibrated file", "detection"]
+    problem: str = ""
+
+
+def _table(value: Level | Peak) -> dict[str, Any]:
+    """Return a value's fields as a TOML table; TOML has no null, so None is left out."""
+    items = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: item for name, item in items.items() if item is not None}
+
+
+def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Machine` that a TOML document holds."""
+    vector = data["vector"]
+    unknown = (set(data) - _ENTRIES) | {f"vector.{name}" for name in set(vector) - _VECTOR}
+    if unknown:
+        raise MachineError(f"unknown entries: {', '.join(sorted(unknown))}")
+    return {
+        "name": data["name"],
+        "levels": tuple(Level(**{"capacity": None, **table}) for table in data["level"]),
+        "cores": data["cores"],
+        "frequency": data["frequency"],
+        "vector_bits": vector["bits"],
+        "vector_registers": vector["registers"],
+        "fma_latency": vector["fma_latency"],
+        "fma_rate": vector["fma_rate"],
+        "peaks": tuple(Peak(**table) for table in data["peak"]),
+        "fingerprint": data.get("fingerprint", ""),
+        "sources": tuple(data.get("sources", {}).items()),
+    }
