@@ -52,3 +52,7 @@ class TilesolveWarning(UserWarning):
 
 class PlanError(TilesolveError, ValueError):
     """A stored plan that is damaged or of another version."""
+
+
+class PictureError(TilesolveError, RuntimeError):
+    """A picture that cannot be drawn: matplotlib is missing, or the format is unknown."""

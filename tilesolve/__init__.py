@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from tilesolve.contractions.spec import Spec
     from tilesolve.contractions.suites import suite
     from tilesolve.machine import Level, Machine
+    from tilesolve.planning import Plan, plan
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Level": "tilesolve.machine",
     "Machine": "tilesolve.machine",
+    "Plan": "tilesolve.planning",
     "Problem": "tilesolve.contractions.problem",
     "Spec": "tilesolve.contractions.spec",
     "TilesolveError": "tilesolve.contractions.errors",
+    "plan": "tilesolve.planning",
     "reference": "tilesolve.contractions.reference",
     "suite": "tilesolve.contractions.suites",
 }
@@ -31,9 +34,11 @@ _HOMES = {
 __all__ = [
     "Level",
     "Machine",
+    "Plan",
     "Problem",
     "Spec",
     "TilesolveError",
+    "plan",
     "reference",
     "suite",
 ]

@@ -1,0 +1,214 @@
+"""LLVM vectors: the few instructions from which kernels are put together in numba intrinsics.
+
+Written as LLVM IR, a vector has the width that is asked for: numba's loop vectoriser, which picks
+256 bits on many CPUs that have 512, has no say. A width that the CPU lacks still compiles; LLVM
+splits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+INT64 = ir.IntType(64)
+_INT32 = ir.IntType(32)
+_SCALARS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int64": INT64}
+_SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64"}
+_BYTES = {"float32": 4, "float64": 8, "int64": 8}
+
+
+def lanes(dtype: str, bits: int) -> int:
+    """Return how many elements of a dtype one vector holds.
+
+    Examples
+    --------
+    >>> lanes("float32", 512)
+    16
+    """
+    return bits // (8 * _BYTES[dtype])
+
+
+def vector_type(dtype: str, bits: int) -> ir.VectorType:
+    """Return the LLVM type of a vector.
+
+    Examples
+    --------
+    >>> print(vector_type("float64", 256))
+    <4 x double>
+    """
+    return ir.VectorType(_SCALARS[dtype], lanes(dtype, bits))
+
+
+def pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+    """Return a pointer to ``address + offset``, both in bytes.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> print(pointer(builder, address, 64).type)
+    ptr
+    """
+    if isinstance(offset, int):
+        offset = INT64(offset)
+    return builder.inttoptr(builder.add(address, offset), ir.PointerType())
+
+
+def load(builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, align: int) -> ir.Value:
+    """Load a vector from an address that is a multiple of `align` bytes.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> print(load(builder, pointer(builder, address), vector_type("float64", 256), 32))
+    %".6" = load <4 x double>, ptr %".5", align 32
+    """
+    return builder.load(where, typ=kind, align=align)
+
+
+def store(
+    builder: ir.IRBuilder, value: ir.Value, where: ir.Value, align: int, *, streaming: bool = False
+) -> None:
+    """Store a vector; a streaming store goes past the caches and needs full alignment.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> values = broadcast(builder, address, vector_type("int64", 256))
+    >>> store(builder, values, pointer(builder, address), 32, streaming=True)
+    >>> print(builder.block.instructions[-1])
+    store <4 x i64> %".5", ptr %".7", align 32, !nontemporal !0
+    """
+    instruction = builder.store(value, where, align=align)
+    if streaming:
+        instruction.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+
+
+def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> ir.Value:
+    """Return a vector with one scalar in every lane.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> print(broadcast(builder, address, vector_type("int64", 512)).type)
+    <8 x i64>
+    """
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, _INT32(0))
+    mask = ir.Constant(ir.VectorType(_INT32, kind.count), None)
+    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), mask)
+
+
+def multiply_add(
+    builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value, dtype: str
+) -> ir.Value:
+    """Return ``x * y + z``, fused where the CPU has an FMA.
+
+    `llvm.fma` would promise the fusion, and keep it on a CPU without one by a library call per
+    lane; `llvm.fmuladd` becomes a multiplication and an addition there.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> x = load(builder, pointer(builder, address), vector_type("float32", 128), 16)
+    >>> multiply_add(builder, x, x, x, "float32").callee.name
+    'llvm.fmuladd.v4f32'
+    """
+    kind = x.type
+    name = f"llvm.fmuladd.v{kind.count}{_SUFFIXES[dtype]}"
+    signature = ir.FunctionType(kind, (kind, kind, kind))
+    function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
+    return builder.call(function, (x, y, z))
+
+
+def loop(
+    builder: ir.IRBuilder,
+    count: ir.Value,
+    carried: Sequence[ir.Value],
+    body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]],
+) -> list[ir.Value]:
+    """Emit ``for i in range(count)`` and leave the builder behind it.
+
+    Parameters
+    ----------
+    builder
+        Where to emit.
+    count
+        Trips, an `INT64`; none if it is not positive.
+    carried
+        Values on entry of what one trip hands to the next, such as accumulators in registers.
+    body
+        Called once with the trip's index and the carried values; emits the body and returns the
+        values for the next trip.
+
+    Returns
+    -------
+    list
+        The carried values after the last trip.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> [total] = loop(builder, count, [INT64(0)], lambda i, sums: [builder.add(sums[0], i)])
+    >>> print(total.type, builder.block.name)
+    i64 after
+    """
+    before = builder.block
+    head = builder.append_basic_block("loop")
+    inside = builder.append_basic_block("body")
+    after = builder.append_basic_block("after")
+    builder.branch(head)
+
+    builder.position_at_end(head)
+    index = builder.phi(INT64)
+    index.add_incoming(INT64(0), before)
+    values = [builder.phi(value.type) for value in carried]
+    for value, entry in zip(values, carried, strict=True):
+        value.add_incoming(entry, before)
+    builder.cbranch(builder.icmp_signed("<", index, count), inside, after)
+
+    builder.position_at_end(inside)
+    results = body(index, values)
+    following = builder.add(index, INT64(1))
+    index.add_incoming(following, builder.block)
+    for value, result in zip(values, results, strict=True):
+        value.add_incoming(result, builder.block)
+    builder.branch(head)
+
+    builder.position_at_end(after)
+    return values
+
+
+def compiler_barrier(builder: ir.IRBuilder) -> None:
+    """Keep the compiler from moving, merging or dropping memory accesses across this point.
+
+    Costs no instruction: it is an empty piece of assembly that claims to touch all memory.
+
+    Examples
+    --------
+    >>> builder, _ = _example()
+    >>> compiler_barrier(builder)
+    >>> print(builder.block.instructions[-1])
+    call void asm sideeffect "", "~{memory}"()
+    """
+    nothing = ir.FunctionType(ir.VoidType(), ())
+    builder.asm(nothing, "", "~{memory}", (), True)
+
+
+def store_fence(builder: ir.IRBuilder) -> None:
+    """Wait until every store, streaming ones included, has reached memory.
+
+    Examples
+    --------
+    >>> builder, _ = _example()
+    >>> store_fence(builder)
+    >>> print(builder.block.instructions[-1])
+    fence seq_cst
+    """
+    builder.fence("seq_cst")
+
+
+def _example() -> tuple[ir.IRBuilder, ir.Value]:
+    """Return a builder in an empty function of one integer, and that integer; for the examples."""
+    kind = ir.FunctionType(ir.VoidType(), (INT64,))
+    function = ir.Function(ir.Module(), kind, "example")
+    return ir.IRBuilder(function.append_basic_block()), function.args[0]

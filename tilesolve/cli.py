@@ -1,0 +1,259 @@
+"""The ``tilesolve`` command. Each subcommand calls into the module that does the work."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from tilesolve.contractions.errors import FileAccessError, TilesolveError, TilesolveWarning
+
+FAILED = 2
+"""Exit status after an error that has a message."""
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+class _Commands(TyperGroup):
+    """The subcommands, with errors and warnings as one line each instead of a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own, which differs by version
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # a letter that a pipe cannot take is no error
+                stream.reconfigure(errors="backslashreplace")
+        with warnings.catch_warnings():
+            usual = warnings.showwarning
+
+            def show(
+                message: Warning | str,
+                category: type[Warning],
+                filename: str,
+                lineno: int,
+                file: TextIO | None = None,
+                line: str | None = None,
+            ) -> None:
+                if issubclass(category, TilesolveWarning):
+                    typer.echo(f"warning: {message}", err=True)
+                else:
+                    usual(message, category, filename, lineno, file, line)
+
+            warnings.showwarning = show
+            try:
+                return super().invoke(ctx)
+            except TilesolveError as error:
+                typer.echo(f"error: {error}", err=True)
+                raise typer.Exit(FAILED) from None
+            except KeyboardInterrupt:
+                raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    help="Solve for the tile sizes of tensor contractions and convolutions.",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from tilesolve import __version__
+
+        typer.echo(f"tilesolve {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("doctor")
+def _doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Show what is in force and what is missing; exit with 1 if something needed is."""
+    from tilesolve.doctor import render, report
+    from tilesolve.tables import console
+
+    found = report()
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+    else:
+        render(found, console())
+    raise typer.Exit(0 if found.healthy else 1)
+
+
+@app.command()
+def calibrate(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take 20 seconds at most, not 3 minutes.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures and all samples as JSON.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw bandwidth against block size into this file.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Save here instead of where plans look for it.")
+    ] = None,
+) -> None:
+    """Measure this computer's bandwidths and peaks, and save them for plans.
+
+    Example: $ tilesolve calibrate --quick --plot curve.png
+    """
+    from tilesolve import calibration_tables as show
+    from tilesolve.calibration import calibrate as measure
+    from tilesolve.files import locked, machine_file, write_atomically
+    from tilesolve.pictures import check_picture, draw_calibration
+
+    target = output or machine_file()
+    if target.is_dir():
+        raise FileAccessError(f"cannot write {target}: it is a folder")
+    if plot is not None:
+        check_picture(plot)
+    with locked(target):
+        try:
+            with show.progress_bar() as report:
+                found = measure(quick=quick, progress=report)
+        except KeyboardInterrupt:
+            typer.echo(f"interrupted: {target} is as it was", err=True)
+            raise
+        write_atomically(target, found.machine.to_toml())
+    if plot is not None:
+        draw_calibration(found, plot)
+    if as_json:
+        typer.echo(json.dumps({"file": str(target)} | found.to_dict(), indent=2))
+        return
+    from tilesolve.tables import console
+
+    console().print(*show.calibration_tables(found), *found.notes, sep="\n")
+    saved = [f"saved in {target}", *([f"picture in {plot}"] if plot else [])]
+    console().print(*saved, f"took {found.elapsed:.0f} s", sep="\n")
+
+
+@app.command("machine")
+def _machine(
+    name: Annotated[
+        str | None, typer.Argument(help="A shipped name or a path; else the one in force.")
+    ] = None,
+    toml: Annotated[bool, typer.Option("--toml", help="Print it as a machine file.")] = False,
+) -> None:
+    """Show the machine that plans are made for."""
+    from tilesolve.machine import Machine
+
+    found = Machine.load(name)
+    if toml:
+        typer.echo(found.to_toml(), nl=False)
+        return
+    from tilesolve.tables import console, machine_tables
+
+    console().print(*machine_tables(found))
+
+
+@app.command("suites")
+def _suites(
+    name: Annotated[
+        str | None, typer.Argument(help="A suite's name, or the path of a suite file.")
+    ] = None,
+) -> None:
+    """List the problem suites, or the problems of one."""
+    from tilesolve.contractions.suites import suite
+    from tilesolve.contractions.suites import suites as names
+    from tilesolve.tables import console, suite_table, table
+
+    if name is not None:
+        console().print(suite_table(name, suite(name)))
+        return
+    rows = [(found, str(len(suite(found)))) for found in names()]
+    console().print(table("", {"suite": "left", "problems": "right"}, rows))
+
+
+@app.command("plan")
+def _plan(
+    spec: Annotated[str, typer.Argument(help='Such as "abcd-aebf-dfce" or "ij,jk->ik".')],
+    sizes: Annotated[
+        list[str] | None, typer.Argument(help="Extents: a=72 b=72, or one number for all letters.")
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="f32, f64, c64, c128 or numpy's name.")] = "float64",
+    threads: Annotated[int, typer.Option(help="Cores that share the work.")] = 1,
+    accumulate: Annotated[
+        bool, typer.Option("--accumulate", help="Add to what the output holds.")
+    ] = False,
+    expressions: Annotated[
+        bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
+    ] = False,
+    levels: Annotated[
+        int | None, typer.Option(help="With --expressions: how many; else the machine's caches.")
+    ] = None,
+    cache: Annotated[bool, typer.Option(help="Use and keep solved plans.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw bytes and time per level into this file.")
+    ] = None,
+) -> None:
+    """Solve for the tiles of a contraction or convolution, and explain them."""
+    from tilesolve import planning
+    from tilesolve.pictures import check_picture
+
+    if plot is not None:
+        check_picture(plot)
+    text = " ".join(sizes or ())
+    if expressions:
+        from tilesolve.contractions.spec import Spec
+        from tilesolve.expressions import listing, usual
+        from tilesolve.machine import Machine
+
+        count = levels if levels is not None else len(Machine.load(machine).caches)
+        parsed = Spec.parse(spec)
+        typer.echo(listing(parsed, [usual(parsed)] * count))
+        return
+    found = planning.plan(
+        spec,
+        int(text) if text.isdecimal() else text,
+        machine,
+        dtype=DTYPES.get(dtype, dtype),
+        threads=threads,
+        accumulate=accumulate,
+        cache=cache,
+    )
+    if plot is not None:
+        from tilesolve.plan_picture import draw_plan
+
+        draw_plan(found, plot)
+    typer.echo(found.to_json() if as_json else str(found))
+
+
+DTYPES = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
+"""Short names of dtypes."""
+
+
+@app.command("cache")
+def _cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all kept plans.")] = False,
+) -> None:
+    """Show where solved plans are kept and how many, or remove them."""
+    from tilesolve import plan_cache
+
+    if clear:
+        typer.echo(f"removed {plan_cache.clear()} plans from {plan_cache.folder()}")
+        return
+    found = plan_cache.stored()
+    state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"
+    typer.echo(f"{found['disk']} plans of {found['bytes']} bytes in {plan_cache.folder()}, {state}")
