@@ -1,0 +1,404 @@
+"""Plans: caching, what-if, degenerate inputs, and constraints on random problems and machines."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import specs
+
+import tilesolve
+from tilesolve import files, plan_cache
+from tilesolve.contractions.errors import (
+    DtypeError,
+    MachineError,
+    PlanError,
+    SizeError,
+    SolverError,
+    SpecError,
+    TilesolveWarning,
+)
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.suites import suite
+from tilesolve.machine import Level, Machine
+from tilesolve.movement import price
+from tilesolve.nest import Nest
+from tilesolve.planning import Plan, plan
+from tilesolve.report import bounds
+
+SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Every test has a cache folder of its own and an empty memory."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TILESOLVE_CACHE", raising=False)
+    plan_cache._memory.clear()
+    files._warned.clear()
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """Count the problems that are really solved."""
+    problems = []
+    real = plan_cache.solve
+
+    def counting(problem, *rest):
+        problems.append(str(problem))
+        return real(problem, *rest)
+
+    monkeypatch.setattr(plan_cache, "solve", counting)
+    return problems
+
+
+def test_the_front_door():
+    """`tilesolve.plan` is the function, and takes sizes in all forms."""
+    first = tilesolve.plan("ab-ac-cb", {"a": 64, "b": 64, "c": 64}, "i7-6700k")
+    assert first == tilesolve.plan("ab-ac-cb", "a=64, b=64 c=64", "i7-6700k")
+    assert first == tilesolve.plan("ab-ac-cb", 64, "i7-6700k")
+    assert first == tilesolve.plan("ac,cb->ab", 64, Machine.load("i7-6700k"), dtype=np.float64)
+    assert first == tilesolve.plan(Problem.of("ab-ac-cb", 64), machine="i7-6700k")
+
+
+def test_plans_are_values():
+    """A plan cannot be changed, hashes, and goes through JSON unchanged."""
+    found = plan("abcdef-degb-gfac", SIZES, "e5-2680v4")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.threads = 2
+    again = Plan.from_json(found.to_json())
+    assert again == found
+    assert hash(again) == hash(found)
+
+
+def test_a_renamed_problem_hits_the_cache(solved):
+    """Other letters, or swapped operands, cost no second solution, in memory or on disk."""
+    first = plan("abcdef-degb-gfac", SIZES, "e5-2680v4")
+    names = dict(zip("abcdefg", "tuvwxyz", strict=True))
+    sizes = {names[i]: n for i, n in SIZES.items()}
+    second = plan("tuvwxy-wxzu-zytv", sizes, "e5-2680v4")
+    plan_cache._memory.clear()
+    third = plan("tuvwxy-zytv-wxzu", sizes, "e5-2680v4")
+    assert len(solved) == 1
+    assert first.seconds == second.seconds == third.seconds
+    for found in (second, third):
+        found.nest.check(found.problem)
+        cost = price(found.share, found.nest, found.machine, microkernel=found.microkernel)
+        assert cost.seconds == pytest.approx(found.seconds)
+        assert [level.volume for level in cost.levels] == pytest.approx(
+            [level.volume for level in found.price.levels]
+        )
+    assert second.price.level("L1").volumes[1] == third.price.level("L1").volumes[2]
+
+
+def test_other_questions_are_not_mixed_up(solved):
+    """Sizes, dtype, machine, threads and accumulation each make another plan."""
+    plan("ab-ac-cb", 64, "i7-6700k")
+    plan("ab-ac-cb", 65, "i7-6700k")
+    plan("ab-ac-cb", 64, "e5-2680v4")
+    plan("ab-ac-cb", 64, "i7-6700k", dtype="float32")
+    plan("ab-ac-cb", 64, "i7-6700k", threads=2)
+    plan("ab-ac-cb", 64, "i7-6700k", accumulate=True)
+    plan("ab-ac-bc", 64, "i7-6700k")
+    assert len(solved) == 7
+
+
+def test_caches_can_be_cleared_and_switched_off(solved, monkeypatch):
+    """Cleared plans are solved again; switched off, nothing is kept."""
+    plan("ab-ac-cb", 64, "i7-6700k")
+    assert plan_cache.clear() == 1
+    plan("ab-ac-cb", 64, "i7-6700k")
+    assert len(solved) == 2
+    plan_cache.clear()
+    plan("ab-ac-cb", 64, "i7-6700k", cache=False)
+    monkeypatch.setenv("TILESOLVE_CACHE", "off")
+    plan("ab-ac-cb", 64, "i7-6700k")
+    assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 99}', "\x00"])
+def test_a_damaged_plan_file_is_reported_and_solved_again(solved, damage):
+    """A file that is no plan is never trusted, and is mended."""
+    first = plan("ab-ac-cb", 64, "i7-6700k")
+    (path,) = plan_cache.folder().glob("*.json")
+    path.write_text(damage)
+    plan_cache._memory.clear()
+    with pytest.warns(TilesolveWarning, match="is ignored"):
+        assert plan("ab-ac-cb", 64, "i7-6700k") == first
+    plan_cache._memory.clear()
+    assert plan("ab-ac-cb", 64, "i7-6700k") == first
+    assert len(solved) == 2
+
+
+def test_a_foreign_plan_file_is_not_used(solved):
+    """A plan of another problem under this one's name is recognised."""
+    first = plan("ab-ac-cb", 64, "i7-6700k")
+    (path,) = plan_cache.folder().glob("*.json")
+    path.write_text(plan("ab-ac-cb", 32, "i7-6700k", cache=False).to_json())
+    plan_cache._memory.clear()
+    with pytest.warns(TilesolveWarning, match="another problem"):
+        assert plan("ab-ac-cb", 64, "i7-6700k") == first
+
+
+def test_an_unwritable_cache_is_a_warning(tmp_path, monkeypatch):
+    """Where nothing can be kept, plans are still made."""
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(TilesolveWarning, match="not kept"):
+        assert plan("ab-ac-cb", 64, "i7-6700k").seconds > 0
+
+
+@pytest.mark.parametrize("text", ["", "null", "[1]", "{}", '{"format": 1, "problem": 3}'])
+def test_reading_what_is_no_plan_is_an_error(text):
+    """`from_json` refuses what `to_json` did not write."""
+    with pytest.raises(PlanError):
+        Plan.from_json(text)
+
+
+def test_the_report_says_what_it_must():
+    """The printed plan has tiles, levels, packing and the search; the repr is one line."""
+    found = plan("abcd-aebf-dfce", 72, "e5-2680v4")
+    text = str(found)
+    for part in (
+        "M = ab (5184)",
+        "GFLOP/s",
+        "of the roofline",
+        "bound by",
+        "register",
+        "L3",
+        "at least",
+        "microkernel 8×6",
+        "packed into L3",
+        "216 permutations",
+        "continuous optimum",
+        "runner-up",
+    ):
+        assert part in text
+    assert "\n" not in repr(found)
+    assert "abcd-aebf-dfce" in repr(found)
+
+
+@pytest.mark.parametrize("name", list(suite("tccg"))[::5])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_no_volume_is_below_its_bound(name, accumulate):
+    """What the model counts is never less than what any schedule must move."""
+    found = plan(suite("tccg")[name], machine="e5-2680v4", accumulate=accumulate)
+    for level, least in zip(found.price.levels, bounds(found), strict=True):
+        assert level.volume >= least * (1 - 1e-9)
+
+
+def test_what_if_names_a_figure_and_solves_again():
+    """More of what binds helps; figures that do not exist are named."""
+    found = plan("abcd-aebf-dfce", 72, "e5-2680v4")
+    faster = found.whatif(compute=2.0)
+    assert faster.seconds < found.seconds
+    assert found.whatif(l3_capacity=2.0).machine.level("L3").capacity == 2 * 36700160
+    with pytest.raises(MachineError, match="l3_capacity"):
+        found.whatif(l4_capacity=2.0)
+    with pytest.raises(MachineError, match="memory_bandwidth"):
+        found.whatif(memory_capacity=2.0)
+
+
+def test_sensitivity_is_the_slope_of_what_if():
+    """One percent more of the bottleneck saves the percents that the multipliers say."""
+    machine = Machine.load("e5-2680v4")
+    slow = machine.replace(
+        levels=(*machine.caches, dataclasses.replace(machine.memory, bandwidth=2e9))
+    )
+    found = plan("abcdef-degb-gfac", SIZES, slow)
+    assert found.price.bottleneck == "memory"
+    assert found.sensitivity["memory_bandwidth"] == pytest.approx(1.0, abs=0.02)
+    faster = found.whatif(memory_bandwidth=1.01)
+    relaxed = [max(s for _, s in p.search.relaxed) for p in (found, faster)]
+    saved = 100 * (1 - relaxed[1] / relaxed[0])
+    assert saved == pytest.approx(found.sensitivity["memory_bandwidth"], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("ab-ac-cb", {"a": 0, "b": 5, "c": 5}),
+        ("ab-ac-cb", {"a": 5, "b": 5, "c": 0}),
+        ("ab-ac-cb", 1),
+        ("ab-ac-cb", {"a": 3, "b": 2, "c": 1}),
+        ("ab-ac-cb", {"a": 997, "b": 1009, "c": 991}),
+        ("-a-a", 1000),
+        ("ab-a-b", 300),
+        ("a-ab", 64),
+        ("ba-ab", 500),
+        ("abc-abc-abc", 40),
+        ("abcdef-abcghi-defghijkl-jkl", 2),
+        ("abcdefg-abcdhijk-efghijk", 3),
+        ("a->", 9),
+        ("ii->i", 50),
+    ],
+)
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+def test_odd_problems_have_plans(spec, sizes, machine):
+    """Extents 0 and 1, primes, one operand, many letters: each has a plan that checks."""
+    found = plan(spec, sizes, machine)
+    found.nest.check(found.share)
+    assert found.seconds >= 0
+    assert np.isfinite(found.seconds)
+    assert str(found)
+    assert Plan.from_json(found.to_json()) == found
+
+
+def machine_of(*capacities, base="i7-6700k", **changes):
+    """Return a shipped machine with other caches."""
+    shipped = Machine.load(base)
+    caches = [
+        Level(f"L{at}", size, 80e9 / at, ways=8) for at, size in enumerate(capacities, start=1)
+    ]
+    return shipped.replace(levels=(*caches, Level("memory", None, 8e9)), **changes)
+
+
+@pytest.mark.parametrize(
+    "capacities",
+    [
+        (),
+        (32768,),
+        (32768, 262144),
+        (32768, 262144, 2**22, 2**25),
+        (32768, 262144, 2**20, 2**23, 2**26),
+        (65536, 32768, 2**23),
+    ],
+)
+@pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
+def test_any_number_of_levels(capacities, spec):
+    """From no cache to five, and an L2 smaller than L1 (section 5.5)."""
+    found = plan(spec, 60, machine_of(*capacities))
+    assert len(found.price.levels) == len(capacities) + 1
+    assert all(len(chain) == len(capacities) for _, chain in found.classes)
+    assert str(found)
+
+
+def test_infeasible_capacities_are_an_error():
+    """A cache that cannot hold even the register tile's panels is named, not ignored."""
+    with pytest.raises(SolverError):
+        plan("ab-ac-cb", 64, machine_of(64))
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+def test_threads_are_a_positive_integer(threads):
+    """Anything else is refused."""
+    with pytest.raises((MachineError, TypeError)):
+        plan("ab-ac-cb", 64, "i7-6700k", threads=threads)
+
+
+def test_threads_share_the_work_and_the_last_level():
+    """Four threads divide a letter of the output and are faster, not more than four times."""
+    one = plan("abcd-aebf-dfce", 24, "i7-6700k")
+    four = plan("abcd-aebf-dfce", 24, "i7-6700k", threads=4)
+    assert four.split in "abcd"
+    assert one.seconds / 4.001 <= four.seconds < one.seconds
+
+
+def test_bad_questions_have_clear_errors():
+    """Wrong specs, sizes, dtypes and machines are refused with their own kinds of error."""
+    with pytest.raises(SpecError):
+        plan("ab-ac-c[b", 8, "i7-6700k")
+    with pytest.raises(SizeError, match="sizes are missing"):
+        plan("ab-ac-cb")
+    with pytest.raises(SizeError, match="already"):
+        plan(Problem.of("ab-ac-cb", 8), 8)
+    with pytest.raises(DtypeError):
+        plan("ab-ac-cb", 8, "i7-6700k", dtype="int32")
+    with pytest.raises(MachineError, match="no-such"):
+        plan("ab-ac-cb", 8, "no-such")
+
+
+def test_a_missing_solver_says_what_to_install():
+    """Without cyipopt a plan is an error that names the package."""
+    code = (
+        "import sys; sys.modules['cyipopt'] = None\n"
+        "import tilesolve\n"
+        "from tilesolve.contractions.errors import SolverError\n"
+        "try: tilesolve.plan('ab-ac-cb', 64, 'i7-6700k', cache=False)\n"
+        "except SolverError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "cyipopt-wheels" in done.stdout
+
+
+def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
+    """No unchecked point becomes a plan: IPOPT stopped early is an error."""
+    from tilesolve import ipopt
+
+    monkeypatch.setattr(ipopt, "OPTIONS", {**ipopt.OPTIONS, "max_iter": 1})
+    with pytest.raises(SolverError, match="iterations"):
+        plan("ab-ac-cb", 640, "i7-6700k", cache=False)
+
+
+@st.composite
+def odd_machines(draw):
+    """Draw machines of one to four caches of any growing or shrinking sizes."""
+    sizes = draw(st.lists(st.integers(4096, 2**24), min_size=1, max_size=3))
+    rates = sorted(draw(st.lists(st.floats(1e9, 1e11), min_size=4, max_size=4)), reverse=True)
+    caches = [
+        Level(
+            f"L{at}",
+            size,
+            rates[at - 1],
+            ways=draw(st.sampled_from([None, 4, 8, 16])),
+            inclusive=at == 1 or draw(st.booleans()),
+        )
+        for at, size in enumerate(sizes, start=1)
+    ]
+    levels = (*caches, Level("memory", None, rates[-1]))
+    return Machine.load("i7-6700k").replace(levels=levels)
+
+
+@given(
+    spec=specs(operands=2, letters="abcde", affine=False, diagonal=False, max_order=3),
+    machine=odd_machines(),
+    data=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
+    """Random problems on random machines: tiles fit, and no trivial tiling is cheaper.
+
+    Trivial are the smallest tiles at every level, and one tile for the whole problem where
+    that fits every level.
+    """
+    sizes = {i: data.draw(st.integers(1, 60), label=i) for i in spec.letters}
+    try:
+        found = plan(spec, sizes, machine, cache=False)
+    except SolverError:
+        return
+    setting = found.setting
+    fused = setting.fused.problem
+    own = found.search.integral
+    levels = [place.name for place in setting.places[1:]]
+    call = {i: setting.smallest(i) for i in fused.sizes}
+    for tile in (call, dict(fused.sizes)):
+        inner = {i: tile[i] if i in setting.fused.reduced else call[i] for i in fused.sizes}
+        bands = [("register", "", inner), *((name, "", tile) for name in levels)]
+        nest = Nest.of(
+            fused, [*bands, ("memory", "", dict(fused.sizes))], setting.packed, setting.output
+        )
+        held = sum(
+            np.prod([tile[i] for i in t.letters]) * fused.itemsize for t in fused.spec.tensors
+        )
+        if held <= min(place.capacity for place in setting.places[1:]):
+            cost = price(fused, nest, machine, microkernel=found.microkernel)
+            assert own <= cost.seconds * (1 + 1e-6)
+
+
+def test_a_plan_as_json_is_json():
+    """The JSON is an object that names the problem."""
+    data = json.loads(plan("ab-ac-cb", 64, "i7-6700k").to_json())
+    assert data["problem"]["spec"] == "ab-ac-cb"
+
+
+def test_certified_tiles_are_near_the_integer_optimum():
+    """SCIP proves that the repaired tiles of small problems are within 2 % of the best."""
+    pytest.importorskip("pyscipopt")
+    for sizes in (48, {"a": 96, "b": 40, "c": 64}):
+        proof = plan("ab-ac-cb", sizes, "e5-2680v4").certify()
+        assert proof.bound <= proof.optimum * (1 + 1e-6)
+        assert proof.gap <= 0.02

@@ -1,0 +1,217 @@
+"""Integer tiles: limits kept, chains nested, and as good as brute force on small problems."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesolve.boxes import box, unfuse
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.suites import suite
+from tilesolve.fuse import fuse
+from tilesolve.kernels.catalogue import Microkernel
+from tilesolve.machine import Machine
+from tilesolve.movement import price, stores
+from tilesolve.nest import Nest
+from tilesolve.planning import plan
+from tilesolve.program import TIE, Setting, choices
+from tilesolve.relaxation import relax
+from tilesolve.repair import nest_of, repair
+from tilesolve.traffic import Store, footprint
+
+
+def limits_hold(setting, choice, chains):
+    """Return whether chains keep capacities and whole ways (Eq. 9), by the definition."""
+    for level, place in enumerate(setting.places[1:]):
+        if level > 0 and choice[level - 1] is None:
+            continue
+        tile = {i: chain[level] for i, chain in chains.items()}
+        problem = setting.fused.problem
+        held = [footprint(problem, t, tile, 1) for t in problem.spec.tensors]
+        if sum(held) > place.capacity:
+            return False
+        if place.ways and sum(-(-h // (place.capacity / place.ways)) for h in held) > place.ways:
+            return False
+    return True
+
+
+def nested(setting, chains):
+    """Return whether every tile is a multiple of the nearer one, or the whole extent."""
+    for index, chain in chains.items():
+        extent, inner = setting.fused.problem.sizes[index], setting.smallest(index)
+        for size in chain:
+            if size > extent or (size != extent and size % inner):
+                return False
+            inner = size
+    return True
+
+
+@given(
+    sizes=st.fixed_dictionaries({i: st.integers(1, 400) for i in "abcd"}),
+    spec=st.sampled_from(["abc-adc-bd", "ab-acd-dbc", "abc-bda-dc", "ab-ac-bc"]),
+    machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_integer_tiles_keep_all_limits(sizes, spec, machine):
+    """Primes, ones and extents under the register tile all give nested tiles that fit."""
+    letters = Problem.of(spec, 2).sizes
+    found = plan(spec, {i: sizes[i] for i in letters}, machine, cache=False)
+    chains = dict(found.classes)
+    assert nested(found.setting, chains)
+    assert limits_hold(found.setting, found.choice, chains)
+
+
+def brute_force(setting):
+    """Return the best score over all choices and all nested tiles of a small problem."""
+    sizes = setting.fused.problem.sizes
+    best = np.inf
+    for choice in choices(setting):
+        per_index = []
+        for index, extent in sizes.items():
+            unit = setting.smallest(index)
+            chains = [()]
+            for level in range(setting.levels):
+                inherits = level > 0 and choice[level - 1] is None
+                chains = [
+                    (*c, size)
+                    for c in chains
+                    for inner in [c[-1] if c else unit]
+                    for size in ([inner] if inherits else [*range(inner, extent, inner), extent])
+                    if inner <= size
+                ]
+            per_index.append(list(dict.fromkeys(chains)))
+        for combination in product(*per_index):
+            chains = dict(zip(sizes, combination, strict=True))
+            if limits_hold(setting, choice, chains):
+                best = min(best, score(setting, choice, chains))
+    return best
+
+
+def score(setting, choice, chains):
+    """Return what tilings are compared by, from the public price of the nest."""
+    machine = MACHINE.replace(
+        levels=tuple(
+            level.__class__(
+                level.name,
+                level.capacity,
+                level.bandwidth,
+                line=level.line,
+                ways=level.ways,
+            )
+            for level in MACHINE.levels
+        )
+    )
+    cost = price(
+        setting.fused.problem,
+        nest_of(setting, choice, chains),
+        machine,
+        microkernel=setting.microkernel,
+    )
+    return cost.seconds + TIE * sum(cost.ranking) / len(cost.ranking)
+
+
+def small_machine(*capacities):
+    """Return the paper's Skylake with other caches, fully associative, fast at arithmetic."""
+    base = Machine.load("i7-6700k")
+    level = base.level("L1").__class__
+    caches = [
+        level(f"L{at}", size, 40e9 / at, line=8) for at, size in enumerate(capacities, start=1)
+    ]
+    return base.replace(levels=(*caches, level("memory", None, 5e9, line=8)))
+
+
+MACHINE = small_machine(1500)
+
+
+@pytest.mark.parametrize(("spec", "size"), [("ab-ac-cb", 20), ("ab-ac-cb", 23), ("abc-ac-cb", 12)])
+def test_one_level_tiles_are_within_two_percent_of_brute_force(spec, size, monkeypatch):
+    """The solver and its repair find what trying all integer tiles and choices finds."""
+    against_brute_force(Problem.of(spec, size), small_machine(1500), monkeypatch)
+
+
+def test_two_level_tiles_are_within_two_percent_of_brute_force(monkeypatch):
+    """The same with two caches."""
+    against_brute_force(Problem.of("ab-ac-cb", 8), small_machine(250, 700), monkeypatch)
+
+
+def against_brute_force(problem, machine, monkeypatch):
+    """Compare the repaired optimum with the best of everything."""
+    monkeypatch.setattr(f"{__name__}.MACHINE", machine)
+    kernel = Microkernel(4, 2, call=2.0)
+    copies = (None,) * len(problem.spec.operands)
+    setting = Setting(
+        fuse(problem),
+        stores(machine),
+        kernel,
+        machine.peak("float64"),
+        machine.frequency,
+        copies,
+        "accumulate",
+    )
+    found = relax(setting)
+    tried = [repair(setting, o.choice, o.tiles).score for o in found.optima[:3]]
+    assert min(tried) <= brute_force(setting) * 1.02
+
+
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4", None])
+def test_rounding_costs_little_over_tccg(machine):
+    """The median gap to the relaxation is at most 10 % on each machine."""
+    gaps = sorted(plan(p, machine=machine, cache=False).gap for p in suite("tccg").values())
+    assert gaps[len(gaps) // 2] <= 0.10
+    assert gaps[-1] <= 0.30
+
+
+def test_tiles_that_cannot_fit_are_refused():
+    """Caches too small for the register tile's panels give an error that names them."""
+    from tilesolve.contractions.errors import SolverError
+
+    problem = Problem.of("ab-ac-cb", 64)
+    places = (Store("register", 512.0, 1, "L1", 2e9), Store("L1", 400.0, 64, "memory", 1e9, 2))
+    setting = Setting(fuse(problem), places, Microkernel(4, 4), 1e9, 1e9, (None, None), "store")
+    tiles = {"T1_M": 4.0, "T1_N": 4.0, "T1_K": 1.0}
+    with pytest.raises(SolverError, match="L1 holds 400"):
+        repair(setting, ("M",), tiles)
+
+
+@given(
+    extents=st.lists(st.integers(1, 90), min_size=1, max_size=3),
+    target=st.integers(1, 5000),
+    inner=st.integers(1, 9),
+)
+@settings(max_examples=150, deadline=None)
+def test_boxes_nest_and_stay_within_the_tile(extents, target, inner):
+    """A box has sides that are multiples of the inner ones or whole, and no larger than asked."""
+    letters = "abc"[: len(extents)]
+    sizes = dict(zip(letters, extents, strict=True))
+    problem = Problem.of(f"{letters}x-{letters}k-kx", sizes | {"x": 3, "k": 3})
+    small = {i: min(n, inner if i == letters[-1] else 1) for i, n in sizes.items()}
+    volume = int(np.prod(list(small.values())))
+    found = box(problem, letters, small, max(target, volume), 64)
+    assert np.prod(list(found.values())) <= max(target, volume)
+    for i, side in found.items():
+        assert small[i] <= side <= sizes[i]
+        assert len(letters) == 1 or side == sizes[i] or side % small[i] == 0
+
+
+def test_boxes_cover_lines_of_every_tensor():
+    """Where classes hold two unit-stride letters, a box covers a line along both."""
+    found = plan("abcde-ecbfa-fd", "a=48 b=32 c=32 d=24 e=48 f=48", "e5-2680v4", cache=False)
+    outermost = found.nest.bands[-2]
+    assert outermost["a"] >= 8
+    assert outermost["e"] >= 8
+
+
+def test_unfused_nests_cover_the_problem():
+    """Class tiles become boxes band by band, in the classes' loop order."""
+    problem = Problem.of("abcd-aebf-dfce", 72)
+    fused = fuse(problem)
+    tiles = [("L1", "K", {"M": 144, "N": 8, "K": 256}), ("memory", "M", 5184)]
+    nest = unfuse(problem, fused, Nest.of(fused.problem, tiles), 64)
+    nest.check(problem)
+    assert "".join(nest.bands[1].order) in {"badcfe", "bafedc"} or nest.bands[1].order[:2] in {
+        ("a", "b"),
+        ("b", "a"),
+    }
+    assert np.prod([nest.bands[0][i] for i in "ab"]) == 144

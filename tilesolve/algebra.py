@@ -1,0 +1,187 @@
+"""Sums of monomials in named symbols: what the movement model is written in.
+
+A `Signomial` adds, multiplies and evaluates; with positive coefficients only it is a
+posynomial, whose logarithm is convex in the logarithms of its symbols. That convexity is what
+makes a contraction's program a geometric one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import exp
+
+Powers = tuple[tuple[str, int], ...]
+"""A monomial's symbols and their nonzero powers, sorted by symbol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signomial:
+    """A sum of terms ``coefficient × product of symbols to integer powers``.
+
+    Examples
+    --------
+    >>> x, y = Signomial.symbol("x"), Signomial.symbol("y")
+    >>> print((x + 1) * y / x)
+    y + y/x
+    >>> ((x + 1) * y / x).at({"x": 2.0, "y": 4.0})
+    6.0
+    """
+
+    terms: tuple[tuple[Powers, float], ...]
+
+    @classmethod
+    def symbol(cls, name: str) -> Signomial:
+        """Return the signomial that is one symbol.
+
+        Examples
+        --------
+        >>> print(Signomial.symbol("T1_m"))
+        T1_m
+        """
+        return cls(((((name, 1),), 1.0),))
+
+    @classmethod
+    def constant(cls, value: float) -> Signomial:
+        """Return a constant.
+
+        Examples
+        --------
+        >>> print(Signomial.constant(3) - 2)
+        1
+        """
+        return cls((((), float(value)),) if value else ())
+
+    def __add__(self, other: Signomial | float) -> Signomial:
+        sums = dict(self.terms)
+        for powers, coefficient in _signomial(other).terms:
+            sums[powers] = sums.get(powers, 0.0) + coefficient
+        return Signomial(tuple(sorted((p, c) for p, c in sums.items() if c)))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Signomial | float) -> Signomial:
+        return self + _signomial(other) * -1
+
+    def __mul__(self, other: Signomial | float) -> Signomial:
+        product: dict[Powers, float] = {}
+        for left, a in self.terms:
+            for right, b in _signomial(other).terms:
+                powers = _merge(left, right)
+                product[powers] = product.get(powers, 0.0) + a * b
+        return Signomial(tuple(sorted((p, c) for p, c in product.items() if c)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Signomial | float) -> Signomial:
+        """Divide by a monomial; a sum in the denominator is no signomial."""
+        divisor = _signomial(other)
+        if len(divisor.terms) != 1:
+            raise ValueError(f"only a monomial divides a signomial, not {divisor}")
+        ((powers, coefficient),) = divisor.terms
+        return self * Signomial(((tuple((s, -p) for s, p in powers), 1 / coefficient),))
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols that occur."""
+        return frozenset(symbol for powers, _ in self.terms for symbol, _ in powers)
+
+    @property
+    def positive(self) -> bool:
+        """Whether every coefficient is positive: a posynomial."""
+        return all(coefficient > 0 for _, coefficient in self.terms)
+
+    def at(self, values: Mapping[str, float]) -> float:
+        """Evaluate with a value for every symbol.
+
+        Examples
+        --------
+        >>> Signomial.symbol("x").at({"x": 0.5})
+        0.5
+        """
+        total = 0.0
+        for powers, coefficient in self.terms:
+            for symbol, power in powers:
+                coefficient *= values[symbol] ** power
+            total += coefficient
+        return total
+
+    def substitute(self, values: Mapping[str, float]) -> Signomial:
+        """Return the signomial with some symbols replaced by positive numbers.
+
+        Examples
+        --------
+        >>> print((Signomial.symbol("x") * Signomial.symbol("y")).substitute({"x": 3}))
+        3·y
+        """
+        total: dict[Powers, float] = {}
+        for powers, coefficient in self.terms:
+            for symbol, power in powers:
+                if symbol in values:
+                    coefficient *= values[symbol] ** power
+            rest = tuple((s, p) for s, p in powers if s not in values)
+            total[rest] = total.get(rest, 0.0) + coefficient
+        return Signomial(tuple(sorted((p, c) for p, c in total.items() if c)))
+
+    def rename(self, names: Mapping[str, str]) -> Signomial:
+        """Return the signomial with some symbols renamed; two may become one.
+
+        Examples
+        --------
+        >>> x, y = Signomial.symbol("x"), Signomial.symbol("y")
+        >>> print((x / y).rename({"x": "y"}))
+        1
+        """
+        total: dict[Powers, float] = {}
+        for powers, coefficient in self.terms:
+            renamed: Powers = ()
+            for symbol, power in powers:
+                renamed = _merge(renamed, ((names.get(symbol, symbol), power),))
+            total[renamed] = total.get(renamed, 0.0) + coefficient
+        return Signomial(tuple(sorted((p, c) for p, c in total.items() if c)))
+
+    def exponentials(self) -> Iterator[tuple[float, Powers]]:
+        """Yield each term as ``sign × exp(log|coefficient| + Σ power·log symbol)`` parts.
+
+        Examples
+        --------
+        >>> list((2 * Signomial.symbol("x")).exponentials())
+        [(2.0, (('x', 1),))]
+        """
+        return ((coefficient, powers) for powers, coefficient in self.terms)
+
+    def at_logs(self, logs: Mapping[str, float]) -> float:
+        """Evaluate with the logarithm of every symbol.
+
+        Examples
+        --------
+        >>> Signomial.symbol("x").at_logs({"x": 0.0})
+        1.0
+        """
+        return sum(
+            coefficient * exp(sum(power * logs[symbol] for symbol, power in powers))
+            for powers, coefficient in self.terms
+        )
+
+    def __str__(self) -> str:
+        return " + ".join(_text(p, c) for p, c in reversed(self.terms)).replace("+ -", "- ") or "0"
+
+
+def _signomial(value: Signomial | float) -> Signomial:
+    return value if isinstance(value, Signomial) else Signomial.constant(value)
+
+
+def _merge(left: Powers, right: Powers) -> Powers:
+    powers = dict(left)
+    for symbol, power in right:
+        powers[symbol] = powers.get(symbol, 0) + power
+    return tuple(sorted((s, p) for s, p in powers.items() if p))
+
+
+def _text(powers: Powers, coefficient: float) -> str:
+    above = [symbol if p == 1 else f"{symbol}^{p}" for symbol, p in powers if p > 0]
+    below = [symbol if p == -1 else f"{symbol}^{-p}" for symbol, p in powers if p < 0]
+    if coefficient != 1 or not above:
+        above.insert(0, f"{coefficient:g}")
+    over = "·".join(above)
+    return "/".join([over, *below])

@@ -1,0 +1,189 @@
+"""From class tiles to boxes: how many iterations of each letter a tile covers.
+
+Memory is moved in lines, so a tile should cover, of every tensor's unit-stride letter, at least
+a line (section 5.4); and edges that do not divide the extents waste iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.fuse import Fused
+from tilesolve.nest import Band, Nest
+from tilesolve.traffic import Store, footprint
+
+MOST_SIDES = 24
+"""Sides that are considered for one letter."""
+
+
+def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int) -> Nest:
+    """Return a nest over letters whose boxes are as large as the tiles of a nest over classes.
+
+    Parameters
+    ----------
+    problem
+        The problem in letters.
+    fused
+        The same over classes.
+    nest
+        A nest over classes.
+    line
+        Bytes of a line of memory.
+
+    Examples
+    --------
+    >>> from tilesolve.fuse import fuse
+    >>> problem = Problem.of("abcd-aebf-dfce", 72)
+    >>> fused = fuse(problem)
+    >>> classes = [("L1", "K", dict(M=144, N=8, K=256)), ("memory", "M", 5184)]
+    >>> boxes = unfuse(problem, fused, Nest.of(fused.problem, classes), 64)
+    >>> boxes.bands[0].box
+    (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
+    """
+    chosen: list[dict[str, int]] = [{} for _ in nest.bands]
+    for index, letters in fused.groups:
+        inner = dict.fromkeys(letters, 1)
+        for at, band in enumerate(nest.bands):
+            inner = box(problem, letters, inner, band[index], line)
+            chosen[at] |= inner
+    order = {index: _order(problem, letters) for index, letters in fused.groups}
+    bands = tuple(
+        Band(
+            band.level,
+            tuple(letter for index in band.order for letter in order[index]),
+            tuple((letter, sizes[letter]) for letter in problem.spec.letters),
+        )
+        for band, sizes in zip(nest.bands, chosen, strict=True)
+    )
+    return Nest(bands, nest.packed, nest.output)
+
+
+def _order(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:
+    """Order the letters of a class innermost first: as they stand in the first tensor, reversed."""
+    tensor = next((t for t in problem.spec.tensors if letters[0] in t.letters), None)
+    if tensor is None:
+        return tuple(letters)
+    place = {letter: at for at, letter in enumerate(tensor.letters)}
+    return tuple(sorted(letters, key=lambda letter: -place[letter]))
+
+
+def line_tiles(problem: Problem, fused: Fused, place: Store) -> tuple[tuple[str, int], ...]:
+    """Return for each class the iterations whose box covers a line of every tensor.
+
+    These are a line's elements of each unit-stride letter in the class. Where tiles of that
+    size would take more than half of the store, lines have to be cut and nothing is asked.
+
+    Examples
+    --------
+    >>> from tilesolve.fuse import fuse
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.movement import stores
+    >>> problem = Problem.of("abcde-ecbfa-fd", "a=48,b=32,c=32,d=24,e=48,f=48")
+    >>> line_tiles(problem, fuse(problem), stores(Machine.load("e5-2680v4"))[-1])
+    (('M', 64), ('N', 8), ('K', 1))
+    """
+    units = {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
+    elements = max(1, place.line // problem.itemsize)
+    tiles = {
+        index: prod(min(elements, problem.sizes[i]) for i in letters if i in units)
+        for index, letters in fused.groups
+    }
+    taken = sum(footprint(fused.problem, t, tiles, 1) for t in fused.problem.spec.tensors)
+    return tuple(tiles.items()) if taken <= place.capacity / 2 else ()
+
+
+def box(
+    problem: Problem,
+    letters: Sequence[str],
+    inner: Mapping[str, int],
+    size: int,
+    line: int,
+) -> dict[str, int]:
+    """Return the sides of a box of at most so many iterations, around a smaller box.
+
+    Of all boxes whose sides are multiples of the inner ones, or whole extents, the one is taken
+    that has the least product of what it wastes: iterations fewer than asked for, edges cut off
+    at the extents, and parts of lines.
+
+    Parameters
+    ----------
+    problem
+        The problem in letters.
+    letters
+        The letters of one class.
+    inner
+        Sides of the box inside it.
+    size
+        Iterations to cover.
+    line
+        Bytes of a line of memory.
+
+    Examples
+    --------
+    >>> problem = Problem.of("abcd-aebf-dfce", 72)
+    >>> box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64)
+    {'e': 16, 'f': 16}
+    """
+    extents = {i: max(1, problem.sizes[i]) for i in letters}
+    if size >= prod(extents.values()):
+        return extents
+    if len(letters) == 1:
+        return {letters[0]: max(size, inner[letters[0]])}
+    options = [_sides(inner[i], extents[i], size) for i in letters]
+    grids = np.meshgrid(*(np.array(sides, dtype=float) for sides in options), indexing="ij")
+    sides = {i: grid.ravel() for i, grid in zip(letters, grids, strict=True)}
+    product = prod(sides.values(), start=np.ones(grids[0].size))
+    waste = np.where(product <= size, size / product, np.inf)
+    for i in letters:
+        waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
+    waste = waste * _line_waste(problem, sides, line)
+    # Between equals the later letter, nearer to unit stride in the output, is cut last.
+    best = int(np.lexsort((-sides[letters[-1]], waste))[0])
+    return {i: int(sides[i][best]) for i in letters} if np.isfinite(waste[best]) else dict(inner)
+
+
+def _sides(inner: int, extent: int, size: int) -> list[int]:
+    """Return sides to consider: multiples of the inner one that cut an extent well, or all of it.
+
+    These are the divisors and the powers of two among the multiples, those that cut the extent
+    into few near-equal parts, and the extent.
+    """
+    most = max(1, min(extent, size) // inner)
+    times = {count for count in range(1, min(most, 4096) + 1) if extent % (inner * count) == 0}
+    times |= {2**power for power in range(most.bit_length())}
+    times |= {ceil(ceil(extent / parts) / inner) for parts in range(1, MOST_SIDES)}
+    sides = sorted({min(extent, inner * count) for count in times if count <= most})
+    if extent <= size:
+        sides = sorted({*sides, extent})
+    step = max(1, ceil(len(sides) / MOST_SIDES))
+    return sorted({sides[0], *sides[::-1][::step]})
+
+
+def _line_waste(
+    problem: Problem, sides: Mapping[str, NDArray[np.float64]], line: int
+) -> NDArray[np.float64]:
+    """Return for each box the product over tensors of bytes moved in lines over bytes used.
+
+    Only tensors whose unit-stride letter is in the box can lose here. A run that covers the
+    whole letter goes on into the next one.
+    """
+    waste = np.ones(len(next(iter(sides.values()))))
+    for tensor in problem.spec.tensors:
+        run = np.full_like(waste, problem.itemsize)
+        whole = np.ones_like(waste, dtype=bool)
+        inside = False
+        for subscript in reversed(tensor.subscripts):
+            letter = subscript.terms[0][1]
+            if not subscript.plain or letter not in sides:
+                break
+            inside = True
+            run = np.where(whole, run * sides[letter], run)
+            whole &= sides[letter] >= problem.sizes[letter]
+        if inside:
+            waste = waste * (run + line - problem.itemsize) / run
+    return waste

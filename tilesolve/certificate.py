@@ -1,0 +1,151 @@
+"""A proof that integer tiles are optimal, or how far from it they may be.
+
+The integer program picks for every index one chain of nested tiles. In logarithms a chain is a
+constant, so that picking one with binary variables keeps the program convex: SCIP solves it to
+proven optimality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import log
+from typing import Any
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.expressions import tile
+from tilesolve.planning import Plan
+from tilesolve.program import Formulation, Setting, formulate, pyomo_model
+
+MOST_CHAINS = 20_000
+"""Chains of one index beyond which the integer program is not attempted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What SCIP proved about the tiles of a plan.
+
+    Parameters
+    ----------
+    seconds
+        The longest time of the plan's tiles, as the program counts it.
+    optimum
+        That of the best integer tiles of the same innermost loops.
+    bound
+        What SCIP proved that no such tiles go below.
+    chains
+        Integer choices that the proof covers.
+    """
+
+    seconds: float
+    optimum: float
+    bound: float
+    chains: int
+
+    @property
+    def gap(self) -> float:
+        """Relative excess of the plan's tiles over the proven bound."""
+        return self.seconds / self.bound - 1
+
+
+def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
+    """Solve the integer program of a plan's innermost loops to proven optimality.
+
+    Parameters
+    ----------
+    plan
+        A plan of a contraction with few enough nested tiles.
+    limit
+        Seconds that SCIP may take.
+
+    Raises
+    ------
+    SolverError
+        If SCIP is missing, there are too many tiles, or the limit is reached.
+    """
+    import pyomo.environ as pyo
+
+    setting = plan.setting
+    program = formulate(setting, plan.choice)
+    chains = {i: _chains(setting, plan, i) for i in setting.fused.problem.spec.letters}
+    model = pyomo_model(program)
+    model.pick = pyo.Var(
+        [(i, at) for i, found in chains.items() for at in range(len(found))], domain=pyo.Binary
+    )
+    model.one = pyo.Constraint(
+        list(chains),
+        rule=lambda m, i: sum(m.pick[i, at] for at in range(len(chains[i]))) == 1,
+    )
+    model.is_tile = pyo.ConstraintList()
+    for i, found in chains.items():
+        for level in range(1, setting.levels + 1):
+            symbol = tile(level, i, setting.levels)
+            if program.aliases[symbol] == symbol:
+                logs = [log(chain[level - 1]) for chain in found]
+                model.is_tile.add(
+                    model.tile[symbol]
+                    == sum(size * model.pick[i, at] for at, size in enumerate(logs))
+                )
+    proven = _solve(model, limit)
+    best = dict(zip(program.variables, (0.0,) * len(program.variables), strict=True))
+    best = {symbol: pyo.exp(pyo.value(model.tile[symbol])) for symbol in best}
+    own = {symbol: float(size) for symbol, size in _tiles(plan, program).items()}
+    optimum = max(amount.at(best) for amount in program.times.values())
+    return Certificate(
+        max(amount.at(own) for amount in program.times.values()),
+        optimum,
+        min(proven * program.unit, optimum),
+        sum(len(found) for found in chains.values()),
+    )
+
+
+def _chains(setting: Setting, plan: Plan, index: str) -> list[tuple[int, ...]]:
+    """Return all nested chains of an index, the plan's own among them."""
+    extent = setting.fused.problem.sizes[index]
+    found: list[tuple[int, ...]] = [()]
+    for level in range(1, setting.levels + 1):
+        least = setting.smallest(index, level)
+        inherits = level > 1 and plan.choice[level - 2] is None
+        grown = []
+        for chain in found:
+            inner = chain[-1] if chain else setting.smallest(index)
+            sizes = [inner] if inherits else [*range(inner, extent, inner), extent]
+            grown += [(*chain, size) for size in sizes if size >= least]
+        found = list(dict.fromkeys(grown))
+        if len(found) > MOST_CHAINS:
+            raise SolverError(
+                f"index {index!r} of extent {extent} has over {MOST_CHAINS} nested tiles, "
+                "too many to certify"
+            )
+    return found
+
+
+def _tiles(plan: Plan, program: Formulation) -> Mapping[str, int]:
+    """Return the plan's tile sizes by symbol."""
+    levels = plan.setting.levels
+    sizes = {
+        tile(level, i, levels): chain[level - 1]
+        for (i, chain), level in product(plan.classes, range(1, levels + 1))
+    }
+    return {symbol: sizes[symbol] for symbol in program.variables}
+
+
+def _solve(model: Any, limit: float) -> float:  # noqa: ANN401 - Pyomo has no types
+    """Solve with SCIP and return the proven bound on the longest time, in the model's unit."""
+    from pyomo.contrib.solver.common.factory import SolverFactory
+    from pyomo.contrib.solver.common.results import TerminationCondition
+
+    model.objective.deactivate()
+    import pyomo.environ as pyo
+
+    model.shortest = pyo.Objective(expr=model.time)
+    solver = SolverFactory("scip_direct")
+    if not solver.available():
+        raise SolverError("SCIP is missing: pip install 'tilesolve[certify]'")
+    results = solver.solve(
+        model, time_limit=limit, rel_gap=1e-4, raise_exception_on_nonoptimal_result=False
+    )
+    if results.termination_condition != TerminationCondition.convergenceCriteriaSatisfied:
+        raise SolverError(f"SCIP proved nothing in {limit:g} s: {results.termination_condition}")
+    return float(pyo.exp(results.objective_bound))

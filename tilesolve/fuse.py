@@ -1,0 +1,96 @@
+"""From letters to classes: the smaller problem that the solver sees.
+
+Within a class only products of extents enter a volume, so each class becomes one index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Spec, Subscript, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """A problem over classes, and which letters each of its indices stands for.
+
+    Parameters
+    ----------
+    problem
+        One index per class; the layout within a class is forgotten.
+    groups
+        Index of the fused problem and the letters of its class, as pairs.
+    rows, columns
+        The indices that the register tile's MR and NR run along; None where there is none.
+        Rows are where the output's unit-stride index is, so that C is stored in vectors.
+    reduced
+        Indices that are summed over.
+
+    Examples
+    --------
+    >>> fused = fuse(Problem.of("abcd-aebf-dfce", 72))
+    >>> str(fused.problem.spec), fused.rows, fused.problem.sizes["M"]
+    ('MN-MK-NK', 'N', 5184)
+    """
+
+    problem: Problem
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+    rows: str | None
+    columns: str | None
+    reduced: tuple[str, ...]
+
+    def letters(self, index: str) -> tuple[str, ...]:
+        """Return the letters of an index's class."""
+        return dict(self.groups)[index]
+
+
+def fuse(problem: Problem) -> Fused:
+    """Return the problem over classes.
+
+    Examples
+    --------
+    >>> str(fuse(Problem.of("khw-c[h+r][w+s]-kcrs", 8)).problem.spec)
+    'Nhw-K[h+r][w+s]-NKrs'
+    """
+    names: dict[str, str] = {}
+    single = {c.name for c in problem.classes if len(c.name) == 1}
+    free = (c for c in "MNKBPQUVWXYZ" if c not in single)
+    for group in problem.classes:
+        names[group.name] = group.name if len(group.name) == 1 else next(free)
+    index_of = {i: names[group.name] for group in problem.classes for i in group.letters}
+    spec = problem.spec
+    tensors = [_fused(tensor, index_of) for tensor in spec.tensors]
+    fused = Spec(tensors[0], tuple(tensors[1:]))
+    sizes = {
+        names[group.name]: prod(problem.sizes[i] for i in group.letters)
+        for group in problem.classes
+    }
+    shared = set.intersection(*(set(tensor.letters) for tensor in tensors))
+    free_of = [i for i in fused.letters if i in tensors[0].letters and i not in shared]
+    last = index_of[spec.output.letters[-1]] if spec.output.letters else None
+    rows = last if last in free_of else max(free_of, key=sizes.__getitem__, default=None)
+    beside = [i for i in free_of if not _together(i, rows, tensors)]
+    return Fused(
+        Problem.of(fused, sizes, problem.dtype),
+        tuple((names[group.name], group.letters) for group in problem.classes),
+        rows,
+        max(beside, key=sizes.__getitem__, default=None),
+        tuple(i for i in fused.letters if i not in tensors[0].letters),
+    )
+
+
+def _fused(tensor: Tensor, index_of: dict[str, str]) -> Tensor:
+    """Return a tensor over classes: each class once, where its first letter stands."""
+    made: dict[tuple[tuple[int, str], ...], None] = {}
+    for subscript in tensor.subscripts:
+        made[tuple((c, index_of[i]) for c, i in subscript.terms)] = None
+    return Tensor(tuple(Subscript(terms) for terms in made))
+
+
+def _together(index: str, other: str | None, tensors: list[Tensor]) -> bool:
+    """Return whether two indices stand in exactly the same tensors."""
+    return other is not None and all(
+        (index in tensor.letters) == (other in tensor.letters) for tensor in tensors
+    )

@@ -1,0 +1,217 @@
+"""What a nest costs: bytes through every level, the time they take, and the arithmetic.
+
+`price` is the one exact evaluator (sections 3.1–3.3, 5.3 and 5.4 of the paper); the printed
+expressions and the nonlinear program come from the same walk and are tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.catalogue import Microkernel, default
+from tilesolve.machine import Machine
+from tilesolve.nest import REGISTER, Nest
+from tilesolve.traffic import Sizes, Store, Tiling, Traffic, traffic
+from tilesolve.walk import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPrice:
+    """What one level serves, as bytes per tensor, and how long that takes.
+
+    Parameters
+    ----------
+    level
+        The level that serves: L1 fills the registers, memory fills the last cache.
+    holder
+        What it fills.
+    moved
+        Bytes of each tensor that come in, output first: the misses of the holder.
+    volumes
+        Bytes of each tensor both ways, packing included: what the time is made of.
+    packing
+        The part of the volumes that packing causes.
+    seconds
+        The sum of the volumes over the bandwidth.
+    """
+
+    level: str
+    holder: str
+    moved: tuple[float, ...]
+    volumes: tuple[float, ...]
+    packing: tuple[float, ...]
+    seconds: float
+
+    @property
+    def volume(self) -> float:
+        """Bytes of all tensors together."""
+        return sum(self.volumes)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a nest.
+
+    Parameters
+    ----------
+    levels
+        Nearest server first.
+    compute
+        Seconds of arithmetic, microkernel calls and packing work.
+    calls
+        How often a microkernel is called.
+    packed
+        Elements of each operand that are packed, repetitions counted.
+    """
+
+    levels: tuple[LevelPrice, ...]
+    compute: float
+    calls: float
+    packed: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time: that of the slowest level, compute included (Eq. 3)."""
+        return max(self.compute, *(level.seconds for level in self.levels))
+
+    @property
+    def bottleneck(self) -> str:
+        """Name of the slowest level, or ``"compute"``."""
+        slowest = max(self.levels, key=lambda level: level.seconds)
+        return slowest.level if slowest.seconds > self.compute else "compute"
+
+    @property
+    def ranking(self) -> tuple[float, ...]:
+        """All times, longest first: what two nests of equal time are compared by (Eq. 6)."""
+        return tuple(sorted((self.compute, *(s.seconds for s in self.levels)), reverse=True))
+
+    def level(self, name: str) -> LevelPrice:
+        """Return the price of the level that serves under this name."""
+        return next(level for level in self.levels if level.level == name)
+
+
+def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
+    """Return the register file and the caches as one of several busy cores sees them.
+
+    A shared level's capacity is divided among the threads that share it, its bandwidth is what
+    is left for each when all draw on it, where that was measured. A level that does not repeat
+    the nearer one's contents adds to it (section 5.5).
+
+    Examples
+    --------
+    >>> [store.name for store in stores(Machine.load("i7-6700k"))]
+    ['register', 'L1', 'L2', 'L3']
+    >>> stores(Machine.load("i7-6700k"), threads=4)[3].capacity
+    2097152.0
+    """
+    made = []
+    ways: int | None
+    name, line, ways = REGISTER, 1, None
+    capacity = machine.vector_registers * machine.vector_bits / 8
+    for level in machine.levels:
+        all_of_it = level.bandwidth_all
+        share = level.bandwidth if all_of_it is None else all_of_it / min(threads, machine.cores)
+        bandwidth = level.bandwidth if threads == 1 else min(level.bandwidth, share)
+        made.append(Store(name, capacity, line, level.name, bandwidth, ways))
+        if level.usable is None:
+            break
+        own = level.usable / min(threads, level.shared_by)
+        nearer = 0.0 if level.inclusive or name == REGISTER else capacity
+        name, line, ways, capacity = level.name, level.line, level.ways, own + nearer
+    return tuple(made)
+
+
+def price(
+    problem: Problem,
+    nest: Nest,
+    machine: Machine,
+    *,
+    microkernel: Microkernel | None = None,
+    threads: int = 1,
+    rule: Rule = "distance",
+) -> Price:
+    """Return what a nest costs on a machine.
+
+    Parameters
+    ----------
+    problem
+        The contraction or convolution.
+    nest
+        Any nest over its letters whose last band is the whole problem.
+    machine
+        With any number of levels.
+    microkernel
+        The costs of arithmetic, calls and packing; the catalogue's default if None.
+    threads
+        Busy cores; shared levels are divided among them.
+    rule
+        When a tensor outlives a loop that does not index it; see `walk`.
+
+    Examples
+    --------
+    A matrix product in one piece on a machine whose caches hold it moves every matrix once, C
+    both ways:
+
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, Machine.load("i7-6700k"))
+    >>> cost.level("memory").volumes
+    (65536.0, 32768.0, 32768.0)
+    """
+    nest.check(problem)
+    kernel = microkernel or default(problem.dtype, machine.vector_bits, machine.vector_registers)
+    places = stores(machine, threads)
+    _check_copies(nest, places)
+    if 0 in problem.sizes.values():
+        return _empty(problem, places)
+    found = traffic(problem, tiling(nest, problem), places, rule)
+    levels = tuple(
+        LevelPrice(
+            place.server, place.name, moved, volumes, packing, sum(volumes) / place.bandwidth
+        )
+        for place, moved, volumes, packing in zip(
+            places, found.moved, found.volumes, found.packing, strict=True
+        )
+    )
+    seconds = arithmetic(problem, machine, kernel, found)
+    return Price(levels, seconds, float(found.calls), found.packed[1:])
+
+
+def arithmetic(problem: Problem, machine: Machine, kernel: Microkernel, found: Traffic) -> Sizes:
+    """Return the seconds of flops, microkernel calls and packing work."""
+    cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
+    rate = machine.peak(problem.dtype) * kernel.efficiency
+    seconds: Sizes = problem.flops / rate + cycles / machine.frequency
+    return seconds
+
+
+def tiling(nest: Nest, problem: Problem) -> Tiling:
+    """Return a nest as the traffic engine takes it."""
+    return Tiling(
+        tuple((band.level, band.order) for band in nest.bands),
+        tuple(dict(band.box) for band in nest.bands),
+        nest.packed or (None,) * len(problem.spec.operands),
+        nest.output,
+    )
+
+
+def _check_copies(nest: Nest, places: Sequence[Store]) -> None:
+    tiles = {band.level for band in nest.bands} & {place.name for place in places[1:]}
+    for level in nest.packed:
+        if level is not None and level not in tiles:
+            raise SizeError(f"a packed copy cannot live in {level!r}: the nest has no tile for it")
+
+
+def _empty(problem: Problem, places: Sequence[Store]) -> Price:
+    """Price a problem without iterations: an output that has elements is set once."""
+    size = float(problem.bytes[0])
+    sizes = (size, *(0.0 for _ in problem.spec.operands))
+    none = tuple(0.0 for _ in sizes)
+    levels = tuple(
+        LevelPrice(place.server, place.name, sizes, sizes, none, size / place.bandwidth)
+        for place in places
+    )
+    return Price(levels, 0.0, 0.0, none[1:])

@@ -1,0 +1,155 @@
+"""Loop nests as values: bands of tiling loops around a register tile.
+
+Any strategy may build a `Nest`, and the movement model prices any. Bands stand innermost first;
+each has the order of its loops and the box of iterations that they complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.problem import Problem
+
+REGISTER = "register"
+"""Name of the innermost band: the box that one microkernel call covers."""
+
+Output = Literal["accumulate", "store", "stream"]
+"""How C is written: added to what is there, overwritten, or overwritten past the caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The tiling loops that complete the tile of one level.
+
+    Parameters
+    ----------
+    level
+        The level whose tile is complete after these loops.
+    order
+        The loops' letters, innermost first.
+    box
+        The tile: iterations of each letter, as pairs.
+
+    Examples
+    --------
+    >>> Band("L1", ("k", "m"), (("m", 24), ("k", 256)))["k"]
+    256
+    """
+
+    level: str
+    order: tuple[str, ...]
+    box: tuple[tuple[str, int], ...]
+
+    def __getitem__(self, letter: str) -> int:
+        return dict(self.box)[letter]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Bands of loops from the register tile out to the whole problem.
+
+    Parameters
+    ----------
+    bands
+        Innermost first; the last one's box is the whole problem.
+    packed
+        For each operand the level in which its packed copy lives, None if it is read in place.
+    output
+        How C is written.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> problem = Problem.of("mn-mk-kn", 96)
+    >>> nest = Nest.of(problem, [("register", "nmk", 8), ("L1", "kmn", 48), ("memory", "kmn", 96)])
+    >>> nest.trips("m")
+    [8.0, 6.0, 2.0]
+    """
+
+    bands: tuple[Band, ...]
+    packed: tuple[str | None, ...] = ()
+    output: Output = "accumulate"
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        bands: list[tuple[str, str, Mapping[str, int] | int]],
+        packed: tuple[str | None, ...] = (),
+        output: Output = "accumulate",
+    ) -> Nest:
+        """Build a nest from (level, order, box) triples; an int is the box's side.
+
+        A box is cut to the extents; letters that an order leaves out come last in it.
+        """
+        sizes = problem.sizes
+        made = []
+        for level, order, box in bands:
+            letters = (*order, *(letter for letter in sizes if letter not in order))
+            side = dict.fromkeys(sizes, box) if isinstance(box, int) else box
+            cut = tuple((i, max(1, min(side[i], n))) for i, n in sizes.items())
+            made.append(Band(level, letters, cut))
+        return cls(tuple(made), packed, output)
+
+    def check(self, problem: Problem) -> None:
+        """Raise a `SizeError` unless the bands nest and the last one is the whole problem."""
+        inner = dict.fromkeys(problem.sizes, 1)
+        for band in self.bands:
+            if sorted(band.order) != sorted(problem.sizes):
+                raise SizeError(
+                    f"band {band.level}: its loops are {''.join(band.order)}, the spec's letters "
+                    f"{''.join(problem.sizes)}"
+                )
+            for letter, size in band.box:
+                if size < inner[letter]:
+                    raise SizeError(
+                        f"band {band.level}: the tile of {letter!r} is {size}, less than the "
+                        f"nearer level's {inner[letter]}"
+                    )
+            inner = dict(band.box)
+        for letter, extent in problem.sizes.items():
+            if inner[letter] != max(1, extent):
+                raise SizeError(
+                    f"the outermost tile of {letter!r} is {inner[letter]}, its extent {extent}"
+                )
+
+    def counts(self, letter: str) -> list[float]:
+        """Return how many tiles of each band the letter's range is cut into, ragged ones too."""
+        return [float(count) for count in tile_counts([band[letter] for band in self.bands])]
+
+    def trips(self, letter: str) -> list[float]:
+        """Return each band's mean trip count over the letter; their product is the extent.
+
+        The mean makes ragged extents exact: tiles of a band over tiles of the next one.
+        """
+        counts = [float(self.bands[-1][letter]), *self.counts(letter)]
+        return [near / far for near, far in pairwise(counts)]
+
+
+def tile_counts(sizes: Sequence[Any]) -> list[Any]:
+    """Return how many tiles of each size cover a range, each tile cut from the next larger.
+
+    Parameters
+    ----------
+    sizes
+        Tile sizes from the smallest to the whole range; arrays count many nests at once.
+
+    Examples
+    --------
+    A range of 10 is cut into 6 and 4, these into 4 and 2, and 4:
+
+    >>> tile_counts([4, 6, 10])
+    [3, 2, 1]
+    """
+    segments = [(sizes[-1], 1)]
+    counts = [sizes[-1] * 0 + 1]
+    for size in reversed(sizes[:-1]):
+        whole = sum(times * (length // size) for length, times in segments)
+        rest = [(length % size, times) for length, times in segments]
+        segments = [(size, whole), *rest]
+        counts.append(sum(times * (length > 0) for length, times in segments))
+    return counts[::-1]

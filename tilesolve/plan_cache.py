@@ -1,0 +1,161 @@
+"""Plans that were solved before: in memory, and on disk under their canonical problem.
+
+Renaming letters or swapping operands finds the same plan. ``TILESOLVE_CACHE=off`` switches
+both caches off; `clear` empties them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve import __version__, files
+from tilesolve.contractions.errors import FileAccessError, PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Spec
+from tilesolve.machine import Machine
+from tilesolve.plan_files import FORMAT, dump, load, renamed
+from tilesolve.planning import Plan, Sizes, _problem, solve
+
+MOST = 1024
+"""Plans kept in memory; the one not used for longest goes first."""
+
+_memory: OrderedDict[Hashable, Plan] = OrderedDict()
+_lock = Lock()
+
+
+def enabled() -> bool:
+    """Return whether plans may be kept: unless ``TILESOLVE_CACHE`` is ``off`` or ``0``.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE="off"):
+    ...     enabled()
+    False
+    """
+    return files.setting("TILESOLVE_CACHE") not in ("off", "0")
+
+
+def folder() -> Path:
+    """Return where plans are kept on disk.
+
+    Examples
+    --------
+    >>> folder().name
+    'plans'
+    """
+    return files.cache_dir() / "plans"
+
+
+def clear() -> int:
+    """Forget all plans, in memory and on disk, and return how many files were removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
+    ...     clear()
+    0
+    """
+    with _lock:
+        _memory.clear()
+    removed = 0
+    for path in folder().glob("*.json"):
+        path.unlink(missing_ok=True)
+        removed += 1
+    return removed
+
+
+def cached(
+    spec: Spec | str | Problem,
+    sizes: Sizes | None,
+    machine: Machine | str | None,
+    dtype: npt.DTypeLike,
+    threads: int,
+    accumulate: bool,
+) -> Plan:
+    """Return a plan from memory, from disk, or solved now and kept in both."""
+    key = (
+        spec,
+        tuple(sizes.items()) if isinstance(sizes, Mapping) else sizes,
+        machine if machine is not None else _machine_key(),
+        dtype if isinstance(dtype, str) else np.dtype(dtype).str,
+        threads,
+        accumulate,
+    )
+    with _lock:
+        found = _memory.get(key)
+        if found is not None:
+            _memory.move_to_end(key)
+            return found
+    found = _kept(_problem(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
+    with _lock:
+        _memory[key] = found
+        while len(_memory) > MOST:
+            _memory.popitem(last=False)
+    return found
+
+
+def _machine_key() -> Hashable:
+    """Return what the machine in force depends on, without reading it."""
+    named = files.setting("TILESOLVE_MACHINE")
+    path = Path(named) if named else files.machine_file()
+    try:
+        state = path.stat()
+    except OSError:
+        return (named, str(path))
+    return (named, str(path), state.st_mtime_ns, state.st_ino)
+
+
+def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Plan:
+    form = problem.canonical
+    text = repr((__version__, FORMAT, str(form.problem), machine, threads, accumulate))
+    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    found = _read(path, form.problem, machine)
+    if found is None:
+        found = solve(form.problem, machine, threads, not accumulate)
+        try:
+            files.write_atomically(path, dump(found))
+        except FileAccessError as error:
+            files.warn_once(f"plans are not kept on disk: {error}")
+    return renamed(found, problem, form)
+
+
+def _read(path: Path, problem: Problem, machine: Machine) -> Plan | None:
+    """Return the plan in a file; a damaged or foreign one is reported and solved again."""
+    try:
+        found = load(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError, PlanError) as error:
+        files.warn_once(f"the plan in {path} is ignored: {error}")
+        return None
+    if found.problem != problem or found.machine != machine:
+        files.warn_once(f"the plan in {path} is of another problem or machine and is ignored")
+        return None
+    return found
+
+
+def stored() -> dict[str, Any]:
+    """Return how many plans are kept, and how many bytes they take on disk.
+
+    Examples
+    --------
+    >>> sorted(stored())
+    ['bytes', 'disk', 'memory']
+    """
+    paths = list(folder().glob("*.json"))
+    return {
+        "memory": len(_memory),
+        "disk": len(paths),
+        "bytes": sum(path.stat().st_size for path in paths if path.exists()),
+    }

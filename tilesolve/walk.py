@@ -1,0 +1,96 @@
+"""The walk from the statement outwards that every figure of data movement comes from.
+
+One function, `walk`, serves numbers and symbols alike, so that prices, printed expressions and
+the nonlinear program cannot disagree (section 3.1 of the paper, Listing 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.contractions.spec import Tensor
+
+Rule = Literal["distance", "listing3"]
+"""When a tensor outlives a loop that does not index it: by reuse distance, or by Listing 3."""
+
+Truth = bool | NDArray[np.bool_]
+"""A yes or no, for one nest or for each of many."""
+
+Q = TypeVar("Q")
+"""What the walk multiplies: floats, arrays of them (many nests at once), or signomials."""
+
+
+def choose(condition: Truth, yes: Q, no: Q) -> Q:
+    """Return one of two values, element by element where the condition is an array.
+
+    Examples
+    --------
+    >>> choose(True, "a", "b"), choose(np.array([True, False]), 1, 2).tolist()
+    ('a', [1, 2])
+    """
+    if isinstance(condition, np.ndarray):
+        picked: Any = np.where(condition, yes, no)  # type: ignore[call-overload]
+        return picked  # type: ignore[no-any-return]
+    return yes if condition else no
+
+
+def walk(
+    tensors: Sequence[Tensor],
+    loops: Sequence[tuple[str, Q]],
+    footprints: Sequence[Sequence[Q]],
+    fits: Callable[[int], Truth],
+    rule: Rule = "distance",
+    runs: Sequence[Truth] | None = None,
+) -> list[Q]:
+    """Return how much of each tensor one level takes in over a nest.
+
+    Parameters
+    ----------
+    tensors
+        The tensors of the spec.
+    loops
+        Letter and trip count of each loop, innermost first.
+    footprints
+        For each tensor its footprint at the statement and after each loop.
+    fits
+        Whether everything that the first so many loops touch stays in the level.
+    rule
+        ``"distance"``: a tensor outlives a loop that does not index it if everything touched
+        since its last use fits: the footprint of the outermost inner loop that indexes it.
+        ``"listing3"``: if everything inside the loop fits, as the paper has it.
+    runs
+        Whether each loop runs more than once, which all do by default; one that does not
+        changes nothing.
+
+    Examples
+    --------
+    Ten rows of A against one row of B that does not fit beside them:
+
+    >>> from tilesolve.contractions.spec import Spec
+    >>> spec = Spec.parse("mn-mk-kn")
+    >>> boxes = [dict(m=1, n=1, k=1), dict(m=1, n=1, k=50), dict(m=10, n=1, k=50)]
+    >>> sizes = [[float(np.prod([b[i] for i in t.letters])) for b in boxes] for t in spec.tensors]
+    >>> walk(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda loops: loops < 1)
+    [10.0, 500.0, 500.0]
+    """
+    moved = [sizes[0] for sizes in footprints]
+    stays: list[Truth] = [fits(0)] * len(tensors)
+    letters = [frozenset(tensor.letters) for tensor in tensors]
+    for position, (letter, trips) in enumerate(loops):
+        inside, after = fits(position), fits(position + 1)
+        running = True if runs is None else runs[position]
+        for t, sizes in enumerate(footprints):
+            grown: Q = moved[t] * trips  # type: ignore[operator]
+            if letter in letters[t]:
+                # While everything so far is still there, only what is new to the grown box
+                # comes in: for a plain subscript the trip count, for an affine one less.
+                moved[t] = choose(inside, sizes[position + 1], grown)
+                stays[t] = choose(running, after, stays[t])
+            else:
+                kept = stays[t] if rule == "distance" else inside
+                moved[t] = choose(kept, moved[t], grown)
+    return moved
