@@ -28,6 +28,7 @@ from tilesolve.machine import Level, Machine
 from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.planning import Plan, plan
+from tilesolve.program import TIE
 from tilesolve.report import bounds
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
@@ -386,7 +387,8 @@ def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
         )
         if held <= min(place.capacity for place in setting.places[1:]):
             cost = price(fused, nest, machine, microkernel=found.microkernel)
-            assert own <= cost.seconds * (1 + 1e-6)
+            # What settles ties may give up to this share of the longest time for the others.
+            assert own <= cost.seconds * (1 + TIE)
 
 
 def test_a_plan_as_json_is_json():

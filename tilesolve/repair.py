@@ -78,7 +78,8 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     smallest = {
         i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices
     }
-    best, best_score, priced = _best(setting, choice, [smallest])
+    whole = {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices}
+    best, best_score, priced = _best(setting, choice, [smallest, whole])
     for share in SHRINK:
         near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
         for group in _groups(near):
@@ -86,7 +87,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             priced += count
             if score < best_score:
                 best, best_score = found, score
-        if best != smallest:
+        if best not in (smallest, whole):
             break
     wide = {i: _chains(setting, choice, tiles, i, SHRINK) for i in indices}
     before = float("inf")

@@ -1,0 +1,163 @@
+"""Least-recently-used caches in levels, fast enough to be fed with the trace of a whole nest.
+
+Every set of a cache is a doubly linked list of its ways, newest to oldest, and a table says
+where a line is, so that an access costs the same whatever the associativity. A fully
+associative cache is one set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+EMPTY = -1
+
+lean = njit(_nrt=False)
+"""Compile a function that allocates nothing: counting references would take most of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """The shape of one level: fully associative unless ways are given, inclusive or a victim."""
+
+    capacity: int
+    line: int
+    ways: int | None = None
+    inclusive: bool = True
+
+
+class Caches(NamedTuple):
+    """The state of all levels, nearest first, and the misses of each level and owner."""
+
+    shift: np.ndarray  # level -> bits of the address within a line
+    mask: np.ndarray  # level -> bits of the line that number its set
+    inclusive: np.ndarray
+    where: np.ndarray  # level, line -> way that holds it
+    tag: np.ndarray  # level, way -> line it holds
+    newer: np.ndarray  # level, way -> neighbour in the list of its set
+    older: np.ndarray
+    newest: np.ndarray  # level, set -> ends of its list
+    oldest: np.ndarray
+    misses: np.ndarray  # level, owner
+
+
+def caches(shapes: list[CacheShape], span: int, owners: int = 1) -> Caches:
+    """Return empty caches for addresses below `span`, with a counter for each owner."""
+    slots = [max(1, shape.capacity // shape.line) for shape in shapes]
+    ways = [shape.ways or slot for shape, slot in zip(shapes, slots, strict=True)]
+    sets = [slot // way for slot, way in zip(slots, ways, strict=True)]
+    if any(way * count != slot for way, count, slot in zip(ways, sets, slots, strict=True)):
+        raise ValueError(f"the ways {ways} do not divide the lines {slots}")
+    if any(n & (n - 1) for n in (*sets, *(shape.line for shape in shapes))):
+        raise ValueError(f"lines and the number of sets, {sets}, must be powers of two")
+    levels, most = len(shapes), max(slots)
+    newer = np.full((levels, most), EMPTY, np.int64)
+    older = np.full((levels, most), EMPTY, np.int64)
+    newest = np.zeros((levels, max(sets)), np.int64)
+    oldest = np.zeros((levels, max(sets)), np.int64)
+    for level in range(levels):
+        chain = np.arange(slots[level]).reshape(sets[level], ways[level])
+        newer[level, chain[:, 1:]] = chain[:, :-1]
+        older[level, chain[:, :-1]] = chain[:, 1:]
+        newest[level, : sets[level]] = chain[:, 0]
+        oldest[level, : sets[level]] = chain[:, -1]
+    return Caches(
+        np.array([shape.line.bit_length() - 1 for shape in shapes]),
+        np.array(sets) - 1,
+        np.array([shape.inclusive for shape in shapes]),
+        np.full((levels, span // min(shape.line for shape in shapes) + 1), EMPTY, np.int64),
+        np.full((levels, most), EMPTY, np.int64),
+        newer,
+        older,
+        newest,
+        oldest,
+        np.zeros((levels, owners), np.int64),
+    )
+
+
+@lean
+def unlink(state, level, group, way):
+    """Take a way out of its set's list."""
+    before, after = state.newer[level, way], state.older[level, way]
+    if before == EMPTY:
+        state.newest[level, group] = after
+    else:
+        state.older[level, before] = after
+    if after == EMPTY:
+        state.oldest[level, group] = before
+    else:
+        state.newer[level, after] = before
+
+
+@lean
+def make_newest(state, level, group, way):
+    """Move a way to the new end of its set's list."""
+    if state.newest[level, group] != way:
+        unlink(state, level, group, way)
+        first = state.newest[level, group]
+        state.newer[level, way], state.older[level, way] = EMPTY, first
+        state.newer[level, first] = way
+        state.newest[level, group] = way
+
+
+@lean
+def make_oldest(state, level, group, way):
+    """Move a way to the old end of its set's list."""
+    if state.oldest[level, group] != way:
+        unlink(state, level, group, way)
+        final = state.oldest[level, group]
+        state.older[level, way], state.newer[level, way] = EMPTY, final
+        state.older[level, final] = way
+        state.oldest[level, group] = way
+
+
+@lean
+def insert(state, level, line):
+    """Put a line that is not there into a level; return the line that had to go, or EMPTY."""
+    group = line & state.mask[level]
+    way = state.oldest[level, group]
+    gone = state.tag[level, way]
+    if gone != EMPTY:
+        state.where[level, gone] = EMPTY
+    state.tag[level, way] = line
+    state.where[level, line] = way
+    make_newest(state, level, group, way)
+    return gone
+
+
+@lean
+def access(state, address, owner):
+    """Touch an address: each level that lacks it counts a miss, asks the next and fills itself.
+
+    A victim cache gives the line up to the nearer level and takes what that one let go.
+    """
+    gone = EMPTY
+    for level in range(state.shift.size):
+        line = address >> state.shift[level]
+        way = state.where[level, line]
+        group = line & state.mask[level]
+        if state.inclusive[level]:
+            if way != EMPTY:
+                make_newest(state, level, group, way)
+            else:
+                gone = insert(state, level, line)
+        else:
+            if way != EMPTY:
+                state.tag[level, way] = EMPTY
+                state.where[level, line] = EMPTY
+                make_oldest(state, level, group, way)
+            if gone != EMPTY:
+                gone = insert(state, level, gone)
+        if way != EMPTY:
+            return
+        state.misses[level, owner] += 1
+
+
+@njit
+def access_all(state, addresses, owners):
+    """Touch addresses one after another."""
+    for at in range(addresses.size):
+        access(state, addresses[at], owners[at])
