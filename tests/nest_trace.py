@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from cache_simulator import EMPTY, CacheShape, access, caches, lean
 
-from tests.cache_simulator import EMPTY, CacheShape, access, caches, lean
 from tilesolve.contractions.problem import Problem
 from tilesolve.nest import Nest
 

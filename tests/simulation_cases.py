@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.cache_simulator import CacheShape
-from tests.nest_trace import COMPUTE, SOURCE, simulate
+from cache_simulator import CacheShape
+from nest_trace import COMPUTE, SOURCE, simulate
+
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Level, Machine, Peak
 from tilesolve.movement import price
@@ -255,3 +257,31 @@ CONVOLUTIONS = (
 )
 
 CASES = (*MATRICES, *CONTRACTIONS, *CONVOLUTIONS)
+
+
+def random_nests(count: int, seed: int = 1) -> list[tuple[Problem, Nest]]:
+    """Return matrix products with random tiles that fill their caches by a third or more.
+
+    Nothing else is asked of them: orders and packed copies are whatever the draw gives.
+    """
+    draw = random.Random(seed)
+    found: list[tuple[Problem, Nest]] = []
+    while len(found) < count:
+        sizes = {i: draw.choice([48, 64, 96, 120, 160]) for i in "mnk"}
+        tile = {"m": draw.choice([2, 4]), "n": draw.choice([4, 8]), "k": draw.choice([8, 16, 32])}
+        bands = [("register", "nmk", dict(tile))]
+        around = ("mn", *(draw.choice("mnk") for _ in range(3)))
+        filled = []
+        for level, order, room in zip(("L1", "L2", "L3"), around, CAPACITIES, strict=False):
+            grown = {i: side * draw.choice([1, 1, 2, 3, 4]) for i, side in tile.items()}
+            if level == "L1":
+                grown["k"] = tile["k"]
+            tile = {i: min(sizes[i], side) for i, side in grown.items()}
+            bands.append((level, order, dict(tile)))
+            m, n, k = tile["m"], tile["n"], tile["k"]
+            filled.append(8 * (m * n + m * k + k * n) / room)
+        if all(0.3 <= share <= 1 for share in filled):
+            problem = Problem.of("mn-mk-kn", sizes)
+            nest = Nest.of(problem, [*bands, ("memory", around[-1], sizes)], ("L3", "L3"))
+            found.append((problem, nest))
+    return found

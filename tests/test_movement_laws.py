@@ -8,9 +8,9 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation_cases import machine
+from strategies import problems, specs
 
-from tests.simulation_cases import RULES, machine
-from tests.strategies import problems, specs
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine import Machine
@@ -86,17 +86,6 @@ def test_more_capacity_never_costs_more(drawn, capacities, data):
     for before, after in zip(small.levels, large.levels, strict=True):
         for was, now in zip(before.moved, after.moved, strict=True):
             assert now <= was * (1 + 1e-12)
-
-
-@given(nests(), capacity_lists)
-def test_listing3_never_predicts_less(drawn, capacities):
-    """The paper's rule keeps a tensor in fewer cases than its reuse distance does."""
-    problem, nest = drawn
-    toy = toy_for(nest, capacities)
-    by_rule = [price(problem, nest, toy, rule=rule) for rule in RULES]
-    for near, far in zip(*(cost.levels for cost in by_rule), strict=True):
-        for distance, listing3 in zip(near.moved, far.moved, strict=True):
-            assert distance <= listing3 * (1 + 1e-12)
 
 
 @given(nests(), capacity_lists)

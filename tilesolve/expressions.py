@@ -67,6 +67,13 @@ class Expression:
         The tensor's name.
     cases
         Guards and the amount where they all hold; just one case holds for any tiles.
+
+    Examples
+    --------
+    >>> print(expressions("mn-mk-kn", ["k"])[0])
+    L1 C: N_m·N_n  if T1_m < N_m
+          N_n·T1_m  if T1_m = N_m, T1_n < N_n
+          T1_m·T1_n  if T1_m = N_m, T1_n = N_n
     """
 
     level: int
@@ -125,7 +132,13 @@ def footprint(tensor: Tensor, level: int, levels: int) -> Signomial:
 
 @dataclass(frozen=True, slots=True)
 class SymbolicLoop:
-    """A tiling loop over a letter, from one level's tile to the next."""
+    """A tiling loop over a letter, from one level's tile to the next.
+
+    Examples
+    --------
+    >>> print(SymbolicLoop("k", 1, 3).trips)
+    T2_k/T1_k
+    """
 
     letter: str
     level: int
@@ -198,7 +211,7 @@ def amounts(
             steps.append(steps[0].rename(grown))
         sizes.append(steps)
     steps_of = [(loop.letter, loop.trips) for loop in loops]
-    return tuple(walk(spec.tensors, steps_of, sizes, lambda done: done == 0))
+    return tuple(walk(spec.tensors, steps_of, sizes, lambda inner, _: inner == 0))
 
 
 def expressions(spec: Spec | str, innermost: Sequence[str]) -> tuple[Expression, ...]:

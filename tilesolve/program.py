@@ -273,17 +273,32 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
 def _limits(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     """Yield what each cache must hold over what it can (Eqs 5 and 9).
 
+    Beside a tile there must be room for what its next loop brings before all of the old is
+    used again: another slice of each tensor that the loop moves on as a whole, and the source
+    of each copy that it makes again. The source of any copy needs room when it is first made.
+
     Of Eq. 9's rounding up to whole ways the program keeps that a tensor takes at least one:
     with all tensors counted by size, and with each of them in turn counted as one way. The
     rest of the rounding is left to the integer repair.
     """
     spec, size = setting.fused.problem.spec, setting.fused.problem.itemsize
+    copies = (None, *setting.packed)
     for level, place in enumerate(setting.places[1:], start=1):
         if level > 1 and choice[level - 2] is None:
             continue
         sides = [footprint(t, level, setting.levels) * size for t in spec.tensors]
-        total = sum(sides, Signomial.constant(0))
+        beside = Signomial.constant(0)
+        if first := next((c for c in choice[level - 1 :] if c), None):
+            sweep = _sweep(setting, choice, level, first[0])
+            for tensor, side, copy in zip(spec.tensors, sides, copies, strict=True):
+                moved = first[0] in tensor.letters
+                if moved and (copy == place.name or sweep not in tensor.letters):
+                    beside = beside + side
+        total = sum(sides, beside)
         yield f"capacity_{place.name}", total * (1 / place.capacity)
+        for name, side, copy in zip(spec.names, sides, copies, strict=True):
+            if copy == place.name:
+                yield f"copy_{place.name}_{name}", sum(sides, side) * (1 / place.capacity)
         if place.ways is None:
             continue
         for one, others in zip(
@@ -293,6 +308,19 @@ def _limits(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]
             if room > 0:
                 filled = sum(others, Signomial.constant(0)) * (1 / room)
                 yield f"ways_{place.name}_{one}", filled
+
+
+def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | None:
+    """Return the index along which a tile goes over the tensors that its next loop leaves.
+
+    In the nearest tile that is the sum of a call, farther out the loops around the nearer tile
+    that index such a tensor.
+    """
+    tensors = setting.fused.problem.spec.tensors
+    kept = {i for tensor in tensors if first not in tensor.letters for i in tensor.letters}
+    inner = setting.fused.reduced if level == 1 else choice[level - 2] or ""
+    running = [i for i in inner if setting.fused.problem.sizes[i] > 1]
+    return next((i for i in running if level == 1 or i in kept), None)
 
 
 def _nested(setting: Setting, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.spec import Tensor
+from tilesolve.contractions.spec import Subscript, Tensor
 from tilesolve.nest import Output, tile_counts
-from tilesolve.walk import Rule, walk
+from tilesolve.walk import Position, Rule, Truth, choose, walk
 
 PACK_TRAFFIC = 3
 """Times a packed byte crosses each level up to its buffer: source in, buffer in, buffer out."""
@@ -100,12 +100,30 @@ class Traffic:
     calls: Sizes
 
 
-def footprint(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes], line: int) -> Sizes:
+def footprint(
+    problem: Problem,
+    tensor: Tensor,
+    box: Mapping[str, Sizes],
+    line: int,
+    grid: Mapping[str, Sizes] | None = None,
+) -> Sizes:
     """Return the bytes of a tensor that a box of iterations touches, in whole lines.
 
-    A line of one byte counts elements: what a packed copy or a register takes. Runs along the
-    unit-stride subscript start anywhere in a line, so that each takes most of one line more
-    than its bytes (section 5.4).
+    A line of one byte counts elements: what a packed copy or a register takes. A run along
+    the unit-stride subscript takes, besides its bytes, the parts of its first and last line
+    that it misses: most of a line if it may begin anywhere (section 5.4), nothing if rows and
+    boxes begin on lines.
+
+    Parameters
+    ----------
+    problem, tensor
+        The tensor of the problem.
+    box
+        Iterations of each letter.
+    line
+        Bytes of a line.
+    grid
+        What the boxes' corners are multiples of, per letter; any corner if None.
 
     Examples
     --------
@@ -113,30 +131,52 @@ def footprint(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes], line: 
     >>> footprint(problem, problem.spec.operands[0], {"h": 4, "r": 3, "k": 10}, 1)
     48.0
     """
-    sides = []
-    for subscript in tensor.subscripts:
-        if len(subscript.terms) == 1:
-            sides.append(box[subscript.terms[0][1]])
-        else:
-            reach = 1 + sum(c * (box[letter] - 1) for c, letter in subscript.terms)
-            sides.append(_least(reach, prod(box[letter] for letter in subscript.letters)))
+    sides = [_side(subscript, box) for subscript in tensor.subscripts]
     elements: Sizes = float(problem.itemsize)
     for side in sides:
         elements = elements * side
-    if sum(len(s.terms) for s in tensor.subscripts) > len(tensor.letters):  # a diagonal
+    if sum(len(s.terms) for s in tensor.subscripts) > len(tensor.letters):  # as in a diagonal
         elements = _least(elements, problem.itemsize * prod(box[i] for i in tensor.letters))
     if line <= problem.itemsize:
         return elements
     run: Sizes = float(problem.itemsize)
     contiguous: Any = True
-    for side, extent in zip(reversed(sides), reversed(tensor.shape(problem.sizes)), strict=True):
+    corner: Any = line
+    pitch = problem.itemsize
+    for subscript, side, extent in zip(
+        reversed(tensor.subscripts),
+        reversed(sides),
+        reversed(tensor.shape(problem.sizes)),
+        strict=True,
+    ):
+        for step, letter in subscript.terms:
+            begins = pitch * step * (grid[letter] if grid is not None else 1)
+            # Beyond the run every row begins a pitch further.
+            corner = _common(corner, choose(contiguous, begins, pitch * step))
         run = run * (side * contiguous + (1 - contiguous))
         contiguous = contiguous & (side >= extent)
-    return elements / run * (run + (line - problem.itemsize) * (1 - contiguous))
+        pitch *= extent
+    lines = elements / run * (run + (line - corner) * (1 - contiguous))
+    return _least(lines, float(max(pitch, 1)))
+
+
+def _side(subscript: Subscript, box: Mapping[str, Sizes]) -> Sizes:
+    """Return how many places of one axis a box touches."""
+    if len(subscript.terms) == 1:
+        return box[subscript.terms[0][1]]
+    reach = 1 + sum(c * (box[letter] - 1) for c, letter in subscript.terms)
+    return _least(reach, prod(box[letter] for letter in subscript.letters))
 
 
 def _least(a: Sizes, b: Sizes) -> Sizes:
     return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
+
+
+def _common(a: Sizes, b: Sizes) -> Sizes:
+    """Return the greatest common divisor."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.gcd(np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64))
+    return gcd(int(a), int(b))
 
 
 class _Path:
@@ -151,8 +191,10 @@ class _Path:
         self.runs: list[Any] = []
         self.through: dict[str, int] = {}
         self.calls = prod(counts[letter][0] for letter in counts)
+        corners = {letter: _corners(tiling, letter) for letter in problem.sizes}
         box: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1.0)
-        self._largest, self._mean = [box], [box]
+        grid: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1)
+        self._largest, self._mean, self._grids = [box], [box], [grid]
         for at, ((level, order), tile) in enumerate(zip(tiling.bands, tiling.boxes, strict=True)):
             for letter in order:
                 extent = problem.sizes[letter]
@@ -165,8 +207,12 @@ class _Path:
                 self.runs.append(runs)
                 self._largest.append({**self._largest[-1], letter: tile[letter]})
                 self._mean.append({**self._mean[-1], letter: extent / counts[letter][at]})
+                self._grids.append({**self._grids[-1], letter: corners[letter][at]})
             self.through[level] = len(self.loops)
+        self.call = self.through[tiling.bands[0][0]]
+        """Loops of one call of the microkernel, which touches all it touches at once."""
         self._known: dict[tuple[int, int, bool], list[Sizes]] = {}
+        self._latest: dict[int, list[Position]] = {}
 
     def footprints(self, lines: Sequence[int], *, largest: bool = False) -> list[list[Sizes]]:
         """Return each tensor's footprint at the statement and after each loop.
@@ -180,12 +226,120 @@ class _Path:
         if key not in self._known:
             tensor = self.problem.spec.tensors[t]
             boxes = self._largest if largest else self._mean
-            steps = [footprint(self.problem, tensor, boxes[0], line)]
-            for (letter, _), box in zip(self.loops, boxes[1:], strict=True):
+            steps = [footprint(self.problem, tensor, boxes[0], line, self._grids[0])]
+            for (letter, _), box, grid in zip(self.loops, boxes[1:], self._grids[1:], strict=True):
                 touched = letter in tensor.letters
-                steps.append(footprint(self.problem, tensor, box, line) if touched else steps[-1])
+                steps.append(
+                    footprint(self.problem, tensor, box, line, grid) if touched else steps[-1]
+                )
             self._known[key] = steps
         return self._known[key]
+
+    def latest(self, t: int) -> list[Position]:
+        """Return for each number of loops the last of them that runs and indexes a tensor."""
+        if t not in self._latest:
+            letters = self.problem.spec.tensors[t].letters
+            found: list[Position] = [0]
+            for at, (letter, _) in enumerate(self.loops, start=1):
+                indexes = letter in letters
+                found.append(choose(self.runs[at - 1], at, found[-1]) if indexes else found[-1])
+            self._latest[t] = found
+        return self._latest[t]
+
+
+def _corners(tiling: Tiling, letter: str) -> list[Sizes]:
+    """Return for each band what its tiles' first iterations are multiples of."""
+    found: list[Sizes] = []
+    common: Any = 0  # of all outer tiles; one that is the whole range begins at 0 only
+    extent = tiling.boxes[-1][letter]
+    for box in reversed(tiling.boxes):
+        common = _common(common, choose(box[letter] < extent, box[letter], 0))
+        found.append(common)
+    return found[::-1]
+
+
+class _Room:
+    """Whether tensors stay in one cache between their uses.
+
+    Between two uses of what the innermost loops touch, an LRU cache sees the rest of the one
+    round and the beginning of the next: of every tensor what these loops touch, once if the
+    outermost of them moves over it, so that the new part replaces the old one step by step;
+    but twice, the old and the new, if it is touched as a whole in each step and a loop further
+    out has moved it on. A packed copy that is made again brings its source along.
+    """
+
+    def __init__(
+        self, path: _Path, place: Store, at: int, copies: Sequence[int], names: Sequence[str]
+    ) -> None:
+        self.path, self.place, self.registers = path, place, at == 0
+        tensors = path.problem.spec.tensors
+        copied = [c if at else 0 for c in copies]
+        self.held = path.footprints(
+            [1 if c and at <= c else place.line for c in copied], largest=True
+        )
+        sources = path.footprints([place.line] * len(tensors), largest=True)
+        self.whole = [sum(sizes) for sizes in zip(*self.held, strict=True)]
+        self.refills = {t: (path.through[names[c]], sources[t]) for t, c in enumerate(copied) if c}
+        self.still = [
+            [True, *(letter not in tensor.letters for letter, _ in path.loops)]
+            for tensor in tensors
+        ]
+
+    def fits(self, inner: Position, outer: int) -> Truth:
+        """Return whether all that the loops up to one touch fits: Listing 3 of the paper."""
+        del inner
+        found: Truth = self.whole[outer] <= self.place.capacity
+        return found
+
+    def stays(self, inner: Position, outer: int) -> Truth:
+        """Return whether what the inner loops touch is there when the outer one comes round."""
+        if self.registers:
+            # A call loads and stores its tile; nothing stays in registers from call to call.
+            return outer < self.path.call and self.fits(0, int(np.max(inner)))
+        if outer >= self.path.call:
+            inner = choose(inner > self.path.call, inner, self.path.call)
+        return self._between(inner, outer) <= self.place.capacity
+
+    def holds(self, t: int) -> Truth:
+        """Return whether a copy is still there when it is first used.
+
+        Its source has passed through beside it by then. If it is gone, what was packed is
+        fetched once more, from farther out.
+        """
+        inside, source = self.refills[t]
+        found: Truth = self.held[t][inside] + source[inside] <= self.place.capacity
+        return found
+
+    def _between(self, inner: Position, outer: int) -> Sizes:
+        """Return the bytes that come between two uses of what the inner loops touch."""
+        total: Sizes = 0.0
+        for t, held in enumerate(self.held):
+            latest = self.path.latest(t)[outer + 1]
+            touched = _at(held, inner)
+            again = (latest > inner) & (_at(self.still[t], inner))
+            comes = touched + choose(again, touched, 0.0)
+            if t in self.refills:
+                inside, source = self.refills[t]
+                far = _at(source, inner)
+                swept = held[inside] + far + choose(again, far, 0.0)
+                made = latest > inside
+                brought = choose(made, held[inside] + source[inside], comes)
+                comes = choose(inner > inside, swept, brought)
+            total = total + comes
+        return total
+
+
+def _at(values: Sequence[Any], position: Position) -> Any:  # noqa: ANN401
+    """Return a value per position; positions may differ from nest to nest."""
+    if not isinstance(position, np.ndarray) or not position.ndim:
+        return values[int(position)]
+    low, high = int(position.min()), int(position.max())
+    if low == high:
+        return values[low]
+    found: Any = values[low]
+    for number in range(low + 1, high + 1):
+        found = np.where(position == number, values[number], found)
+    return found
 
 
 def traffic(
@@ -207,7 +361,9 @@ def traffic(
     places
         The register file and the caches, nearest first.
     rule
-        When a tensor outlives a loop that does not index it; see `walk`.
+        When a tensor outlives a loop that does not index it: by ``"distance"``, if what comes
+        between its uses fits beside it, or by ``"listing3"`` of the paper, if everything
+        inside the loop fits.
     """
     path = _Path(problem, tiling)
     tensors, names = problem.spec.tensors, [place.name for place in places]
@@ -217,14 +373,19 @@ def traffic(
     for t, at in enumerate(copies):
         if at:
             inside = path.through[names[at]]
-            packed[t] = walk(tensors, path.loops, elements, inside.__ge__, runs=path.runs)[t]
+            packed[t] = walk(
+                tensors, path.loops, elements, lambda inner, _, n=inside: inner <= n, path.runs
+            )[t]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
+        room = _Room(path, place, at, copies, names)
         # The working set of a copy's own store holds the copy; what comes in is the source.
-        largest = path.footprints([1 if at <= c else place.line for c in copies], largest=True)
         mean = path.footprints([1 if at < c else place.line for c in copies])
-        fits = [sum(sizes) <= place.capacity for sizes in zip(*largest, strict=True)]
-        came = walk(tensors, path.loops, mean, fits.__getitem__, rule, path.runs)
+        stays = room.stays if rule == "distance" else room.fits
+        came = walk(tensors, path.loops, mean, stays, path.runs)
+        for t, c in enumerate(copies):
+            if c == at and c:
+                came[t] = came[t] + choose(room.holds(t), 0.0, packed[t])
         # A first write needs no read in registers; past them it does unless it is streamed.
         unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)
         written = 2 * came[0] - (mean[0][-1] if unread else 0.0)

@@ -20,6 +20,9 @@ Rule = Literal["distance", "listing3"]
 Truth = bool | NDArray[np.bool_]
 """A yes or no, for one nest or for each of many."""
 
+Position = int | NDArray[np.int_]
+"""A number of loops, counted from the statement outwards."""
+
 Q = TypeVar("Q")
 """What the walk multiplies: floats, arrays of them (many nests at once), or signomials."""
 
@@ -33,7 +36,7 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
     ('a', [1, 2])
     """
     if isinstance(condition, np.ndarray):
-        picked: Any = np.where(condition, yes, no)  # type: ignore[call-overload]
+        picked: Any = yes if condition.all() else np.where(condition, yes, no)  # type: ignore[call-overload]
         return picked  # type: ignore[no-any-return]
     return yes if condition else no
 
@@ -42,8 +45,7 @@ def walk(
     tensors: Sequence[Tensor],
     loops: Sequence[tuple[str, Q]],
     footprints: Sequence[Sequence[Q]],
-    fits: Callable[[int], Truth],
-    rule: Rule = "distance",
+    stays: Callable[[Position, int], Truth],
     runs: Sequence[Truth] | None = None,
 ) -> list[Q]:
     """Return how much of each tensor one level takes in over a nest.
@@ -56,12 +58,9 @@ def walk(
         Letter and trip count of each loop, innermost first.
     footprints
         For each tensor its footprint at the statement and after each loop.
-    fits
-        Whether everything that the first so many loops touch stays in the level.
-    rule
-        ``"distance"``: a tensor outlives a loop that does not index it if everything touched
-        since its last use fits: the footprint of the outermost inner loop that indexes it.
-        ``"listing3"``: if everything inside the loop fits, as the paper has it.
+    stays
+        Whether what the first so many loops touch is still there when a loop, given by its
+        number, comes round to its next trip.
     runs
         Whether each loop runs more than once, which all do by default; one that does not
         changes nothing.
@@ -74,23 +73,23 @@ def walk(
     >>> spec = Spec.parse("mn-mk-kn")
     >>> boxes = [dict(m=1, n=1, k=1), dict(m=1, n=1, k=50), dict(m=10, n=1, k=50)]
     >>> sizes = [[float(np.prod([b[i] for i in t.letters])) for b in boxes] for t in spec.tensors]
-    >>> walk(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda loops: loops < 1)
+    >>> walk(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda inner, _: inner < 1)
     [10.0, 500.0, 500.0]
     """
     moved = [sizes[0] for sizes in footprints]
-    stays: list[Truth] = [fits(0)] * len(tensors)
+    last: list[Position] = [0] * len(tensors)
     letters = [frozenset(tensor.letters) for tensor in tensors]
     for position, (letter, trips) in enumerate(loops):
-        inside, after = fits(position), fits(position + 1)
+        whole = stays(position, position)
         running = True if runs is None else runs[position]
         for t, sizes in enumerate(footprints):
             grown: Q = moved[t] * trips  # type: ignore[operator]
             if letter in letters[t]:
                 # While everything so far is still there, only what is new to the grown box
                 # comes in: for a plain subscript the trip count, for an affine one less.
-                moved[t] = choose(inside, sizes[position + 1], grown)
-                stays[t] = choose(running, after, stays[t])
+                moved[t] = choose(whole, sizes[position + 1], grown)
+                last[t] = choose(running, position + 1, last[t])
             else:
-                kept = stays[t] if rule == "distance" else inside
-                moved[t] = choose(kept, moved[t], grown)
+                # What a tensor's outermost inner loop touches comes between two of its uses.
+                moved[t] = choose(stays(last[t], position), moved[t], grown)
     return moved
