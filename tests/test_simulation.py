@@ -151,14 +151,24 @@ def test_the_trace_is_that_of_the_obvious_loops(drawn, line):
 @settings(deadline=None, max_examples=60)
 @given(nests())
 def test_packed_elements_are_those_of_the_nest(drawn):
-    """How many elements a nest packs, repetitions counted, is priced exactly."""
+    """How many elements a nest packs, repetitions counted, is priced exactly.
+
+    But where tiles do not divide each other: at the edge a loop may not run at all, and a copy
+    outlive the next one, which mean trip counts do not see. The price is then not too low.
+    """
     problem, nest = drawn
     plain = [all(s.plain for s in tensor.subscripts) for tensor in problem.spec.operands]
     packed = simulate(problem, nest, [CacheShape(64, 64)]).packed[1:]
     toy = machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2)))
     predicted = price(problem, nest, toy).packed
-    exact = [(found, cost) for found, cost, p in zip(packed, predicted, plain, strict=True) if p]
-    assert [cost for _, cost in exact] == pytest.approx([found for found, _ in exact])
+    ragged = any(
+        far[i] % near[i] for near, far in pairwise(nest.bands) for i in problem.spec.letters
+    )
+    for found, cost, known in zip(packed, predicted, plain, strict=True):
+        if known and ragged:
+            assert cost >= found * (1 - 1e-12)
+        elif known:
+            assert cost == pytest.approx(found)
 
 
 @named_cases

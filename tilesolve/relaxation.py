@@ -56,6 +56,12 @@ class Optimum:
         By how many percent the longest time falls per percent more of each resource.
     spread
         Relative difference between the best and the worst of several starts; 0 for one.
+
+    Examples
+    --------
+    >>> found = Optimum(("M",), {"T1_M": 8.0}, {"L1": 1.0, "compute": 2.0}, {}, {})
+    >>> found.seconds, found.score > found.seconds
+    (2.0, True)
     """
 
     choice: Choice
@@ -90,6 +96,12 @@ class Relaxation:
         Loop permutations that the choices stand for, in the paper's count.
     bound
         Seconds that no tiling of this form beats.
+
+    Examples
+    --------
+    >>> only = Optimum(("M",), {"T1_M": 8.0}, {"L1": 1.0, "compute": 2.0}, {}, {})
+    >>> Relaxation((only,), considered=4, pruned=3, permutations=3, bound=2.0).solved
+    1
     """
 
     optima: tuple[Optimum, ...]
@@ -119,6 +131,14 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     starts
         Points to start IPOPT from. One is enough for a contraction, whose program is convex;
         a convolution's is not.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> found = relax(setting)
+    >>> found.bound <= found.best.seconds
+    True
     """
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
@@ -161,6 +181,16 @@ def settle(
 
     Many choices share the longest time, often the arithmetic's. Of those that differ from the
     best one at one level, the few are solved whose times are shortest at the best one's tiles.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> every = choices(setting)
+    >>> optima = [optimum(formulate(setting, every[0]), every[0])]
+    >>> settle(setting, every, optima, failed=[], starts=1)
+    >>> len(optima) == 1 + SCREENED
+    True
     """
     best = min(optima, key=lambda found: found.score)
     tried, known = {found.choice for found in optima}, set(waiting)
@@ -236,6 +266,15 @@ def optimum(
         Points to start from.
     near
         Tile sizes to start from.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> choice = ("K", "M", "N")
+    >>> found = optimum(formulate(setting, choice), choice)
+    >>> found.tiles["T1_M"] <= found.tiles["T2_M"] * (1 + 1e-6)
+    True
     """
     if not program.variables:
         times = {name: amount.at({}) for name, amount in program.times.items()}
@@ -306,6 +345,15 @@ def refine(setting: Setting, found: Optimum) -> Optimum:
 
     The times that hold the longest one up are kept where they are, and the longest of the
     others is minimised, until only idle levels are left.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> choice = ("K", "M", "N")
+    >>> rough = optimum(formulate(setting, choice), choice)
+    >>> abs(refine(setting, rough).seconds / rough.seconds - 1) < 1e-4
+    True
     """
     program = formulate(setting, found.choice)
     held: dict[str, float] = {}

@@ -27,6 +27,9 @@ MOST = 5_000
 SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
 """Shares of the continuous tiles that are tried: whole ways and lines may need less."""
 
+BETTER = 1e-4
+"""Relative gain of one round over all indices for which another round is taken."""
+
 Chain = tuple[int, ...]
 """Tile sizes of one index, nearest level first."""
 
@@ -91,7 +94,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             break
     wide = {i: _chains(setting, choice, tiles, i, SHRINK) for i in indices}
     before = float("inf")
-    while best_score < before:
+    while best_score < before * (1 - BETTER):
         before = best_score
         for group in _pairs(wide):
             found, score, count = _best(setting, choice, _combined(best, wide, group))
