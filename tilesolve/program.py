@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, pairwise, product
 from math import log, prod
 from typing import Any
@@ -113,6 +114,7 @@ class Formulation:
         }
 
 
+@lru_cache(maxsize=512)
 def formulate(setting: Setting, choice: Choice) -> Formulation:
     """Return the program of one choice of innermost loops.
 

@@ -28,10 +28,10 @@ from tilesolve.program import (
 GAIN = 1e-3
 """A choice that cannot be faster than the best by more than this share is not solved."""
 
-SCREENED = 4
+SCREENED = 3
 """Choices beside the best one that are solved for the sake of its shorter times."""
 
-IDLE = 0.05
+IDLE = 0.15
 """Share of the longest time below which a level is idle, and refined no further."""
 
 BINDING = 1e-3
@@ -152,7 +152,7 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     failed: list[SolverError] = []
     for choice in waiting:
         best = min((o.seconds for o in optima), default=float("inf"))
-        if len(optima) > 1 and _beaten(choice, best, bound):
+        if optima and _beaten(choice, best, bound):
             continue
         _attempt(setting, choice, optima, failed, starts)
     if not optima:

@@ -21,7 +21,7 @@ from tilesolve.nest import Band, Nest
 from tilesolve.program import TIE, Choice, Setting
 from tilesolve.traffic import Tiling, footprint, traffic
 
-MOST = 5_000
+MOST = 3_000
 """Tilings that are priced at once; with more, the indices take turns."""
 
 SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
