@@ -4,6 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 TREE := build/installed
 CLEAN := build/clean
+MACHINE := build/this-machine.toml
 
 .PHONY: demo test test-slow lint bench clean
 
@@ -14,10 +15,14 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
+# The quick calibration and the plan stay in build/: a calibration of one's own is not touched.
 demo: $(READY)
+	@mkdir -p build
 	$(BIN)/tilesolve doctor
-	$(BIN)/tilesolve calibrate --quick
+	$(BIN)/tilesolve calibrate --quick --output $(MACHINE) --plot build/this-machine.png
+	$(BIN)/tilesolve suites
 	$(BIN)/tilesolve suites tccg
+	$(BIN)/tilesolve plan abcd-aebf-dfce 72 --machine $(MACHINE) --no-cache --plot build/plan.png
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto -m "not slow"
@@ -30,14 +35,14 @@ test-slow: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf dist build
+	rm -rf dist build/lib build/bdist.* $(TREE) $(CLEAN)
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(BIN)/python -m pip install --quiet --no-deps --target $(TREE) dist/*.whl
 	MYPYPATH=$(TREE) $(BIN)/mypy -p tilesolve
 	$(PYTHON) -m venv $(CLEAN)
 	$(CLEAN)/bin/python -m pip install --quiet dist/*.whl
-	cd / && $(CURDIR)/$(CLEAN)/bin/python $(CURDIR)/tests/outside.py
-	cd / && $(CURDIR)/$(CLEAN)/bin/tilesolve suites tccg > /dev/null
+	cd / && $(CURDIR)/$(CLEAN)/bin/python -I $(CURDIR)/tests/outside.py
+	rm -rf $(CLEAN)
 
 bench: $(READY)
 	$(BIN)/python examples/planning_speed.py

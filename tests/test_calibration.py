@@ -46,14 +46,9 @@ ONE_LEVEL = int(1.5 * capacity(Machine.detect().caches[0]))
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Folders of this test's own, and no other setting."""
-    for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
+def wide(monkeypatch):
+    """Tables are not cut off."""
     monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
 
 
 @st.composite

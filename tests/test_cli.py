@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tilesolve import __version__, files, suite
+from tilesolve import __version__, suite
 from tilesolve.cli import app
 from tilesolve.contractions.suites import suites
 from tilesolve.files import machine_file, write_atomically
@@ -17,17 +17,6 @@ from tilesolve.machine import Machine
 
 PATIENCE = 60
 """Seconds after which a child process is taken to hang."""
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Folders of this test's own, no other setting, and no warning issued yet."""
-    for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "_warned", set())
-    return tmp_path
 
 
 def tilesolve(*arguments):

@@ -2,11 +2,19 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from tilesolve.cli import app
+from tilesolve.files import SETTINGS
+from tilesolve.machine import Machine
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
-
 
 MODULES = [
     *PACKAGES,
@@ -75,3 +83,31 @@ def test_public_names_have_an_example(name):
         and "$ tilesolve " not in (value.__doc__ or "")
     ]
     assert without == []
+
+
+def blocks(language):
+    """The README's blocks of code in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_readme_examples_give_what_they_show():
+    """The README's examples run, one after the other, and print what stands there."""
+    session = doctest.DocTestParser().get_doctest("".join(blocks("python")), {}, "README", None, 0)
+    assert session.examples
+    assert doctest.DocTestRunner().run(session).failed == 0
+
+
+def test_readme_machine_file_is_one():
+    """The README's example of a machine file can be read."""
+    (text,) = [block for block in blocks("toml") if "[vector]" in block]
+    assert [level.name for level in Machine.from_toml(text).levels] == ["L1", "L2", "memory"]
+
+
+def test_readme_names_every_setting_and_command():
+    """The README has each environment variable, and each command with all options of a plan."""
+    commands = [command.name or command.callback.__name__ for command in app.registered_commands]
+    shown = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).stdout
+    options = [option for option in re.findall(r"--[a-z-]+", shown) if option != "--help"]
+    wanted = [*SETTINGS, *(f"`tilesolve {command}" for command in commands), *options]
+    assert len(options) > 5
+    assert [name for name in wanted if name not in README] == []

@@ -18,16 +18,6 @@ from tilesolve.machine import Machine
 from tilesolve.tables import console, size, table
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Folders of this test's own, and no other setting."""
-    for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path
-
-
 def rows(found, what):
     return [row for section in found.sections for row in section.rows if row.what == what]
 

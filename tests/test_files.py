@@ -209,9 +209,8 @@ def test_readers_never_see_half_a_file(tmp_path):
     assert found <= texts
 
 
-def test_warn_once(monkeypatch):
+def test_warn_once():
     """A message is a warning the first time, and whoever called the library is blamed for it."""
-    monkeypatch.setattr(files, "_warned", set())
     library = {"warn_once": warn_once}
     code = "def load():\n    warn_once('the file is foreign')\n    warn_once('the file is foreign')"
     exec(compile(code, "library.py", "exec"), library)

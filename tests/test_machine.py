@@ -19,15 +19,6 @@ from tilesolve.machine import SHIPPED, Level, Machine, Peak
 SHIPPED_NAMES = ("e5-2680v4", "i7-6700k")
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """An empty configuration folder, no machine in the environment, no warning issued yet."""
-    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.delenv("TILESOLVE_MACHINE", raising=False)
-    monkeypatch.setattr(files, "_warned", set())
-    return tmp_path
-
-
 def sample():
     return Machine.load("i7-6700k")
 

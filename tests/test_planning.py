@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import specs
 
 import tilesolve
-from tilesolve import files, plan_cache
+from tilesolve import plan_cache
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -32,15 +32,6 @@ from tilesolve.program import TIE
 from tilesolve.report import bounds
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    """Every test has a cache folder of its own and an empty memory."""
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("TILESOLVE_CACHE", raising=False)
-    plan_cache._memory.clear()
-    files._warned.clear()
 
 
 @pytest.fixture

@@ -200,7 +200,8 @@ def _plan(
         bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
     ] = False,
     levels: Annotated[
-        int | None, typer.Option(help="With --expressions: how many; else the machine's caches.")
+        int | None,
+        typer.Option(min=1, help="With --expressions: how many; else the machine's caches."),
     ] = None,
     cache: Annotated[bool, typer.Option(help="Use and keep solved plans.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
@@ -208,10 +209,17 @@ def _plan(
         Path | None, typer.Option(help="Draw bytes and time per level into this file.")
     ] = None,
 ) -> None:
-    """Solve for the tiles of a contraction or convolution, and explain them."""
+    """Solve for the tiles of a contraction or convolution, and explain them.
+
+    Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
+    """
     from tilesolve import planning
     from tilesolve.pictures import check_picture
 
+    if expressions and (as_json or plot is not None):
+        raise typer.BadParameter("--expressions has no --json and no --plot: they show a plan")
+    if levels is not None and not expressions:
+        raise typer.BadParameter("--levels counts the levels of --expressions, which is missing")
     if plot is not None:
         check_picture(plot)
     text = " ".join(sizes or ())
@@ -252,8 +260,13 @@ def _cache(
     from tilesolve import plan_cache
 
     if clear:
-        typer.echo(f"removed {plan_cache.clear()} plans from {plan_cache.folder()}")
+        typer.echo(f"removed {_plans(plan_cache.clear())} from {plan_cache.folder()}")
         return
     found = plan_cache.stored()
     state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"
-    typer.echo(f"{found['disk']} plans of {found['bytes']} bytes in {plan_cache.folder()}, {state}")
+    count, size = _plans(found["disk"]), found["bytes"]
+    typer.echo(f"{count} of {size} bytes in {plan_cache.folder()}, {state}")
+
+
+def _plans(count: int) -> str:
+    return f"{count} plan" if count == 1 else f"{count} plans"

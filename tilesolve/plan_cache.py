@@ -58,6 +58,11 @@ def folder() -> Path:
 def clear() -> int:
     """Forget all plans, in memory and on disk, and return how many files were removed.
 
+    Raises
+    ------
+    FileAccessError
+        If a file cannot be removed.
+
     Examples
     --------
     >>> import tempfile
@@ -66,13 +71,28 @@ def clear() -> int:
     ...     clear()
     0
     """
-    with _lock:
-        _memory.clear()
+    forget()
     removed = 0
     for path in folder().glob("*.json"):
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileAccessError(f"cannot remove {path}: {error.strerror}") from None
         removed += 1
     return removed
+
+
+def forget() -> None:
+    """Forget the plans in memory; those on disk stay.
+
+    Examples
+    --------
+    >>> forget()
+    >>> stored()["memory"]
+    0
+    """
+    with _lock:
+        _memory.clear()
 
 
 def cached(
@@ -83,7 +103,17 @@ def cached(
     threads: int,
     accumulate: bool,
 ) -> Plan:
-    """Return a plan from memory, from disk, or solved now and kept in both."""
+    """Return a plan from memory, from disk, or solved now and kept in both.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
+    ...     first = cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False)
+    ...     cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False) is first
+    True
+    """
     key = (
         spec,
         tuple(sizes.items()) if isinstance(sizes, Mapping) else sizes,

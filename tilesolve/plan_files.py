@@ -27,8 +27,8 @@ def dump(plan: Plan) -> str:
     Examples
     --------
     >>> from tilesolve.planning import plan
-    >>> dump(plan("ik-ij-jk", 8, "i7-6700k", cache=False))[:26]
-    '{"format": 1, "problem": {"'
+    >>> dump(plan("ik-ij-jk", 8, "i7-6700k", cache=False))[:46]
+    '{"format": 1, "problem": {"spec": "ik-ij-jk", '
     """
     problem = plan.problem
     return json.dumps(

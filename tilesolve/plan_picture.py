@@ -65,7 +65,7 @@ def _bytes(axes: Axes, plan: Plan) -> None:
     if any(packing):
         axes.barh(at, packing, left=start, color=GREY, alpha=0.6, height=0.6, label="packing")
     for y, (level, least) in enumerate(zip(levels, bounds(plan), strict=True)):
-        label = "no schedule moves less" if y == 0 else None
+        label = "no schedule moves less" if y == 0 else "_"  # matplotlib lists no name with _
         axes.vlines(least, y - 0.4, y + 0.4, color=RED, lw=2, label=label)
         axes.text(level.volume, y, f" {volume(level.volume)}", va="center", fontsize=9, color=INK)
     longest = max((level.volume for level in levels), default=0.0)

@@ -123,7 +123,7 @@ def _combined(
 
 def _pairs(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
     """Return all pairs of indices, or each index alone where a pair is too many tilings."""
-    pairs = list(combinations(options, 2))
+    pairs: list[tuple[str, ...]] = list(combinations(options, 2))
     few = [pair for pair in pairs if prod(len(options[i]) for i in pair) <= MOST]
     return few if few and len(few) == len(pairs) else [*((i,) for i in options), *few]
 
@@ -180,7 +180,8 @@ def _up(size: int, inner: int, least: int, extent: int) -> int:
 
 def _rounded(setting: Setting, index: str, sizes: Sequence[int]) -> Chain:
     """Return the smallest chain whose tiles are no less than some sizes."""
-    extent, chain = setting.fused.problem.sizes[index], (setting.smallest(index),)
+    extent = setting.fused.problem.sizes[index]
+    chain: Chain = (setting.smallest(index),)
     for size in sizes:
         chain = (*chain, _up(chain[-1], chain[-1], size, extent))
     return chain[1:]

@@ -6,7 +6,7 @@ very code that prices one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
@@ -298,7 +298,8 @@ class _Room:
             return outer < self.path.call and self.fits(0, int(np.max(inner)))
         if outer >= self.path.call:
             inner = choose(inner > self.path.call, inner, self.path.call)
-        return self._between(inner, outer) <= self.place.capacity
+        found: Truth = self._between(inner, outer) <= self.place.capacity
+        return found
 
     def holds(self, t: int) -> Truth:
         """Return whether a copy is still there when it is first used.
@@ -327,6 +328,11 @@ class _Room:
                 comes = choose(inner > inside, swept, brought)
             total = total + comes
         return total
+
+
+def _within(loops: int) -> Callable[[Position, int], Truth]:
+    """Return whether a store keeps the tile of so many loops, and nothing more."""
+    return lambda inner, outer: inner <= loops
 
 
 def _at(values: Sequence[Any], position: Position) -> Any:  # noqa: ANN401
@@ -372,10 +378,8 @@ def traffic(
     packed: list[Sizes] = [0.0] * len(tensors)
     for t, at in enumerate(copies):
         if at:
-            inside = path.through[names[at]]
-            packed[t] = walk(
-                tensors, path.loops, elements, lambda inner, _, n=inside: inner <= n, path.runs
-            )[t]
+            tile_stays = _within(path.through[names[at]])
+            packed[t] = walk(tensors, path.loops, elements, tile_stays, path.runs)[t]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
         room = _Room(path, place, at, copies, names)
