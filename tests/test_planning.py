@@ -136,6 +136,23 @@ def test_a_foreign_plan_file_is_not_used(solved):
         assert plan("ab-ac-cb", 64, "i7-6700k") == first
 
 
+def test_a_changed_machine_file_is_read_again(tmp_path):
+    """A plan for a machine named by its path follows the file, also within one process."""
+    path = tmp_path / "mine.toml"
+    machine = Machine.load("i7-6700k")
+    path.write_text(machine.to_toml())
+    first = plan("ab-ac-cb", 64, str(path))
+    path.write_text(machine.replace(frequency=1e9, name="slow").to_toml())
+    assert first.machine.name == "i7-6700k"
+    assert plan("ab-ac-cb", 64, str(path)).machine.name == "slow"
+
+
+def test_more_capacity_is_never_worse_by_much():
+    """Where the best choice rounds badly, a runner-up that rounds better is taken."""
+    found = plan("abcdef-degb-gfac", SIZES, "i7-6700k")
+    assert found.whatif(l3_capacity=2.0).seconds <= found.seconds * 1.05
+
+
 def test_an_unwritable_cache_is_a_warning(tmp_path, monkeypatch):
     """Where nothing can be kept, plans are still made."""
     (tmp_path / "file").write_text("in the way")

@@ -36,6 +36,12 @@ class LevelPrice:
         The part of the volumes that packing causes.
     seconds
         The sum of the volumes over the bandwidth.
+
+    Examples
+    --------
+    >>> found = LevelPrice("L2", "L1", (8.0, 8.0), (16.0, 8.0), (0.0, 0.0), 1e-9)
+    >>> found.volume
+    24.0
     """
 
     level: str
@@ -65,6 +71,14 @@ class Price:
         How often a microkernel is called.
     packed
         Elements of each operand that are packed, repetitions counted.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, Machine.load("i7-6700k"))
+    >>> cost.bottleneck, cost.calls
+    ('L1', 512.0)
     """
 
     levels: tuple[LevelPrice, ...]
@@ -181,7 +195,15 @@ def price(
 
 
 def arithmetic(problem: Problem, machine: Machine, kernel: Microkernel, found: Traffic) -> Sizes:
-    """Return the seconds of flops, microkernel calls and packing work."""
+    """Return the seconds of flops, microkernel calls and packing work.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), calls=512.0)
+    >>> round(1e6 * arithmetic(problem, machine, Microkernel(8, 6), found), 1)
+    13.4
+    """
     cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
     rate = machine.peak(problem.dtype) * kernel.efficiency
     seconds: Sizes = problem.flops / rate + cycles / machine.frequency
@@ -189,7 +211,15 @@ def arithmetic(problem: Problem, machine: Machine, kernel: Microkernel, found: T
 
 
 def tiling(nest: Nest, problem: Problem) -> Tiling:
-    """Return a nest as the traffic engine takes it."""
+    """Return a nest as the traffic engine takes it.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> tiling(nest, problem).packed
+    (None, None)
+    """
     return Tiling(
         tuple((band.level, band.order) for band in nest.bands),
         tuple(dict(band.box) for band in nest.bands),

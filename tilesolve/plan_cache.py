@@ -22,7 +22,8 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine import Machine
 from tilesolve.plan_files import FORMAT, dump, load, renamed
-from tilesolve.planning import Plan, Sizes, _problem, solve
+from tilesolve.planning import Plan, Sizes, problem_of
+from tilesolve.solving import solve
 
 MOST = 1024
 """Plans kept in memory; the one not used for longest goes first."""
@@ -117,7 +118,7 @@ def cached(
     key = (
         spec,
         tuple(sizes.items()) if isinstance(sizes, Mapping) else sizes,
-        machine if machine is not None else _machine_key(),
+        machine if isinstance(machine, Machine) else _machine_key(machine),
         dtype if isinstance(dtype, str) else np.dtype(dtype).str,
         threads,
         accumulate,
@@ -127,7 +128,7 @@ def cached(
         if found is not None:
             _memory.move_to_end(key)
             return found
-    found = _kept(_problem(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
+    found = _kept(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
     with _lock:
         _memory[key] = found
         while len(_memory) > MOST:
@@ -135,15 +136,15 @@ def cached(
     return found
 
 
-def _machine_key() -> Hashable:
-    """Return what the machine in force depends on, without reading it."""
-    named = files.setting("TILESOLVE_MACHINE")
+def _machine_key(machine: str | None) -> Hashable:
+    """Return what a named machine, or the one in force, depends on, without reading it."""
+    named = machine if machine is not None else files.setting("TILESOLVE_MACHINE")
     path = Path(named) if named else files.machine_file()
     try:
         state = path.stat()
     except OSError:
         return (named, str(path))
-    return (named, str(path), state.st_mtime_ns, state.st_ino)
+    return (named, str(path), state.st_mtime_ns, state.st_ino, state.st_size)
 
 
 def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Plan:

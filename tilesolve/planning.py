@@ -7,24 +7,22 @@ decides what is worth packing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tilesolve.boxes import line_tiles
-from tilesolve.contractions.errors import MachineError, SizeError
+from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
-from tilesolve.fuse import Fused, fuse
-from tilesolve.kernels.catalogue import Microkernel, default
+from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
-from tilesolve.movement import Price, price, stores
+from tilesolve.movement import Price
 from tilesolve.nest import Nest, Output
-from tilesolve.program import TIE, Choice, Setting, formulate, pyomo_model
+from tilesolve.program import Choice, Setting, formulate, pyomo_model
+from tilesolve.solving import setting_of, share_of, solve
+from tilesolve.whatif import changed
 
 if TYPE_CHECKING:
     from tilesolve.certificate import Certificate
@@ -136,7 +134,7 @@ class Plan:
     @property
     def share(self) -> Problem:
         """The part of the problem that one thread computes."""
-        return _share(self.problem, self.split, self.threads)
+        return share_of(self.problem, self.split, self.threads)
 
     @property
     def seconds(self) -> float:
@@ -180,7 +178,7 @@ class Plan:
     @property
     def setting(self) -> Setting:
         """What the nonlinear program was written for."""
-        return _setting(self.share, self.machine, self.threads, self.output, self.microkernel)
+        return setting_of(self.share, self.machine, self.threads, self.output, self.microkernel)
 
     @property
     def program(self) -> Any:  # noqa: ANN401 - Pyomo has no types
@@ -292,12 +290,21 @@ def plan(
     from tilesolve import plan_cache
 
     if not cache or not plan_cache.enabled():
-        problem = _problem(spec, sizes, dtype)
+        problem = problem_of(spec, sizes, dtype)
         return solve(problem, Machine.load(machine), threads, not accumulate)
     return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate)
 
 
-def _problem(spec: Spec | str | Problem, sizes: Sizes | None, dtype: npt.DTypeLike) -> Problem:
+def problem_of(
+    spec: Spec | str | Problem, sizes: Sizes | None, dtype: npt.DTypeLike = "float64"
+) -> Problem:
+    """Return the problem that the arguments of `plan` name.
+
+    Examples
+    --------
+    >>> str(problem_of("ik-ij-jk", 8))
+    'ik-ij-jk i=8 k=8 j=8 float64'
+    """
     if isinstance(spec, Problem):
         if sizes is not None:
             raise SizeError("a Problem has its sizes already; do not give any beside it")
@@ -305,182 +312,3 @@ def _problem(spec: Spec | str | Problem, sizes: Sizes | None, dtype: npt.DTypeLi
     if sizes is None:
         raise SizeError(f"sizes are missing: give an extent for each letter of {str(spec)!r}")
     return Problem.of(spec, sizes, dtype)
-
-
-def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
-    """Return a machine with some figures multiplied; see `Plan.whatif` for their names.
-
-    Examples
-    --------
-    >>> machine = Machine.load("i7-6700k")
-    >>> changed(machine, {"l3_capacity": 2.0}).level("L3").capacity
-    16777216
-    """
-    levels = {level.name.lower(): level for level in machine.levels}
-    peaks = machine.peaks
-    for name, factor in factors.items():
-        match = re.fullmatch(r"(\w+)_(bandwidth|capacity)", name)
-        if name == "compute":
-            peaks = tuple(replace(peak, flops=peak.flops * factor) for peak in peaks)
-        elif match and match[1] in levels and (match[2], match[1]) != ("capacity", "memory"):
-            level = levels[match[1]]
-            if match[2] == "bandwidth":
-                all_of_it = level.bandwidth_all
-                grown = all_of_it * factor if all_of_it is not None else None
-                level = replace(level, bandwidth=level.bandwidth * factor, bandwidth_all=grown)
-            else:
-                level = replace(level, capacity=int((level.capacity or 0) * factor))
-            levels[match[1]] = level
-        else:
-            known = [f"{n}_bandwidth" for n in levels] + [f"{n}_capacity" for n in levels]
-            known.remove("memory_capacity")
-            raise MachineError(f"unknown figure {name!r}; known are compute, {', '.join(known)}")
-    return machine.replace(levels=tuple(levels.values()), peaks=peaks, fingerprint="")
-
-
-def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> Plan:
-    """Return the best plan, without any cache: of all letters that threads may divide.
-
-    Examples
-    --------
-    >>> problem = Problem.of("ik-ij-jk", {"i": 2000, "j": 40, "k": 40})
-    >>> solve(problem, Machine.load("i7-6700k"), threads=2, overwrite=True).split
-    'i'
-    """
-    if type(threads) is not int or not threads >= 1:
-        raise MachineError(f"threads must be a positive integer, got {threads!r}")
-    places = stores(machine, threads)
-    large = problem.bytes[0] > places[-1].capacity
-    output: Output = ("stream" if large else "store") if overwrite else "accumulate"
-    microkernel = default(problem.dtype, machine.vector_bits, machine.vector_registers)
-    plans = [
-        _solve(problem, machine, threads, split, output, microkernel)
-        for split in _splits(problem, threads)
-    ]
-    return min(plans, key=lambda found: found.seconds)
-
-
-def _splits(problem: Problem, threads: int) -> list[str | None]:
-    """Return the letters that threads may divide: the longest one of each class of the output."""
-    if threads == 1:
-        return [None]
-    groups = [c.letters for c in problem.classes if 0 in c.tensors]
-    longest = [max(letters, key=problem.sizes.__getitem__) for letters in groups]
-    return [i for i in longest if problem.sizes[i] > 1] or [None]
-
-
-def _share(problem: Problem, split: str | None, threads: int) -> Problem:
-    if split is None:
-        return problem
-    sizes = dict(problem.sizes)
-    sizes[split] = -(-sizes[split] // threads)
-    return Problem.of(problem.spec, sizes, problem.dtype)
-
-
-def _setting(
-    share: Problem, machine: Machine, threads: int, output: Output, microkernel: Microkernel
-) -> Setting:
-    """Return what to solve for; sizes of 0 count as 1, since a program needs logarithms."""
-    sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
-    places = stores(machine, threads)
-    outermost = places[-1].name if len(places) > 1 else None
-    whole = Problem.of(share.spec, sizes, share.dtype)
-    fused = fuse(whole)
-    # Classes have no layout, so that their volumes are counted in elements, not in lines.
-    elements = tuple(replace(place, line=1) for place in places)
-    return Setting(
-        fused,
-        elements,
-        microkernel,
-        machine.peak(share.dtype) * microkernel.efficiency,
-        machine.frequency,
-        (outermost,) * len(share.spec.operands),
-        output,
-        line_tiles(whole, fused, places[-1]),
-    )
-
-
-def _solve(
-    problem: Problem,
-    machine: Machine,
-    threads: int,
-    split: str | None,
-    output: Output,
-    microkernel: Microkernel,
-) -> Plan:
-    from tilesolve.boxes import unfuse
-    from tilesolve.relaxation import relax
-    from tilesolve.repair import repair
-
-    share = _share(problem, split, threads)
-    setting = _setting(share, machine, threads, output, microkernel)
-    relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
-    best = relaxed.best
-    integral = repair(setting, best.choice, best.tiles)
-    nest = unfuse(share, setting.fused, integral.nest, machine.memory.line)
-    nest, cost = _packing(share, setting.fused, nest, machine, threads, microkernel)
-    runner_up = relaxed.optima[1] if len(relaxed.optima) > 1 else None
-    return Plan(
-        problem,
-        machine,
-        threads,
-        split,
-        output,
-        microkernel,
-        best.choice,
-        integral.chains,
-        nest,
-        cost,
-        Search(
-            relaxed.considered,
-            relaxed.pruned,
-            relaxed.solved,
-            relaxed.permutations,
-            tuple(best.times.items()),
-            tuple(best.tiles.items()),
-            tuple(best.elasticities.items()),
-            best.spread,
-            integral.seconds,
-            integral.priced,
-            (runner_up.choice, runner_up.seconds) if runner_up else None,
-        ),
-    )
-
-
-STARTS = 3
-"""Points that IPOPT starts from where the program is not convex."""
-
-
-def _convex(spec: Spec) -> bool:
-    return all(len(s.terms) == 1 for tensor in spec.tensors for s in tensor.subscripts)
-
-
-def _packing(
-    share: Problem,
-    fused: Fused,
-    nest: Nest,
-    machine: Machine,
-    threads: int,
-    microkernel: Microkernel,
-) -> tuple[Nest, Price]:
-    """Return the nest that packs only what repays it, and its price.
-
-    The rows of the register tile are loaded and stored as vectors: an operand that they index
-    can be read in place only if its unit-stride letter is the output's.
-    """
-    rows = fused.letters(fused.rows) if fused.rows else ()
-    vector = share.spec.output.letters[-1:]
-    options = []
-    for operand, copy in zip(share.spec.operands, nest.packed, strict=True):
-        loaded = any(letter in rows for letter in operand.letters)
-        unit = operand.subscripts[-1] if operand.subscripts else None
-        along = unit is not None and unit.plain and unit.letters == vector
-        options.append([copy, None] if copy and (along or not loaded) else [copy])
-    priced = []
-    for packed in product(*options):
-        candidate = replace(nest, packed=packed)
-        cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
-        times = cost.ranking
-        priced.append((times[0] + TIE * sum(times) / len(times), candidate, cost))
-    _, chosen, cost = min(priced, key=lambda found: found[0])
-    return chosen, cost

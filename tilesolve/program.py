@@ -52,6 +52,17 @@ class Setting:
     lines
         Iterations of each index that the outermost tile should at least have, so that a box of
         letters can cover whole lines of every tensor (section 5.4).
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> setting.levels, setting.smallest("M")
+    (3, 6)
     """
 
     fused: Fused
@@ -97,6 +108,17 @@ class Formulation:
         its own has the nearer one's.
     unit
         Seconds of the bare arithmetic, which the model counts time in.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> print(formulate(setting, ("M", "N", "M")).limits["capacity_L1"])  # doctest: +ELLIPSIS
+    0...
     """
 
     variables: Mapping[str, tuple[float, float]]
@@ -107,7 +129,13 @@ class Formulation:
     unit: float
 
     def tiles(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return every tile size, those without a variable of their own included."""
+        """Return every tile size, those without a variable of their own included.
+
+        Examples
+        --------
+        >>> Formulation({}, {}, {}, (), {"T2_M": "T1_M", "N_M": 64.0}, 1.0).tiles({"T1_M": 8.0})
+        {'T2_M': 8.0, 'N_M': 64.0}
+        """
         return {
             symbol: values[name] if isinstance(name, str) else name
             for symbol, name in self.aliases.items()
@@ -124,6 +152,17 @@ def formulate(setting: Setting, choice: Choice) -> Formulation:
         The problem and the machine.
     choice
         For each cache the loops around its tile; the outermost cache must have some.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> sorted(formulate(setting, ("M", None, "N")).variables)
+    ['T1_K', 'T1_M', 'T1_N', 'T2_K', 'T2_M', 'T2_N']
     """
     aliases = _aliases(setting, choice)
     names = {s: a for s, a in aliases.items() if isinstance(a, str)}
@@ -183,6 +222,17 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
         Number of the cache, 1 the nearest.
     first
         The loops around its tile, innermost first.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> sorted(bounding(setting, 3, "M").times)
+    ['compute', 'memory']
     """
     any_order = "".join(setting.fused.problem.spec.letters)
     choice = tuple(first if at == level else any_order for at in range(1, setting.levels + 1))
@@ -342,6 +392,18 @@ def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -
         The program in symbols.
     held
         Seconds that some times may take, instead of being minimised (Eq. 6).
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> model = pyomo_model(formulate(setting, ("M", "N", "M")))
+    >>> len(model.tile), len(model.longest)
+    (9, 5)
     """
     import pyomo.environ as pyo
 
@@ -394,6 +456,13 @@ def orders(fused: Fused) -> Sequence[str]:
 
     A class goes innermost as a whole. Where its indices are affine, the one that stands
     innermost also finds what neighbouring tiles share, so each such index is a choice.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.fuse import fuse
+    >>> orders(fuse(Problem.of("abcd-aebf-dfce", 8)))
+    ['M', 'N', 'K']
     """
     spec, sizes = fused.problem.spec, fused.problem.sizes
     groups: dict[tuple[bool, ...], list[str]] = {}
@@ -416,6 +485,17 @@ def choices(setting: Setting) -> list[Choice]:
 
     The loops around the outermost tile are always there; a nearer cache may share the tile of
     the one before it, which leaves no loops in between.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> len(choices(setting))
+    48
     """
     if not setting.levels:
         return [()]

@@ -12,7 +12,6 @@ from functools import cache
 from math import exp, log
 from typing import Any
 
-from tilesolve import ipopt
 from tilesolve.contractions.errors import SolverError
 from tilesolve.program import (
     TIE,
@@ -286,6 +285,8 @@ def optimum(
             {f"longest[{longest}]": -1.0},
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
+    from tilesolve import ipopt
+
     model = pyomo_model(program, held)
     spots = _starts(program, starts, near)
     solution = ipopt.solve(model, starts=spots)

@@ -50,6 +50,20 @@ class Integral:
         That time with a small weight on all others, by which tilings are compared.
     priced
         Number of tilings that were compared.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.relaxation import relax
+    >>> best = relax(setting).best
+    >>> found = repair(setting, best.choice, best.tiles)
+    >>> isinstance(found, Integral), found.seconds < 1.05 * best.seconds
+    (True, True)
     """
 
     nest: Nest
@@ -75,6 +89,18 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     ------
     SolverError
         If not even the smallest tiles keep all limits.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> tiles = {f"T{level}_{i}": 48.0 * level for level in (1, 2, 3) for i in "MNK"}
+    >>> sorted(index for index, _ in repair(setting, ("M", "N", "M"), tiles).chains)
+    ['K', 'M', 'N']
     """
     indices = setting.fused.problem.spec.letters
     levels = range(1, setting.levels + 1)
@@ -234,6 +260,17 @@ def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]]
     Inside a call the register tile's sides come before the summed indices, so that it stays
     in registers; inside the nearest tile the rows come first, so that a panel of the columns
     stays while those of the rows pass by.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> bands(setting, ("M", "N", "M"))[2]
+    ('L2', ('M', 'N', 'K'))
     """
     fused = setting.fused
     indices = fused.problem.spec.letters
@@ -303,7 +340,20 @@ def _within(
 
 
 def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
-    """Return the nest of one integer tiling."""
+    """Return the nest of one integer tiling.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.kernels.catalogue import default
+    >>> from tilesolve.machine import Machine
+    >>> from tilesolve.solving import setting_of
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
+    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> chains = {"M": (6, 96, 96), "N": (8, 8, 512), "K": (256, 256, 512)}
+    >>> nest_of(setting, ("M", "N", "M"), chains).bands[1].box
+    (('M', 6), ('N', 8), ('K', 256))
+    """
     indices = setting.fused.problem.spec.letters
     boxes = _boxes(setting, _columns([chains], indices))
     return Nest(

@@ -218,8 +218,9 @@ _WRITTEN = {
 def _search(plan: Plan) -> Iterator[str]:
     search = plan.search
     yield (
-        f"{search.permutations} permutations are {search.considered} choices of innermost "
-        f"classes: {search.pruned} ruled out by a bound, {search.solved} solved"
+        f"{search.permutations} permutations of loops come down to {search.considered} choices "
+        f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
+        f"{search.solved} solved"
     )
     relaxed = max((seconds for _, seconds in search.relaxed), default=0.0)
     yield (

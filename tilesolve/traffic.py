@@ -43,6 +43,11 @@ class Store:
         Bytes per second of the server.
     ways
         Associativity; None where it is unknown, full or not a cache's.
+
+    Examples
+    --------
+    >>> Store("L1", 32768.0, 64, server="L2", bandwidth=8e10).ways is None
+    True
     """
 
     name: str
@@ -67,6 +72,13 @@ class Tiling:
         For each operand the level that its packed copy lives in; None: read in place.
     output
         How C is written.
+
+    Examples
+    --------
+    >>> bands = (("register", ("k", "m", "n")), ("memory", ("m", "n", "k")))
+    >>> boxes = (dict(m=4, n=4, k=8), dict(m=64, n=64, k=64))
+    >>> Tiling(bands, boxes, packed=(None, None), output="store").boxes[0]["k"]
+    8
     """
 
     bands: tuple[tuple[str, tuple[str, ...]], ...]
@@ -91,6 +103,11 @@ class Traffic:
         Elements of each tensor that are packed, repetitions counted.
     calls
         Boxes of the first band: calls of the microkernel.
+
+    Examples
+    --------
+    >>> Traffic(((8.0,),), ((16.0,),), ((0.0,),), (0.0,), 1).volumes[0][0]
+    16.0
     """
 
     moved: tuple[tuple[Sizes, ...], ...]
@@ -370,6 +387,18 @@ def traffic(
         When a tensor outlives a loop that does not index it: by ``"distance"``, if what comes
         between its uses fits beside it, or by ``"listing3"`` of the paper, if everything
         inside the loop fits.
+
+    Examples
+    --------
+    Two tilings at once, of 8 and of 16 columns for a call:
+
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> boxes = ({"m": 8, "n": np.array([8, 16]), "k": 64}, dict.fromkeys("mnk", 64))
+    >>> bands = (("register", ("m", "n", "k")), ("memory", ("m", "n", "k")))
+    >>> tiling = Tiling(bands, boxes, (None, None), "store")
+    >>> found = traffic(problem, tiling, [Store("register", 2048.0, 1, "L1", 1e10)])
+    >>> found.moved[0][1].tolist()
+    [262144.0, 131072.0]
     """
     path = _Path(problem, tiling)
     tensors, names = problem.spec.tensors, [place.name for place in places]

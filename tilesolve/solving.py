@@ -1,0 +1,207 @@
+"""Solving for a plan: relaxation, integer repair, boxes, and what is worth packing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tilesolve.boxes import line_tiles, unfuse
+from tilesolve.contractions.errors import MachineError, SolverError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Spec
+from tilesolve.fuse import Fused, fuse
+from tilesolve.kernels.catalogue import Microkernel, default
+from tilesolve.machine import Machine
+from tilesolve.movement import Price, price, stores
+from tilesolve.nest import Nest, Output
+from tilesolve.program import TIE, Setting
+from tilesolve.relaxation import Optimum, Relaxation, relax
+from tilesolve.repair import Integral, repair
+
+if TYPE_CHECKING:
+    from tilesolve.planning import Plan
+
+STARTS = 3
+"""Points that IPOPT starts from where the program is not convex."""
+
+ROUNDED = 4
+"""Continuous optima that are made integer at most."""
+
+CLOSE = 1.02
+"""Integer tiles within this factor of the continuous optimum are good enough to stop at."""
+
+
+def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> Plan:
+    """Return the best plan, without any cache: of all letters that threads may divide.
+
+    Examples
+    --------
+    >>> problem = Problem.of("ik-ij-jk", {"i": 2000, "j": 40, "k": 40})
+    >>> solve(problem, Machine.load("i7-6700k"), threads=2, overwrite=True).split
+    'i'
+    """
+    if type(threads) is not int or not threads >= 1:
+        raise MachineError(f"threads must be a positive integer, got {threads!r}")
+    places = stores(machine, threads)
+    large = problem.bytes[0] > places[-1].capacity
+    output: Output = ("stream" if large else "store") if overwrite else "accumulate"
+    microkernel = default(problem.dtype, machine.vector_bits, machine.vector_registers)
+    plans = [
+        _solve(problem, machine, threads, split, output, microkernel)
+        for split in _splits(problem, threads)
+    ]
+    return min(plans, key=lambda found: found.seconds)
+
+
+def _splits(problem: Problem, threads: int) -> list[str | None]:
+    """Return the letters that threads may divide: the longest one of each class of the output."""
+    if threads == 1:
+        return [None]
+    groups = [c.letters for c in problem.classes if 0 in c.tensors]
+    longest = [max(letters, key=problem.sizes.__getitem__) for letters in groups]
+    return [i for i in longest if problem.sizes[i] > 1] or [None]
+
+
+def share_of(problem: Problem, split: str | None, threads: int) -> Problem:
+    """Return the part of a problem that one of several threads computes.
+
+    Examples
+    --------
+    >>> share_of(Problem.of("ik-ij-jk", 10), "i", 3).sizes["i"]
+    4
+    """
+    if split is None:
+        return problem
+    sizes = dict(problem.sizes)
+    sizes[split] = -(-sizes[split] // threads)
+    return Problem.of(problem.spec, sizes, problem.dtype)
+
+
+def setting_of(
+    share: Problem, machine: Machine, threads: int, output: Output, microkernel: Microkernel
+) -> Setting:
+    """Return what to solve for; sizes of 0 count as 1, since a program needs logarithms.
+
+    Examples
+    --------
+    >>> machine, share = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 10)
+    >>> setting_of(share, machine, 1, "store", default("float64", 256, 16)).packed
+    ('L3', 'L3')
+    """
+    sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
+    places = stores(machine, threads)
+    outermost = places[-1].name if len(places) > 1 else None
+    whole = Problem.of(share.spec, sizes, share.dtype)
+    fused = fuse(whole)
+    # Classes have no layout, so that their volumes are counted in elements, not in lines.
+    elements = tuple(replace(place, line=1) for place in places)
+    return Setting(
+        fused,
+        elements,
+        microkernel,
+        machine.peak(share.dtype) * microkernel.efficiency,
+        machine.frequency,
+        (outermost,) * len(share.spec.operands),
+        output,
+        line_tiles(whole, fused, places[-1]),
+    )
+
+
+def _solve(
+    problem: Problem,
+    machine: Machine,
+    threads: int,
+    split: str | None,
+    output: Output,
+    microkernel: Microkernel,
+) -> Plan:
+    from tilesolve.planning import Plan, Search
+
+    share = share_of(problem, split, threads)
+    setting = setting_of(share, machine, threads, output, microkernel)
+    relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
+    best, integral = _integral(setting, relaxed)
+    nest = unfuse(share, setting.fused, integral.nest, machine.memory.line)
+    nest, cost = _packing(share, setting.fused, nest, machine, threads, microkernel)
+    runner_up = next((found for found in relaxed.optima if found.choice != best.choice), None)
+    return Plan(
+        problem,
+        machine,
+        threads,
+        split,
+        output,
+        microkernel,
+        best.choice,
+        integral.chains,
+        nest,
+        cost,
+        Search(
+            relaxed.considered,
+            relaxed.pruned,
+            relaxed.solved,
+            relaxed.permutations,
+            tuple(best.times.items()),
+            tuple(best.tiles.items()),
+            tuple(best.elasticities.items()),
+            best.spread,
+            integral.seconds,
+            integral.priced,
+            (runner_up.choice, runner_up.seconds) if runner_up else None,
+        ),
+    )
+
+
+def _integral(setting: Setting, relaxed: Relaxation) -> tuple[Optimum, Integral]:
+    """Return the continuous optimum whose integer tiles are best, and these.
+
+    The best optimum's are taken unless rounding costs them much: then a runner-up may have
+    tiles that round better.
+    """
+    found: list[tuple[Optimum, Integral]] = []
+    failed: list[SolverError] = []
+    for optimum in relaxed.optima[:ROUNDED]:
+        try:
+            found.append((optimum, repair(setting, optimum.choice, optimum.tiles)))
+        except SolverError as error:
+            failed.append(error)
+        if found and min(i.seconds for _, i in found) <= CLOSE * relaxed.best.seconds:
+            break
+    if not found:
+        raise failed[0]
+    return min(found, key=lambda pair: pair[1].score)
+
+
+def _convex(spec: Spec) -> bool:
+    return all(len(s.terms) == 1 for tensor in spec.tensors for s in tensor.subscripts)
+
+
+def _packing(
+    share: Problem,
+    fused: Fused,
+    nest: Nest,
+    machine: Machine,
+    threads: int,
+    microkernel: Microkernel,
+) -> tuple[Nest, Price]:
+    """Return the nest that packs only what repays it, and its price.
+
+    The rows of the register tile are loaded and stored as vectors: an operand that they index
+    can be read in place only if its unit-stride letter is the output's.
+    """
+    rows = fused.letters(fused.rows) if fused.rows else ()
+    vector = share.spec.output.letters[-1:]
+    options = []
+    for operand, copy in zip(share.spec.operands, nest.packed, strict=True):
+        loaded = any(letter in rows for letter in operand.letters)
+        unit = operand.subscripts[-1] if operand.subscripts else None
+        along = unit is not None and unit.plain and unit.letters == vector
+        options.append([copy, None] if copy and (along or not loaded) else [copy])
+    priced = []
+    for packed in product(*options):
+        candidate = replace(nest, packed=packed)
+        cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
+        times = cost.ranking
+        priced.append((times[0] + TIE * sum(times) / len(times), candidate, cost))
+    _, chosen, cost = min(priced, key=lambda found: found[0])
+    return chosen, cost
