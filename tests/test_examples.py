@@ -1,0 +1,73 @@
+"""The examples run, and say what they are there to say."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SLOW = {"planning_speed"}
+"""Examples that measure and take minutes; `make bench` runs them."""
+
+
+def example(name):
+    """Return an example as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Examples find no plans of other runs, and leave none behind."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_every_example_is_run_here():
+    """An example that no test runs would rot."""
+    here = Path(__file__).read_text(encoding="utf-8")
+    for path in EXAMPLES.glob("*.py"):
+        assert path.stem in SLOW or f'example("{path.stem}").main(' in here
+
+
+def test_model_against_simulation(capsys):
+    """The chosen nests' table has a row per problem and level, its ratios near 1."""
+    example("model_against_simulation").main()
+    lines = capsys.readouterr().out.splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("| problem"))
+    ratio = [cell.strip() for cell in lines[at].split("|")].index("ratio")
+    rows = []
+    for line in lines[at + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append(float(line.split("|")[ratio]))
+    assert len(rows) >= 9
+    assert all(0.9 <= row <= 1.1 for row in rows)
+
+
+def test_memory_bandwidth_study(capsys, tmp_path):
+    """The paper's model gives the paper's answer, and the picture is drawn."""
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "study.png"
+    studies = example("memory_bandwidth_study").main(["--points", "3", "--plot", str(picture)])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "| +40.0 % |" in printed
+    paper = studies["paper's model, C overwritten"]
+    assert paper.bottlenecks[0] == "memory"
+    growth, slowest = paper.takeover
+    assert slowest == "L1"
+    assert growth == pytest.approx(0.21, abs=0.03)
+    assert paper.larger_saves == pytest.approx(0, abs=1e-3)
+    for found in studies.values():
+        assert max(found.times[-1].values()) <= max(found.times[0].values()) * 1.03
+
+
+def test_a_study_of_one_point_is_refused(capsys):
+    """A growth needs two ends."""
+    with pytest.raises(SystemExit):
+        example("memory_bandwidth_study").main(["--points", "1"])
+    assert "2 or more" in capsys.readouterr().err
