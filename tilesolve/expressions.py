@@ -112,21 +112,38 @@ class Expression:
         return f"L{self.level} {self.tensor}: " + "\n      ".join(lines)
 
 
-def footprint(tensor: Tensor, level: int, levels: int) -> Signomial:
+def footprint(
+    tensor: Tensor, level: int, levels: int, ones: frozenset[str] = frozenset()
+) -> Signomial:
     """Return the elements of a tensor that a level's tile touches.
+
+    Parameters
+    ----------
+    tensor
+        A tensor of the spec.
+    level, levels
+        The level, and how many there are.
+    ones
+        Letters whose tile is known to be 1: they widen no subscript.
 
     Examples
     --------
-    >>> print(footprint(Spec.parse("hk-[2h+r]-rk").operands[0], 1, 1))
-    T1_r + 2·T1_h - 2
+    >>> tensor = Spec.parse("hk-[2h+r]-rk").operands[0]
+    >>> print(footprint(tensor, 1, 1), "or", footprint(tensor, 1, 1, frozenset("r")))
+    T1_r + 2·T1_h - 2 or T1_h
     """
+    return _touched(tensor, {i: tile(level, i, levels) for i in tensor.letters if i not in ones})
+
+
+def _touched(tensor: Tensor, sides: Mapping[str, str]) -> Signomial:
+    """Return the elements that a box touches; letters without a side have one iteration."""
     size = Signomial.constant(1)
     for subscript in tensor.subscripts:
-        sides = [(c, Signomial.symbol(tile(level, i, levels))) for c, i in subscript.terms]
-        if len(sides) == 1:
-            size = size * sides[0][1]
-        else:
-            size = size * sum((c * (side - 1) for c, side in sides), Signomial.constant(1))
+        wide = [(c, Signomial.symbol(sides[i])) for c, i in subscript.terms if i in sides]
+        if len(wide) == 1:
+            size = size * wide[0][1]
+        elif wide:
+            size = size * sum((c * (side - 1) for c, side in wide), Signomial.constant(1))
     return size
 
 
@@ -189,7 +206,11 @@ def loops_above(spec: Spec, innermost: Sequence[str], level: int) -> list[Symbol
 
 @lru_cache(maxsize=4096)
 def amounts(
-    spec: Spec, level: int, loops: tuple[SymbolicLoop, ...], levels: int
+    spec: Spec,
+    level: int,
+    loops: tuple[SymbolicLoop, ...],
+    levels: int,
+    ones: frozenset[str] = frozenset(),
 ) -> tuple[Signomial, ...]:
     """Return what a level takes in of each tensor when just these loops run more than once.
 
@@ -201,15 +222,11 @@ def amounts(
     >>> [str(amount) for amount in amounts(spec, 1, tuple(loops_above(spec, ["k"], 1)), 1)]
     ['N_m·N_n', 'N_k·N_m·N_n/T1_n', 'N_k·N_m·N_n/T1_m']
     """
-    sizes = []
-    for tensor in spec.tensors:
-        steps = [footprint(tensor, level, levels)]
-        grown: dict[str, str] = {}
-        for loop in loops:
-            grown = {s: loop.outer if s == loop.inner else o for s, o in grown.items()}
-            grown.setdefault(tile(level, loop.letter, levels), loop.outer)
-            steps.append(steps[0].rename(grown))
-        sizes.append(steps)
+    sides = {i: tile(level, i, levels) for i in spec.letters if i not in ones}
+    boxes = [sides]
+    for loop in loops:
+        boxes.append({**boxes[-1], loop.letter: loop.outer})
+    sizes = [[_touched(tensor, box) for box in boxes] for tensor in spec.tensors]
     steps_of = [(loop.letter, loop.trips) for loop in loops]
     return tuple(walk(spec.tensors, steps_of, sizes, lambda inner, _: inner == 0))
 

@@ -22,6 +22,7 @@ from tilesolve.movement import Price
 from tilesolve.nest import Nest, Output
 from tilesolve.program import Choice, Setting, formulate, pyomo_model
 from tilesolve.solving import setting_of, share_of, solve
+from tilesolve.traffic import touched_bytes
 from tilesolve.whatif import changed
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Plan:
         bandwidth = memory.bandwidth
         if self.threads > 1 and memory.bandwidth_all is not None:
             bandwidth = memory.bandwidth_all
-        return max(self.problem.flops / peak, sum(self.problem.bytes) / bandwidth)
+        return max(self.problem.flops / peak, sum(touched_bytes(self.problem)) / bandwidth)
 
     @property
     def gap(self) -> float:

@@ -291,7 +291,18 @@ def _loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
 def _moved(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
     """Return the elements of each tensor that the register file (0) or a cache takes in."""
     spec = setting.fused.problem.spec
-    return amounts(spec, level, tuple(_loops(setting, choice, level)), setting.levels)
+    loops = tuple(_loops(setting, choice, level))
+    return amounts(spec, level, loops, setting.levels, _ones(setting, level))
+
+
+def _ones(setting: Setting, level: int) -> frozenset[str]:
+    """Return the indices whose tile is 1: of extent 1, or in the register tile (level 0)."""
+    fused, sizes = setting.fused, setting.fused.problem.sizes
+    return frozenset(
+        i
+        for i, extent in sizes.items()
+        if extent == 1 or (level == 0 and (i in fused.reduced or setting.smallest(i) == 1))
+    )
 
 
 def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
@@ -338,7 +349,8 @@ def _limits(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]
     for level, place in enumerate(setting.places[1:], start=1):
         if level > 1 and choice[level - 2] is None:
             continue
-        sides = [footprint(t, level, setting.levels) * size for t in spec.tensors]
+        ones = _ones(setting, level)
+        sides = [footprint(t, level, setting.levels, ones) * size for t in spec.tensors]
         beside = Signomial.constant(0)
         if first := next((c for c in choice[level - 1 :] if c), None):
             sweep = _sweep(setting, choice, level, first[0])

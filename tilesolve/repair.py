@@ -30,6 +30,9 @@ SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
 BETTER = 1e-4
 """Relative gain of one round over all indices for which another round is taken."""
 
+GROW = (1.25, 1.7, 2.5)
+"""Multiples that are tried as well: the limits keep room that an exact price may not need."""
+
 Chain = tuple[int, ...]
 """Tile sizes of one index, nearest level first."""
 
@@ -118,11 +121,11 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
                 best, best_score = found, score
         if best not in (smallest, whole):
             break
-    wide = {i: _chains(setting, choice, tiles, i, SHRINK) for i in indices}
+    wide = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in indices}
     before = float("inf")
     while best_score < before * (1 - BETTER):
         before = best_score
-        for group in _pairs(wide):
+        for group in _groups(wide):
             found, score, count = _best(setting, choice, _combined(best, wide, group))
             priced += count
             if score < best_score:
@@ -147,13 +150,6 @@ def _combined(
     ]
 
 
-def _pairs(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
-    """Return all pairs of indices, or each index alone where a pair is too many tilings."""
-    pairs: list[tuple[str, ...]] = list(combinations(options, 2))
-    few = [pair for pair in pairs if prod(len(options[i]) for i in pair) <= MOST]
-    return few if few and len(few) == len(pairs) else [*((i,) for i in options), *few]
-
-
 def _best(
     setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
 ) -> tuple[dict[str, Chain], float, int]:
@@ -165,10 +161,16 @@ def _best(
 
 def _groups(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
     """Return which indices are combined at once: all, or as many as `MOST` allows, in turn."""
-    free = sorted((i for i in options if len(options[i]) > 1), key=lambda i: len(options[i]))
-    if prod(len(options[i]) for i in free) <= MOST:
-        return [tuple(free)]
-    return list(combinations(free, 2))
+    free = [i for i in options if len(options[i]) > 1]
+    for together in range(len(free), 1, -1):
+        groups: list[tuple[str, ...]] = [
+            group
+            for group in combinations(free, together)
+            if prod(len(options[i]) for i in group) <= MOST
+        ]
+        if groups:
+            return [*groups, *((i,) for i in free if not any(i in group for group in groups))]
+    return [(i,) for i in free]
 
 
 def _chains(

@@ -8,6 +8,7 @@ from math import prod, sqrt
 from tilesolve.contractions.problem import Problem
 from tilesolve.movement import stores
 from tilesolve.planning import Plan
+from tilesolve.traffic import touched_bytes
 
 
 def report(plan: Plan) -> str:
@@ -48,7 +49,8 @@ def bounds(plan: Plan) -> list[float]:
     True
     """
     share = plan.share
-    once = sum(share.bytes) + (share.bytes[0] if plan.output == "accumulate" else 0)
+    touched = touched_bytes(share)
+    once = sum(touched) + (touched[0] if plan.output == "accumulate" else 0)
     found = []
     for place in stores(plan.machine, plan.threads):
         held = place.capacity / share.itemsize

@@ -177,6 +177,18 @@ def footprint(
     return _least(lines, float(max(pitch, 1)))
 
 
+def touched_bytes(problem: Problem) -> tuple[float, ...]:
+    """Return the bytes of each tensor that a problem touches: strides may leave some out.
+
+    Examples
+    --------
+    >>> touched_bytes(Problem.of("h-[2h]", 4)), Problem.of("h-[2h]", 4).bytes
+    ((32.0, 32.0), (32, 56))
+    """
+    whole = dict(problem.sizes)
+    return tuple(footprint(problem, tensor, whole, 1) for tensor in problem.spec.tensors)
+
+
 def _side(subscript: Subscript, box: Mapping[str, Sizes]) -> Sizes:
     """Return how many places of one axis a box touches."""
     if len(subscript.terms) == 1:
@@ -295,7 +307,9 @@ class _Room:
             [1 if c and at <= c else place.line for c in copied], largest=True
         )
         sources = path.footprints([place.line] * len(tensors), largest=True)
-        self.whole = [sum(sizes) for sizes in zip(*self.held, strict=True)]
+        # Registers hold the output's tile; the operands pass through the few that are left.
+        kept = self.held if at else self.held[:1]
+        self.whole = [sum(sizes) for sizes in zip(*kept, strict=True)]
         self.refills = {t: (path.through[names[c]], sources[t]) for t, c in enumerate(copied) if c}
         self.still = [
             [True, *(letter not in tensor.letters for letter, _ in path.loops)]
