@@ -54,19 +54,17 @@ def fuse(problem: Problem) -> Fused:
     >>> str(fuse(Problem.of("khw-c[h+r][w+s]-kcrs", 8)).problem.spec)
     'Nhw-K[h+r][w+s]-NKrs'
     """
+    classes = problem.classes
     names: dict[str, str] = {}
-    single = {c.name for c in problem.classes if len(c.name) == 1}
+    single = {c.name for c in classes if len(c.name) == 1}
     free = (c for c in "MNKBPQUVWXYZ" if c not in single)
-    for group in problem.classes:
+    for group in classes:
         names[group.name] = group.name if len(group.name) == 1 else next(free)
-    index_of = {i: names[group.name] for group in problem.classes for i in group.letters}
+    index_of = {i: names[group.name] for group in classes for i in group.letters}
     spec = problem.spec
     tensors = [_fused(tensor, index_of) for tensor in spec.tensors]
     fused = Spec(tensors[0], tuple(tensors[1:]))
-    sizes = {
-        names[group.name]: prod(problem.sizes[i] for i in group.letters)
-        for group in problem.classes
-    }
+    sizes = {names[group.name]: prod(problem.sizes[i] for i in group.letters) for group in classes}
     shared = set.intersection(*(set(tensor.letters) for tensor in tensors))
     free_of = [i for i in fused.letters if i in tensors[0].letters and i not in shared]
     last = index_of[spec.output.letters[-1]] if spec.output.letters else None
@@ -74,7 +72,7 @@ def fuse(problem: Problem) -> Fused:
     beside = [i for i in free_of if not _together(i, rows, tensors)]
     return Fused(
         Problem.of(fused, sizes, problem.dtype),
-        tuple((names[group.name], group.letters) for group in problem.classes),
+        tuple((names[group.name], group.letters) for group in classes),
         rows,
         max(beside, key=sizes.__getitem__, default=None),
         tuple(i for i in fused.letters if i not in tensors[0].letters),

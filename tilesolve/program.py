@@ -143,7 +143,7 @@ class Formulation:
 
 
 @lru_cache(maxsize=512)
-def formulate(setting: Setting, choice: Choice) -> Formulation:
+def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formulation:
     """Return the program of one choice of innermost loops.
 
     Parameters
@@ -152,6 +152,8 @@ def formulate(setting: Setting, choice: Choice) -> Formulation:
         The problem and the machine.
     choice
         For each cache the loops around its tile; the outermost cache must have some.
+    loose
+        Whether to ask for no more room than any choice of loops inside the tiles would.
 
     Examples
     --------
@@ -185,7 +187,7 @@ def formulate(setting: Setting, choice: Choice) -> Formulation:
     return Formulation(
         variables,
         {name: settled(amount) for name, amount in _times(setting, choice)},
-        _open_limits((name, settled(amount)) for name, amount in _limits(setting, choice)),
+        _open_limits((name, settled(it)) for name, it in _limits(setting, choice, loose=loose)),
         tuple(_nested(setting, names)),
         aliases,
         setting.fused.problem.flops / setting.rate,
@@ -235,8 +237,9 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
     ['compute', 'memory']
     """
     any_order = "".join(setting.fused.problem.spec.letters)
-    choice = tuple(first if at == level else any_order for at in range(1, setting.levels + 1))
-    program = formulate(setting, choice)
+    inner = [None if at < level - 1 else any_order for at in range(1, level)]
+    outer = [any_order] * (setting.levels - level)
+    program = formulate(setting, (*inner, first, *outer), loose=True)
     outermost = level == setting.levels
     times = {setting.places[level].server, *(["compute"] if outermost else [])}
     names = {setting.places[at].name for at in ([1, level] if outermost else [level])}
@@ -333,7 +336,7 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     yield "compute", cycles * (1 / setting.frequency) + problem.flops / setting.rate
 
 
-def _limits(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
+def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[str, Signomial]]:
     """Yield what each cache must hold over what it can (Eqs 5 and 9).
 
     Beside a tile there must be room for what its next loop brings before all of the old is
@@ -356,7 +359,7 @@ def _limits(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]
             sweep = _sweep(setting, choice, level, first[0])
             for tensor, side, copy in zip(spec.tensors, sides, copies, strict=True):
                 moved = first[0] in tensor.letters
-                if moved and (copy == place.name or sweep not in tensor.letters):
+                if moved and (copy == place.name or not (loose or sweep in tensor.letters)):
                     beside = beside + side
         total = sum(sides, beside)
         yield f"capacity_{place.name}", total * (1 / place.capacity)

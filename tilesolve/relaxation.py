@@ -27,7 +27,7 @@ from tilesolve.program import (
 GAIN = 1e-3
 """A choice that cannot be faster than the best by more than this share is not solved."""
 
-SCREENED = 3
+SCREENED = 2
 """Choices beside the best one that are solved for the sake of its shorter times."""
 
 IDLE = 0.15
