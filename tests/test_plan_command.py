@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tilesolve import files, plan_cache, solving
+from tilesolve import plan_cache, solving
 from tilesolve.cli import app
 from tilesolve.machine import Machine
 from tilesolve.planning import Plan, plan
@@ -18,18 +18,6 @@ PATIENCE = 60
 
 SPEC, SIZES = "ab-ac-cb", ("a=72", "b=60", "c=48")
 QUESTION = (SPEC, *SIZES, "--machine", "e5-2680v4")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Folders of this test's own, no other setting, no plan in memory, no warning issued yet."""
-    for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "_warned", set())
-    plan_cache.forget()
-    return tmp_path
 
 
 def tilesolve(*arguments):

@@ -7,9 +7,8 @@ makes a contraction's program a geometric one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp
 
 Powers = tuple[tuple[str, int], ...]
 """A monomial's symbols and their nonzero powers, sorted by symbol."""
@@ -86,11 +85,6 @@ class Signomial:
         """The symbols that occur."""
         return frozenset(symbol for powers, _ in self.terms for symbol, _ in powers)
 
-    @property
-    def positive(self) -> bool:
-        """Whether every coefficient is positive: a posynomial."""
-        return all(coefficient > 0 for _, coefficient in self.terms)
-
     def at(self, values: Mapping[str, float]) -> float:
         """Evaluate with a value for every symbol.
 
@@ -139,29 +133,6 @@ class Signomial:
                 renamed = _merge(renamed, ((names.get(symbol, symbol), power),))
             total[renamed] = total.get(renamed, 0.0) + coefficient
         return Signomial(tuple(sorted((p, c) for p, c in total.items() if c)))
-
-    def exponentials(self) -> Iterator[tuple[float, Powers]]:
-        """Yield each term as ``sign × exp(log|coefficient| + Σ power·log symbol)`` parts.
-
-        Examples
-        --------
-        >>> list((2 * Signomial.symbol("x")).exponentials())
-        [(2.0, (('x', 1),))]
-        """
-        return ((coefficient, powers) for powers, coefficient in self.terms)
-
-    def at_logs(self, logs: Mapping[str, float]) -> float:
-        """Evaluate with the logarithm of every symbol.
-
-        Examples
-        --------
-        >>> Signomial.symbol("x").at_logs({"x": 0.0})
-        1.0
-        """
-        return sum(
-            coefficient * exp(sum(power * logs[symbol] for symbol, power in powers))
-            for powers, coefficient in self.terms
-        )
 
     def __str__(self) -> str:
         return " + ".join(_text(p, c) for p, c in reversed(self.terms)).replace("+ -", "- ") or "0"

@@ -55,12 +55,8 @@ class Setting:
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> setting.levels, setting.smallest("M")
     (3, 6)
     """
@@ -111,12 +107,8 @@ class Formulation:
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> print(formulate(setting, ("M", "N", "M")).limits["capacity_L1"])  # doctest: +ELLIPSIS
     0...
     """
@@ -157,12 +149,8 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> sorted(formulate(setting, ("M", None, "N")).variables)
     ['T1_K', 'T1_M', 'T1_N', 'T2_K', 'T2_M', 'T2_N']
     """
@@ -227,12 +215,8 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> sorted(bounding(setting, 3, "M").times)
     ['compute', 'memory']
     """
@@ -410,12 +394,8 @@ def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> model = pyomo_model(formulate(setting, ("M", "N", "M")))
     >>> len(model.tile), len(model.longest)
     (9, 5)
@@ -503,12 +483,8 @@ def choices(setting: Setting) -> list[Choice]:
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> len(choices(setting))
     48
     """

@@ -56,12 +56,8 @@ class Integral:
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> from tilesolve.relaxation import relax
     >>> best = relax(setting).best
     >>> found = repair(setting, best.choice, best.tiles)
@@ -95,12 +91,8 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> tiles = {f"T{level}_{i}": 48.0 * level for level in (1, 2, 3) for i in "MNK"}
     >>> sorted(index for index, _ in repair(setting, ("M", "N", "M"), tiles).chains)
     ['K', 'M', 'N']
@@ -265,12 +257,8 @@ def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]]
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> bands(setting, ("M", "N", "M"))[2]
     ('L2', ('M', 'N', 'K'))
     """
@@ -346,12 +334,8 @@ def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Ne
 
     Examples
     --------
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.kernels.catalogue import default
-    >>> from tilesolve.machine import Machine
-    >>> from tilesolve.solving import setting_of
-    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("i7-6700k")
-    >>> setting = setting_of(problem, machine, 1, "store", default("float64", 256, 16))
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> chains = {"M": (6, 96, 96), "N": (8, 8, 512), "K": (256, 256, 512)}
     >>> nest_of(setting, ("M", "N", "M"), chains).bands[1].box
     (('M', 6), ('N', 8), ('K', 256))
