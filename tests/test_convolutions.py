@@ -6,6 +6,7 @@ from math import ceil
 import numpy as np
 import pytest
 
+from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.kernels.catalogue import Microkernel
@@ -13,7 +14,6 @@ from tilesolve.machine import Level, Machine
 from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.planning import plan
-from tilesolve.program import choices
 from tilesolve.repair import bands
 from tilesolve.traffic import Tiling, footprint, traffic
 

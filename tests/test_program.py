@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilesolve.choices import choices, orders
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.expressions import tile
@@ -18,7 +19,7 @@ from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
 from tilesolve.movement import price, stores
 from tilesolve.nest import Nest
-from tilesolve.program import Setting, choices, formulate, orders, pyomo_model
+from tilesolve.program import Setting, formulate, pyomo_model
 from tilesolve.relaxation import GAIN, optimum, relax
 from tilesolve.repair import bands
 from tilesolve.traffic import Store, Tiling, footprint, traffic

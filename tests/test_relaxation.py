@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
@@ -11,7 +12,7 @@ from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
 from tilesolve.movement import stores
-from tilesolve.program import Setting, bounding, choices, formulate
+from tilesolve.program import Setting, bounding, formulate
 from tilesolve.relaxation import GAIN, optimum, refine, relax
 from tilesolve.traffic import Store
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesolve.boxes import box, unfuse
+from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.fuse import fuse
@@ -16,7 +17,7 @@ from tilesolve.machine import Machine
 from tilesolve.movement import price, stores
 from tilesolve.nest import Nest
 from tilesolve.planning import plan
-from tilesolve.program import TIE, Setting, choices
+from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
 from tilesolve.repair import nest_of, repair
 from tilesolve.traffic import Store, footprint

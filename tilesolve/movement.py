@@ -190,23 +190,25 @@ def price(
             places, found.moved, found.volumes, found.packing, strict=True
         )
     )
-    seconds = arithmetic(problem, machine, kernel, found)
+    rate = machine.peak(problem.dtype) * kernel.efficiency
+    seconds = arithmetic(problem, kernel, rate, machine.frequency, found)
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
 
-def arithmetic(problem: Problem, machine: Machine, kernel: Microkernel, found: Traffic) -> Sizes:
-    """Return the seconds of flops, microkernel calls and packing work.
+def arithmetic(
+    problem: Problem, kernel: Microkernel, rate: float, frequency: float, found: Traffic
+) -> Sizes:
+    """Return the seconds of flops at a rate, microkernel calls and packing work.
 
     Examples
     --------
-    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> problem, kernel = Problem.of("mn-mk-kn", 64), Microkernel(8, 6)
     >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), calls=512.0)
-    >>> round(1e6 * arithmetic(problem, machine, Microkernel(8, 6), found), 1)
+    >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
     13.4
     """
     cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
-    rate = machine.peak(problem.dtype) * kernel.efficiency
-    seconds: Sizes = problem.flops / rate + cycles / machine.frequency
+    seconds: Sizes = problem.flops / rate + cycles / frequency
     return seconds
 
 

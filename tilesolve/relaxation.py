@@ -12,6 +12,7 @@ from functools import cache
 from math import exp, log
 from typing import Any
 
+from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
 from tilesolve.program import (
     TIE,
@@ -19,7 +20,6 @@ from tilesolve.program import (
     Formulation,
     Setting,
     bounding,
-    choices,
     formulate,
     pyomo_model,
 )

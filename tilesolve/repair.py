@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.expressions import tile
+from tilesolve.movement import arithmetic
 from tilesolve.nest import Band, Nest
 from tilesolve.program import TIE, Choice, Setting
 from tilesolve.traffic import Tiling, footprint, traffic
@@ -296,9 +297,8 @@ def _times(
         np.broadcast_to(sum(volumes) / place.bandwidth, width)
         for place, volumes in zip(setting.places, found.volumes, strict=True)
     ]
-    kernel = setting.microkernel
-    cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
-    rows.append(np.broadcast_to(problem.flops / setting.rate + cycles / setting.frequency, width))
+    seconds = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
+    rows.append(np.broadcast_to(seconds, width))
     return np.array(rows)
 
 
