@@ -7,7 +7,8 @@ splits it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import platform
+from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 
@@ -16,6 +17,8 @@ _INT32 = ir.IntType(32)
 _SCALARS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int64": INT64}
 _SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64"}
 _BYTES = {"float32": 4, "float64": 8, "int64": 8}
+_VECTOR_REGISTER = {"x86_64": "v", "AMD64": "v", "aarch64": "w", "arm64": "w"}
+"""What LLVM calls any vector register in the constraint of a piece of assembly."""
 
 
 def lanes(dtype: str, bits: int) -> int:
@@ -118,6 +121,105 @@ def multiply_add(
     signature = ir.FunctionType(kind, (kind, kind, kind))
     function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
     return builder.call(function, (x, y, z))
+
+
+def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int]) -> ir.Value:
+    """Return a vector of chosen lanes: those of `x` count from 0, those of `y` follow them.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> x = load(builder, pointer(builder, address), vector_type("float64", 256), 8)
+    >>> print(shuffle(builder, x, x, [0, 4]).type)
+    <2 x double>
+    """
+    lanes = list(order)
+    mask = ir.Constant(ir.VectorType(_INT32, len(lanes)), [_INT32(lane) for lane in lanes])
+    return builder.shuffle_vector(x, y, mask)
+
+
+def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -> list[ir.Value]:
+    """Return the columns of as many vectors as each has elements, a power of two.
+
+    Halves, quarters, … of vectors change places, so every step is a shuffle of two vectors. An
+    element may have several parts, such as real and imaginary ones.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> x = load(builder, pointer(builder, address), vector_type("float64", 256), 8)
+    >>> len(transpose(builder, [x, x, x, x])), len(transpose(builder, [x, x], parts=2))
+    (4, 2)
+    """
+    found = list(rows)
+    count = len(found)
+    distance = count // 2
+    while distance:
+        first = [i if not i & distance else count + i - distance for i in range(count)]
+        second = [i + distance if not i & distance else count + i for i in range(count)]
+        orders = [
+            [parts * i + part for i in order for part in range(parts)] for order in (first, second)
+        ]
+        for at in range(count):
+            if not at & distance:
+                x, y = found[at], found[at + distance]
+                found[at] = shuffle(builder, x, y, orders[0])
+                found[at + distance] = shuffle(builder, x, y, orders[1])
+        distance //= 2
+    return found
+
+
+def prefetch(builder: ir.IRBuilder, where: ir.Value, *, locality: int = 3) -> None:
+    """Ask for a line before it is needed; an address that cannot be read does no harm.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> prefetch(builder, pointer(builder, address))
+    >>> print(builder.block.instructions[-1].callee.name)
+    llvm.prefetch.p0
+    """
+    name = "llvm.prefetch.p0"
+    kind = ir.FunctionType(ir.VoidType(), (ir.PointerType(), _INT32, _INT32, _INT32))
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    builder.call(function, (where, _INT32(0), _INT32(locality), _INT32(1)))
+
+
+def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
+    """Have no memory access that follows move before the point where these vectors are computed.
+
+    An empty piece of assembly that takes the vectors in registers and claims to touch memory.
+    Where no letter for a vector register is known, nothing happens.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> x = load(builder, pointer(builder, address), vector_type("float64", 128), 8)
+    >>> after(builder, [x])
+    """
+    register = _VECTOR_REGISTER.get(platform.machine())
+    if register is not None:
+        kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+        constraint = ",".join([register] * len(values))
+        builder.asm(kind, "", f"{constraint},~{{memory}}", values, True)
+
+
+def each(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
+    """Emit ``for i in range(count)`` that carries nothing from trip to trip.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> each(builder, count, lambda i: compiler_barrier(builder))
+    >>> builder.block.name
+    'after'
+    """
+
+    def trip(index: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        body(index)
+        return []
+
+    loop(builder, count, [], trip)
 
 
 def loop(

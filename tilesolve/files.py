@@ -83,18 +83,18 @@ def machine_file() -> Path:
     return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file so that a reader, at any moment, finds the old text or the new one.
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file so that a reader, at any moment, finds the old content or the new one.
 
-    The text goes to a new file beside `path`, which then takes its place in one step. What
+    The content goes to a new file beside `path`, which then takes its place in one step. What
     stops it in between leaves the old file as it was. Missing folders are made.
 
     Parameters
     ----------
     path
         The file; a symbolic link stays one, and the file it points to is replaced.
-    text
-        Its new content, written as UTF-8.
+    content
+        What it will hold; text is written as UTF-8.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     ...     (Path(folder) / "new" / "note").read_text()
     'text'
     """
-    data = text.encode()
+    data = content.encode() if isinstance(content, str) else content
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:

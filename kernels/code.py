@@ -1,0 +1,232 @@
+"""Machine code of the kernels: from LLVM IR to object files, and from these to addresses.
+
+The code depends on the CPU, the dtype, the vector width and the columns of a group, never on a
+plan. An object file can be kept: loading one takes a few milliseconds, making one about a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from tilesolve.contractions.errors import MachineError
+from tilesolve.kernels import microkernel, packers, vectors
+from tilesolve.kernels.microkernel import Shape, real_of
+from tilesolve.kernels.packers import Strip
+
+SPARE = 1
+"""Registers that a microkernel needs beside its tile and its rows: the broadcast."""
+
+MOST_VECTORS = 4
+"""Groups of rows in one tile at most."""
+
+MOST_COLUMNS = 24
+"""Columns in one tile at most: each is an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Kernels that read the same strips, and so can be mixed in one run.
+
+    Parameters
+    ----------
+    dtype
+        Of all tensors.
+    bits
+        Vector width: 128, 256 or 512.
+    registers
+        Vector registers that the tiles may take.
+    group
+        Columns that lie together in a strip.
+
+    Examples
+    --------
+    >>> family = Family.of("float64", 512, 32)
+    >>> family.group, len(family.tiles), family.most_columns(3)
+    (8, 50, 8)
+    """
+
+    dtype: str
+    bits: int
+    registers: int
+    group: int
+
+    @classmethod
+    def of(cls, dtype: str, bits: int, registers: int) -> Family:
+        """Return the family for a machine's vectors; what LLVM cannot have is an error."""
+        if bits not in (128, 256, 512):
+            raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
+        group = 8 if registers >= 32 else 4
+        return cls(dtype, bits, min(registers, 32), group // (2 if real_of(dtype) != dtype else 1))
+
+    @property
+    def lanes(self) -> int:
+        """Rows of one group of rows."""
+        return vectors.lanes(real_of(self.dtype), self.bits)
+
+    def most_columns(self, groups: int) -> int:
+        """Return the columns of the widest tile with so many groups of rows.
+
+        A complex tile has two accumulators for each, and two vectors of rows for each group.
+        """
+        parts = 1 if real_of(self.dtype) == self.dtype else 2
+        room = self.registers - SPARE * parts - parts * groups
+        return min(MOST_COLUMNS, max(0, room // (parts * groups)))
+
+    @property
+    def tiles(self) -> tuple[tuple[int, int], ...]:
+        """Groups of rows and columns of every tile that fits the registers."""
+        return tuple(
+            (groups, columns)
+            for groups in range(1, MOST_VECTORS + 1)
+            for columns in range(1, self.most_columns(groups) + 1)
+        )
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """All microkernels."""
+        return tuple(
+            Shape(self.dtype, self.bits, *tile, self.group, packed)
+            for packed in (True, False)
+            for tile in self.tiles
+        )
+
+    @property
+    def strips(self) -> tuple[Strip, Strip]:
+        """How packed rows and packed columns lie."""
+        return Strip(self.dtype, self.lanes), Strip(self.dtype, self.group)
+
+
+def build(family: Family) -> bytes:
+    """Return the object file of a family's kernels, for the CPU that this runs on.
+
+    Examples
+    --------
+    >>> len(build(Family("float64", 128, 4, 4))) > 1000
+    True
+    """
+    parsed, machine = _module(family)
+    code: bytes = machine.emit_object(parsed)
+    return code
+
+
+def assembly(family: Family) -> str:
+    """Return the assembly of a family's kernels.
+
+    Examples
+    --------
+    >>> "packed_float64_128_1x1_4" in assembly(Family("float64", 128, 4, 4))
+    True
+    """
+    parsed, machine = _module(family)
+    text: str = machine.emit_assembly(parsed)
+    return text
+
+
+def _module(family: Family) -> tuple[Any, Any]:
+    module = ir.Module(name="tilesolve")
+    for strip in dict.fromkeys(family.strips):
+        packers.emit(module, strip)
+    for shape in family.shapes:
+        microkernel.emit(module, shape, native_bits())
+    machine = _target()
+    module.triple = machine.triple
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    return parsed, machine
+
+
+@cache
+def native_bits() -> int:
+    """Return the bits of this CPU's widest vectors.
+
+    Examples
+    --------
+    >>> native_bits() in (128, 256, 512)
+    True
+    """
+    features = llvm.get_host_cpu_features()
+    return 512 if features.get("avx512f") else 256 if features.get("avx") else 128
+
+
+def _features() -> str:
+    # Intel's CPUs would have 512-bit vectors split in two, to keep their clock up.
+    features: str = llvm.get_host_cpu_features().flatten()
+    return f"{features},-prefer-256-bit" if native_bits() == 512 else features
+
+
+@cache
+def _target() -> Any:  # noqa: ANN401 - llvmlite has no types
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=_features(),
+        opt=2,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+def fingerprint(family: Family) -> str:
+    """Return what a family's object file depends on, as a short hash.
+
+    Examples
+    --------
+    >>> fingerprint(Family.of("float64", 256, 16)) != fingerprint(Family.of("float64", 256, 32))
+    True
+    """
+    parts = [
+        repr(family),
+        platform.machine(),
+        llvm.get_host_cpu_name(),
+        _features(),
+        version("llvmlite"),
+        *(
+            Path(str(module.__file__)).read_text("utf-8")
+            for module in (microkernel, packers, vectors)
+        ),
+        Path(__file__).read_text("utf-8"),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+class Loaded:
+    """An object file in memory, ready to be called.
+
+    Parameters
+    ----------
+    code
+        What `build` returned, here or in an earlier process on the same CPU.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> Loaded(build(family)).address("packed_float64_128_1x1_4") > 0
+    True
+    """
+
+    def __init__(self, code: bytes) -> None:
+        # MCJIT owns the machine that it is given, so it gets one of its own.
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return where a kernel begins."""
+        found: int = self._engine.get_function_address(name)
+        if not found:
+            raise KeyError(name)
+        return found

@@ -1,0 +1,243 @@
+"""Packing kernels: strips of vectors from elements that lie anywhere.
+
+A strip holds one *group* of ``lanes`` rows (or columns): for each k one vector of them. Its
+elements lie in the source at ``row offset + k offset``. Four kernels cover every layout; `frame`
+addresses their arguments by `FIELDS`:
+
+* ``copy``: groups that are contiguous in the source, moved as vectors, k by k;
+* ``turn_sums``: k is contiguous in the source: blocks of ``lanes`` steps of k are transposed in
+  registers;
+* ``turn_rows``: other rows are contiguous: blocks of ``lanes`` groups are transposed;
+* ``gather``: anything, an element at a time; it also fills the lanes that a group lacks with 0.
+
+``source`` is the address that the offsets count from, ``target`` that of strip 0 at the first k of
+the offsets' table; strips are ``strip`` bytes apart. Vectors of a strip are aligned to their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from tilesolve.kernels import vectors
+from tilesolve.kernels.vectors import INT64
+
+FIELDS = (
+    "source",
+    "target",
+    "strip",
+    "rows",
+    "groups",
+    "sums",
+    "steps",
+    "first",
+    "count",
+    "lanes",
+)
+"""Names of the 8-byte fields of a frame, in order.
+
+``rows`` is a table of row offsets: of each group's first row for ``copy``, of each row of one
+group else. ``sums`` is the table of k offsets; ``steps`` a table of the k to do (``gather``), of
+the blocks of k (``turn_sums``) or of the blocks' groups (``turn_rows``); ``first`` and ``count``
+are a range of k (``copy``, ``turn_rows``) or of entries of ``steps``; ``groups`` is how many
+strips ``copy`` fills, ``lanes`` how many rows ``gather`` finds.
+"""
+
+KINDS = ("copy", "turn_sums", "turn_rows", "gather")
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """How the elements of strips lie.
+
+    Parameters
+    ----------
+    dtype
+        Of the tensors.
+    lanes
+        Rows of one group.
+
+    Examples
+    --------
+    >>> Strip("float64", 8).name("copy")
+    'copy_float64_8'
+    """
+
+    dtype: str
+    lanes: int
+
+    def name(self, kind: str) -> str:
+        """Return the symbol of a kernel of one of `KINDS`."""
+        return f"{kind}_{self.dtype}_{self.lanes}"
+
+
+def emit(module: ir.Module, strip: Strip) -> list[ir.Function]:
+    """Add the packing kernels of one kind of strip to a module.
+
+    Examples
+    --------
+    >>> [f.name for f in emit(ir.Module(), Strip("float64", 4))]
+    ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4', 'gather_float64_4']
+    """
+    return [
+        _Packer(module, strip, "copy").copy(),
+        _Packer(module, strip, "turn_sums").turn_sums(),
+        _Packer(module, strip, "turn_rows").turn_rows(),
+        _Packer(module, strip, "gather").gather(),
+    ]
+
+
+class _Packer:
+    """One packing kernel while it is written."""
+
+    def __init__(self, module: ir.Module, strip: Strip, kind: str) -> None:
+        signature = ir.FunctionType(ir.VoidType(), (INT64,))
+        self.function = ir.Function(module, signature, strip.name(kind))
+        self.function.attributes.add("nounwind")
+        self.builder = ir.IRBuilder(self.function.append_basic_block())
+        self.frame = self.function.args[0]
+        self.lanes = strip.lanes
+        number = {"complex64": "float32", "complex128": "float64"}.get(strip.dtype, strip.dtype)
+        self.parts = 1 if number == strip.dtype else 2
+        self.size = 64 // vectors.lanes(number, 512)
+        self.step = self.size * self.lanes * self.parts
+        self.kind = vectors.vector_type(number, 8 * self.step)
+
+    def field(self, name: str) -> ir.Value:
+        return self.integer(self.frame, INT64(FIELDS.index(name)))
+
+    def integer(self, table: ir.Value, index: ir.Value) -> ir.Value:
+        where = vectors.pointer(self.builder, table, self.builder.mul(index, INT64(8)))
+        return self.builder.load(where, typ=INT64, align=8)
+
+    def end(self) -> ir.Function:
+        self.builder.ret_void()
+        return self.function
+
+    def copy(self) -> ir.Function:
+        builder = self.builder
+        source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
+        rows, sums, groups = (self.field(n) for n in ("rows", "sums", "groups"))
+        first = self.field("first")
+
+        def at_k(trip: ir.Value) -> None:
+            k = builder.add(first, trip)
+            near = builder.add(source, self.integer(sums, k))
+            far = builder.add(target, builder.mul(k, INT64(self.step)))
+
+            def move(group: ir.Value) -> None:
+                place = vectors.pointer(builder, near, self.integer(rows, group))
+                value = vectors.load(builder, place, self.kind, self.size)
+                where = vectors.pointer(builder, far, builder.mul(group, strip))
+                vectors.store(builder, value, where, min(self.step, 64))
+
+            vectors.each(builder, groups, move)
+
+        vectors.each(builder, self.field("count"), at_k)
+        return self.end()
+
+    def _lanes_from(self, base: ir.Value) -> list[ir.Value]:
+        rows = self.field("rows")
+        return [
+            self.builder.add(base, self.integer(rows, INT64(lane))) for lane in range(self.lanes)
+        ]
+
+    def _block(self, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> None:
+        """Load a vector from each source, transpose, and store one to each target."""
+        builder = self.builder
+        loaded = [
+            vectors.load(builder, vectors.pointer(builder, place), self.kind, self.size)
+            for place in sources
+        ]
+        turned = vectors.transpose(builder, loaded, self.parts)
+        for value, place in zip(turned, targets, strict=True):
+            vectors.store(builder, value, vectors.pointer(builder, place), min(self.step, 64))
+
+    def turn_sums(self) -> ir.Function:
+        builder = self.builder
+        lanes = self._lanes_from(self.field("source"))
+        target, sums, steps = (self.field(n) for n in ("target", "sums", "steps"))
+        first = self.field("first")
+
+        def block(trip: ir.Value) -> None:
+            entry = builder.mul(builder.add(first, trip), INT64(self.lanes))
+            ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)]
+            offset = self.integer(sums, ks[0])
+            self._block(
+                [builder.add(lane, offset) for lane in lanes],
+                [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
+            )
+
+        vectors.each(builder, self.field("count"), block)
+        return self.end()
+
+    def turn_rows(self) -> ir.Function:
+        builder = self.builder
+        lanes = self._lanes_from(self.field("source"))
+        target, strip, sums, steps = (self.field(n) for n in ("target", "strip", "sums", "steps"))
+        first = self.field("first")
+        strips = [
+            builder.add(target, builder.mul(self.integer(steps, INT64(i)), strip))
+            for i in range(self.lanes)
+        ]
+
+        def at_k(trip: ir.Value) -> None:
+            k = builder.add(first, trip)
+            offset, further = self.integer(sums, k), builder.mul(k, INT64(self.step))
+            self._block(
+                [builder.add(lane, offset) for lane in lanes],
+                [builder.add(place, further) for place in strips],
+            )
+
+        vectors.each(builder, self.field("count"), at_k)
+        return self.end()
+
+    def gather(self) -> ir.Function:
+        builder = self.builder
+        source, target, rows = (self.field(n) for n in ("source", "target", "rows"))
+        sums, steps, first = (self.field(n) for n in ("sums", "steps", "first"))
+        count, found = self.field("count"), self.field("lanes")
+        scalar = self.kind.element
+        pitch = self.size * self.parts
+
+        def lane_of(lane: ir.Value) -> None:
+            near = builder.add(source, self.integer(rows, lane))
+            far = builder.add(target, builder.mul(lane, INT64(pitch)))
+
+            def move(trip: ir.Value) -> None:
+                k = self.integer(steps, builder.add(first, trip))
+                place = builder.add(near, self.integer(sums, k))
+                where = builder.add(far, builder.mul(k, INT64(self.step)))
+                for part in range(self.parts):
+                    value = builder.load(
+                        vectors.pointer(builder, place, part * self.size),
+                        typ=scalar,
+                        align=self.size,
+                    )
+                    builder.store(
+                        value, vectors.pointer(builder, where, part * self.size), align=self.size
+                    )
+
+            vectors.each(builder, count, move)
+
+        def nothing_at(trip: ir.Value) -> None:
+            k = self.integer(steps, builder.add(first, trip))
+            where = builder.add(target, builder.mul(k, INT64(self.step)))
+
+            def clear(missing: ir.Value) -> None:
+                lane = builder.add(found, missing)
+                at = builder.add(where, builder.mul(lane, INT64(pitch)))
+                for part in range(self.parts):
+                    builder.store(
+                        ir.Constant(scalar, 0.0),
+                        vectors.pointer(builder, at, part * self.size),
+                        align=self.size,
+                    )
+
+            vectors.each(builder, builder.sub(INT64(self.lanes), found), clear)
+
+        vectors.each(builder, found, lane_of)
+        vectors.each(builder, count, nothing_at)
+        return self.end()

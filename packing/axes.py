@@ -1,0 +1,165 @@
+"""Axes: the indices of one role in the order in which a nest visits them, with their offsets.
+
+Within a box, the address of an element of any tensor is a sum of one offset per role: rows,
+columns, sums and batches. An `Axis` lists a role's offsets in the order of the nest's loops, so
+that every tile of every level is a range of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One level's tile of a role: its loops and how far they go.
+
+    Parameters
+    ----------
+    order
+        The role's letters, innermost loop first.
+    sides
+        Iterations of each of them, in the same order.
+
+    Examples
+    --------
+    >>> Tile(("c", "a"), (4, 2)).sides
+    (4, 2)
+    """
+
+    order: tuple[str, ...]
+    sides: tuple[int, ...]
+
+    def side(self, letter: str) -> int:
+        """Return the iterations of a letter."""
+        return self.sides[self.order.index(letter)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """One role's indices in a box.
+
+    Parameters
+    ----------
+    offsets
+        For the output and the two operands the byte offset of each index; zeros if the tensor
+        does not have the role.
+    bounds
+        For each level, the cells first, where its segments begin among those of the nearer level
+        (among the indices for cells), and where the last one ends.
+
+    Examples
+    --------
+    A box of 6 cut into tiles of 4, and these into cells of 3:
+
+    >>> axis = lay([Tile("m", (3,)), Tile("m", (4,)), Tile("m", (6,))], [{"m": 8}, {}, {}])
+    >>> axis.bounds[0].tolist(), axis.bounds[1].tolist(), axis.bounds[2].tolist()
+    ([0, 3, 4, 6], [0, 2, 3], [0, 2])
+    >>> axis.offsets[0].tolist()
+    [0, 8, 16, 24, 32, 40]
+    """
+
+    offsets: tuple[Integers, Integers, Integers]
+    bounds: tuple[Integers, ...]
+
+    @property
+    def size(self) -> int:
+        """How many indices there are."""
+        return len(self.offsets[0])
+
+    def cells(self, level: int, segment: int) -> tuple[int, int]:
+        """Return the range of cells of a segment of a level."""
+        low, high = segment, segment + 1
+        for bounds in self.bounds[level:0:-1]:
+            low, high = int(bounds[low]), int(bounds[high])
+        return low, high
+
+    def range(self, level: int, segment: int) -> tuple[int, int]:
+        """Return the range of indices of a segment of a level."""
+        low, high = self.cells(level, segment)
+        return int(self.bounds[0][low]), int(self.bounds[0][high])
+
+
+def lay(tiles: Sequence[Tile], strides: Sequence[Mapping[str, int]]) -> Axis:
+    """Return the axis of a box.
+
+    Parameters
+    ----------
+    tiles
+        From the cell that one microkernel call covers to the box itself.
+    strides
+        For the output and each operand the bytes between neighbours along each letter.
+
+    Examples
+    --------
+    >>> lay([Tile("ab", (2, 1)), Tile("ab", (2, 2))], [{"a": 8, "b": 100}] * 3).offsets[1].tolist()
+    [0, 8, 100, 108]
+    """
+    letters = tiles[-1].order
+    known: dict[tuple[int, tuple[int, ...]], Axis] = {}
+
+    def part(level: int, sides: tuple[int, ...]) -> Axis:
+        key = (level, sides)
+        if key not in known:
+            known[key] = _cell(tiles[0], letters, sides, strides) if not level else joined(*key)
+        return known[key]
+
+    def joined(level: int, sides: tuple[int, ...]) -> Axis:
+        extent = dict(zip(letters, sides, strict=True))
+        inner = {letter: max(1, tiles[level - 1].side(letter)) for letter in letters}
+        outermost_first = tiles[level].order[::-1]
+        steps = [range(0, extent[letter], inner[letter]) for letter in outermost_first]
+        pieces, shifts = [], []
+        for corner in product(*steps):
+            start = dict(zip(outermost_first, corner, strict=True))
+            cut = tuple(min(inner[letter], extent[letter] - start[letter]) for letter in letters)
+            pieces.append(part(level - 1, cut))
+            shifts.append(
+                [sum(of.get(letter, 0) * at for letter, at in start.items()) for of in strides]
+            )
+        if not pieces:  # an extent of 0: one cell of nothing, so that C is still written
+            pieces, shifts = [part(level - 1, sides)], [[0] * len(strides)]
+        offsets = [
+            np.concatenate(
+                [piece.offsets[t] + shift[t] for piece, shift in zip(pieces, shifts, strict=True)]
+            )
+            for t in range(3)
+        ]
+        bounds = [_chained([piece.bounds[at] for piece in pieces]) for at in range(level)]
+        bounds.append(np.array([0, len(pieces)], np.int64))
+        return Axis((offsets[0], offsets[1], offsets[2]), tuple(bounds))
+
+    return part(len(tiles) - 1, tiles[-1].sides)
+
+
+def _cell(
+    tile: Tile,
+    letters: tuple[str, ...],
+    sides: tuple[int, ...],
+    strides: Sequence[Mapping[str, int]],
+) -> Axis:
+    extent = dict(zip(letters, sides, strict=True))
+    found = []
+    for of in strides:
+        offsets = np.zeros(1, np.int64)
+        for letter in tile.order:
+            steps = np.arange(extent[letter], dtype=np.int64) * of.get(letter, 0)
+            offsets = (steps[:, None] + offsets).ravel()
+        found.append(offsets)
+    return Axis((found[0], found[1], found[2]), (np.array([0, len(found[0])], np.int64),))
+
+
+def _chained(bounds: Sequence[Integers]) -> Integers:
+    """Return bounds one after the other, each counted on from the end of the one before."""
+    found, end = [np.zeros(1, np.int64)], 0
+    for one in bounds:
+        found.append(one[1:] + end)
+        end += int(one[-1])
+    return np.concatenate(found)

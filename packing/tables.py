@@ -1,0 +1,198 @@
+"""Tables: axes as flat arrays of integers, with all that packing and the microkernels ask of them.
+
+A table begins with `HEADER` positions, by the names of `Field`; position 0 stands for what an
+axis does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from tilesolve.packing.axes import Axis, Integers
+
+HEADER = 32
+"""Entries before the data."""
+
+
+class Field(IntEnum):
+    """Where a table says what begins where."""
+
+    BOUNDS = 0
+    """First of at most 8 levels' bounds."""
+    OFFSETS = 8
+    """First of the three tensors' offsets."""
+    PLACES = 11
+    """For each cell the groups before it."""
+    FIRSTS = 12
+    """For each group the offset of its first index in the operand."""
+    STARTS = 13
+    """For each group the number of its first index."""
+    COUNTS = 14
+    """For each group its indices."""
+    WHOLE = 15
+    """For each group whether it is full and contiguous in the operand."""
+    STORED = 16
+    """For each cell whether all its groups are full and contiguous in the output."""
+    BLOCKS = 17
+    """For each of the two operands: bounds of blocks per segment, blocks, bounds of rest, rest."""
+    COUNTING = 25
+    """0, 1, 2, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Blocks of a segment that are contiguous in a tensor, to be transposed as they are packed.
+
+    Parameters
+    ----------
+    level
+        The level whose segments are packed.
+    lanes
+        Length of a block.
+    element
+        Bytes from one element to the next.
+
+    Examples
+    --------
+    >>> Turned(level=2, lanes=8, element=8).lanes
+    8
+    """
+
+    level: int
+    lanes: int
+    element: int
+
+
+def table(
+    axis: Axis,
+    *,
+    operand: int = 0,
+    group: int = 0,
+    element: int = 0,
+    turned: Sequence[Turned | None] = (None, None),
+) -> Integers:
+    """Return an axis as a table.
+
+    Parameters
+    ----------
+    axis
+        What to write down.
+    operand
+        The tensor whose strips the axis' groups fill; with `group` 0 it has no groups.
+    group
+        Indices of one group.
+    element
+        Bytes of an element.
+    turned
+        For the first and the second operand how blocks of it are transposed, None if none are:
+        blocks of indices where the axis is summed over, else of groups.
+
+    Examples
+    --------
+    >>> from tilesolve.packing.axes import Tile, lay
+    >>> axis = lay([Tile("m", (8,)), Tile("m", (20,))], [{"m": 8}, {"m": 80}, {}])
+    >>> found = table(axis, operand=1, group=4, element=8)
+    >>> at = found[Field.PLACES]
+    >>> found[at : at + 4].tolist()
+    [0, 2, 4, 5]
+    """
+    header = np.zeros(HEADER, np.int64)
+    data = [header]
+    used = HEADER
+
+    def put(field: int, values: Integers) -> None:
+        nonlocal used
+        header[field] = used
+        data.append(values.astype(np.int64))
+        used += len(values)
+
+    for level, bounds in enumerate(axis.bounds):
+        put(Field.BOUNDS + level, bounds)
+    for tensor, offsets in enumerate(axis.offsets):
+        put(Field.OFFSETS + tensor, offsets)
+    put(Field.COUNTING, np.arange(max(axis.size, 1)))
+    units = axis.offsets
+    if group:
+        starts, counts, places = _groups(axis.bounds[0], group)
+        source, target = axis.offsets[operand], axis.offsets[0]
+        put(Field.PLACES, places)
+        put(Field.STARTS, starts)
+        put(Field.COUNTS, counts)
+        put(Field.FIRSTS, source[starts])
+        put(Field.WHOLE, _contiguous(source, starts, counts, group, element))
+        whole = _contiguous(target, starts, counts, group, element)
+        put(Field.STORED, np.minimum.reduceat(whole, places[:-1]) if len(whole) else whole)
+        full = np.where(counts == group, source[starts], -1)
+        units = (full, full, full)
+    for number, how in enumerate(turned):
+        if how is not None:
+            ranges = _segments(axis, how.level, group)
+            for at, values in enumerate(_blocks(units[number + 1], ranges, how)):
+                put(Field.BLOCKS + 4 * number + at, values)
+    return np.concatenate(data)
+
+
+def _groups(cells: Integers, group: int) -> tuple[Integers, Integers, Integers]:
+    """Return the first index and the size of each group, and the groups before each cell."""
+    sizes = np.diff(cells)
+    per_cell = -(-sizes // group)
+    places = np.concatenate([np.zeros(1, np.int64), np.cumsum(per_cell)])
+    within = np.arange(places[-1]) - np.repeat(places[:-1], per_cell)
+    starts = np.repeat(cells[:-1], per_cell) + within * group
+    counts = np.minimum(group, np.repeat(cells[1:], per_cell) - starts)
+    return starts, counts, places
+
+
+def _contiguous(
+    offsets: Integers, starts: Integers, counts: Integers, group: int, element: int
+) -> Integers:
+    """Return for each group whether it is full, and its offsets follow each other."""
+    found = counts == group
+    steps = np.diff(offsets) == element
+    broken = np.concatenate([np.zeros(1, np.int64), np.cumsum(~steps)])
+    last = np.minimum(starts + counts - 1, max(len(offsets) - 1, 0))
+    result: Integers = (found & (broken[last] == broken[starts])).astype(np.int64)
+    return result
+
+
+def _segments(axis: Axis, level: int, group: int) -> list[tuple[int, int]]:
+    """Return the range of indices, or of groups, of each segment of a level."""
+    count = len(axis.bounds[level]) - 1
+    if not group:
+        return [axis.range(level, segment) for segment in range(count)]
+    places = _groups(axis.bounds[0], group)[2]
+    cells = [axis.cells(level, segment) for segment in range(count)]
+    return [(int(places[low]), int(places[high])) for low, high in cells]
+
+
+def _blocks(
+    offsets: Integers, ranges: Sequence[tuple[int, int]], how: Turned
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return, for each range, blocks of entries that lie one element apart, and the rest.
+
+    Entries with a negative offset are part of no block.
+    """
+    blocks: list[Integers] = []
+    rest: list[Integers] = []
+    ends, rest_ends = [0], [0]
+    for low, high in ranges:
+        sort = low + np.argsort(offsets[low:high], kind="stable")
+        ordered = offsets[sort]
+        breaks = np.flatnonzero((np.diff(ordered) != how.element) | (ordered[:-1] < 0)) + 1
+        for run in np.split(sort, breaks):
+            cut = len(run) // how.lanes * how.lanes if len(run) and offsets[run[0]] >= 0 else 0
+            blocks.append(run[:cut])
+            rest.append(run[cut:])
+        ends.append(sum(len(block) for block in blocks) // how.lanes)
+        rest_ends.append(sum(len(one) for one in rest))
+    empty = np.zeros(0, np.int64)
+    return (
+        np.array(ends, np.int64),
+        np.concatenate([empty, *blocks]),
+        np.array(rest_ends, np.int64),
+        np.concatenate([empty, *rest]),
+    )

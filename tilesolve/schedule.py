@@ -1,0 +1,257 @@
+"""Schedules: a plan and the strides of its arrays as tables for the macrokernel.
+
+The letters of a contraction have four roles: rows and columns of C, sums, and batches. In a band
+the loops of one role are walked together, in the place of its innermost letter. Each tensor's
+address is then a sum of one offset per role, and a tile of any level is a range of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.code import Family
+from tilesolve.kernels.macrokernel import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
+from tilesolve.nest import Nest
+from tilesolve.packing.axes import Axis, Integers, Tile, lay
+from tilesolve.packing.tables import Field, Turned, table
+
+MOST_INDICES = 1 << 16
+"""Indices of one role that are tabulated at once; a larger problem is walked box by box."""
+
+COPY, TURN_SUMS, TURN_ROWS, GATHER = range(4)
+"""How an operand is packed; see `packers`."""
+
+Strides = Sequence[Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Box:
+    """The tables of one box, and what they mean for the run.
+
+    Parameters
+    ----------
+    axes
+        One per role.
+    tables
+        The same for the macrokernel.
+    groups
+        Most groups of a packed segment, for each operand.
+    sums
+        Most k of a packed segment, for each operand.
+    batches
+        Most batches of a packed segment, for each operand.
+    aligned
+        Whether every vector of C is as far from the box's origin as lines are.
+    """
+
+    axes: tuple[Axis, ...]
+    tables: tuple[Integers, ...]
+    groups: tuple[int, int]
+    sums: tuple[int, int]
+    batches: tuple[int, int]
+    aligned: bool
+
+
+@dataclass(eq=False)
+class Schedule:
+    """How one problem with given strides is walked.
+
+    Parameters
+    ----------
+    problem
+        The share of one thread.
+    nest
+        Its loops and tiles.
+    family
+        The kernels that are used.
+    strides
+        For the output, the rows' operand and the columns' one: bytes along each letter.
+    first
+        Number of the operand that has the rows: 1 or 2.
+    """
+
+    problem: Problem
+    nest: Nest
+    family: Family
+    strides: Strides
+    roles: tuple[tuple[str, ...], ...]
+    copies: tuple[str | None, str | None]
+    _known: dict[tuple[int, ...], Box] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.element = self.problem.itemsize
+        self.levels = [band.level for band in self.nest.bands]
+        if len(self.levels) > LEVELS:
+            raise PlanError(f"a nest of {len(self.levels)} bands: at most {LEVELS} can be run")
+        self.ways = (self._way(0), self._way(1))
+        self.packed = [self.levels.index(copy) if copy else 0 for copy in self.copies]
+        self.top = max(1, self._outermost(), *self.packed)
+        for side in (0, 1):
+            if not self.packed[side] and not self._readable(side):
+                self.packed[side] = 1
+        self.orders = [self._order(band.order) for band in self.nest.bands]
+
+    def _outermost(self) -> int:
+        """Return the outermost band whose tile is small enough to be tabulated."""
+        fitting = [
+            at
+            for at, band in enumerate(self.nest.bands)
+            if all(_size(band, letters) <= MOST_INDICES for letters in self.roles)
+        ]
+        return max(fitting, default=1)
+
+    def _order(self, letters: Sequence[str]) -> list[int]:
+        """Return the roles of a band's loops, innermost first."""
+        role_of = {letter: role for role, members in enumerate(self.roles) for letter in members}
+        found = list(dict.fromkeys(role_of[letter] for letter in letters))
+        return [*found, *(role for role in range(4) if role not in found)]
+
+    def unit(self, tensor: int) -> str | None:
+        """Return the letter along which a tensor is contiguous."""
+        return next(
+            (
+                letter
+                for letter, step in self.strides[tensor].items()
+                if step == self.element and self.problem.sizes[letter] > 1
+            ),
+            None,
+        )
+
+    def lane(self, side: int) -> str | None:
+        """Return the letter that runs along the lanes of rows or of columns."""
+        members = self.roles[side]
+        preferred = self.unit(0) if side == ROWS else self.unit(2)
+        if preferred in members:
+            return preferred
+        return next((i for i in members if self.problem.sizes[i] > 1), None)
+
+    def _way(self, side: int) -> int:
+        unit = self.unit(1 + side)
+        if unit is None:
+            return GATHER
+        if unit in self.roles[SUMS]:
+            return TURN_SUMS
+        if unit == self.lane(side):
+            return COPY
+        return TURN_ROWS if unit in self.roles[side] else GATHER
+
+    def _readable(self, side: int) -> bool:
+        """Return whether an operand can be read where it lies: rows need whole vectors."""
+        if side == COLUMNS:
+            return True
+        lane = self.lane(ROWS)
+        if lane is None or self.strides[1].get(lane) != self.element:
+            return False
+        sides = {self.problem.sizes[lane], *(band[lane] for band in self.nest.bands)}
+        return all(side % self.family.lanes == 0 for side in sides)
+
+    # Boxes
+
+    def boxes(self) -> Iterator[tuple[tuple[int, ...], dict[str, int], Box]]:
+        """Yield the sizes, the corner and the tables of every box, in the nest's order."""
+        for corner, sizes in self._walk(len(self.nest.bands) - 1, {}, dict(self.problem.sizes)):
+            key = tuple(sizes.values())
+            if key not in self._known:
+                self._known[key] = self._box(sizes)
+            yield key, corner, self._known[key]
+
+    def _walk(
+        self, level: int, corner: dict[str, int], sizes: dict[str, int]
+    ) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+        if level == self.top:
+            yield corner, sizes
+            return
+        inner = dict(self.nest.bands[level - 1].box)
+        order = [
+            letter
+            for role in self._order(self.nest.bands[level].order)
+            for letter in self.nest.bands[level].order
+            if letter in self.roles[role]
+        ][::-1]
+        steps = [range(0, max(1, sizes[letter]), inner[letter]) for letter in order]
+        for start in product(*steps):
+            at = dict(zip(order, start, strict=True))
+            cut = {i: min(inner[i], sizes[i] - at[i]) for i in sizes}
+            moved = {i: corner.get(i, 0) + at[i] for i in sizes}
+            yield from self._walk(level - 1, moved, cut)
+
+    def _tiles(self, role: int, sizes: Mapping[str, int]) -> list[Tile]:
+        members = self.roles[role]
+        tiles = []
+        for at, band in enumerate(self.nest.bands[: self.top + 1]):
+            order = tuple(letter for letter in band.order if letter in members)
+            if at == 0 and role in (ROWS, COLUMNS):
+                lane = self.lane(role)
+                order = tuple(sorted(order, key=lambda letter: letter != lane))
+            box = sizes if at == self.top else {i: min(band[i], sizes[i]) for i in order}
+            tiles.append(Tile(order, tuple(box[i] for i in order)))
+        return tiles
+
+    def _box(self, sizes: Mapping[str, int]) -> Box:
+        axes = tuple(lay(self._tiles(role, sizes), self.strides) for role in range(4))
+        family, element = self.family, self.element
+        group = (family.lanes, family.group)
+        turned: list[list[Turned | None]] = [[None, None] for _ in range(3)]
+        for side in (0, 1):
+            if self.packed[side] and self.ways[side] in (TURN_SUMS, TURN_ROWS):
+                role = SUMS if self.ways[side] == TURN_SUMS else side
+                turned[role][side] = Turned(self.packed[side], group[side], element)
+        tables = (
+            table(axes[ROWS], operand=1, group=group[0], element=element, turned=turned[ROWS]),
+            table(
+                axes[COLUMNS], operand=2, group=group[1], element=element, turned=turned[COLUMNS]
+            ),
+            table(axes[SUMS], turned=turned[SUMS]),
+            table(axes[BATCHES]),
+        )
+        groups, sums, batches = [0, 0], [0, 0], [1, 1]
+        for side in (0, 1):
+            level = self.packed[side]
+            if level:
+                places = tables[side][tables[side][Field.PLACES] :]
+                for segment in range(len(axes[side].bounds[level]) - 1):
+                    low, high = axes[side].cells(level, segment)
+                    groups[side] = max(groups[side], int(places[high] - places[low]))
+                for segment in range(len(axes[SUMS].bounds[level]) - 1):
+                    first, last = axes[SUMS].range(level, segment)
+                    sums[side] = max(sums[side], last - first)
+                for segment in range(len(axes[BATCHES].bounds[level]) - 1):
+                    first, last = axes[BATCHES].range(level, segment)
+                    batches[side] = max(batches[side], last - first)
+        return Box(
+            axes,
+            tables,
+            (groups[0], groups[1]),
+            (sums[0], sums[1]),
+            (batches[0], batches[1]),
+            self._aligned(axes, tables),
+        )
+
+    def _aligned(self, axes: Sequence[Axis], tables: Sequence[Integers]) -> bool:
+        width = self.family.bits // 8
+        rows = axes[ROWS].offsets[0][_array(tables[ROWS], Field.STARTS, Field.COUNTS)]
+        return not any(
+            np.any(offsets % width)
+            for offsets in (rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0])
+        )
+
+    def step(self, side: int) -> int:
+        """Return the bytes of one k of a strip."""
+        return (self.family.lanes, self.family.group)[side] * self.element
+
+
+def _array(found: Integers, field_: Field, following: Field) -> Integers:
+    return found[found[field_] : found[following]]
+
+
+def _size(band: object, letters: Sequence[str]) -> int:
+    total = 1
+    for letter in letters:
+        total *= band[letter]  # type: ignore[index]
+    return total
