@@ -7,10 +7,10 @@ code, so the fields are spelled out as plain integers below.
 
 from __future__ import annotations
 
+import zlib
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
@@ -128,7 +128,7 @@ _COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = (
 _STREAM = int(Mode.STREAM)
 _STORE = int(Mode.STORE)
 
-_WIDEST = 64
+WIDEST = 64
 """Indices whose packed offsets are tabulated: more than any tile has."""
 _MOST_VECTORS, _MOST_COLUMNS = MOST_VECTORS, MOST_COLUMNS
 _STATE = types.Array(types.int64, 1, "C")
@@ -157,16 +157,31 @@ def _pointer(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001
     return types.CPointer(types.int64)(address), generate
 
 
+_functions: list[Any] = []
+
+
 def _compiled(*signature: Any) -> Any:  # noqa: ANN401 - numba's types have none
-    return njit(types.void(*signature), nogil=True, cache=True, error_model="numpy")
+    """Return a decorator that compiles at once, or takes what an earlier process compiled."""
+
+    def decorate(function: Any) -> Any:  # noqa: ANN401
+        kind = signature[0] if function.__name__ == "_layout" else types.void(*signature)
+        options = {"nogil": True, "error_model": "numpy"}
+        try:
+            found = njit(kind, cache=True, **options)(function)
+        except RuntimeError:  # no folder for numba's cache can be written
+            found = njit(kind, **options)(function)
+        _functions.append(found)
+        return found
+
+    return decorate
 
 
 @_compiled(_INT, _INT, _INT, _INT)
 def _offsets(table, group, step, strip):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Write where the indices of packed groups lie: for kernels that read in place."""
-    found = carray(_pointer(table), (_WIDEST,))
+    found = carray(_pointer(table), (WIDEST,))
     size = step // group
-    for index in range(_WIDEST):
+    for index in range(WIDEST):
         found[index] = index // group * strip + index % group * size
 
 
@@ -387,7 +402,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untype
 
 
 @_compiled(_STATE, _STATE, _STATE, _STATE, _STATE, _TRACED)
-def run(state, rows, columns, sums, batches, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def run(state, rows, columns, sums, batches, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Compute one box.
 
     Parameters
@@ -409,3 +424,18 @@ def run(state, rows, columns, sums, batches, trace):  # type: ignore[no-untyped-
     """
     state[_HELD : _HELD + 6] = -1
     _descend(state[_TOP], state, 0, 0, 0, 0, rows, columns, sums, batches, trace)
+
+
+_LAYOUT = zlib.crc32(repr([*map(list, (S, Field, Mode)), _F, _P, packers.KINDS]).encode())
+
+
+@_compiled(_INT())
+def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Return the layout that the code was compiled for, by all compiled constants."""
+    return _LAYOUT
+
+
+# numba notices a change of this file, but not of those that lay the tables and frames out.
+if _layout() != _LAYOUT:
+    for _function in _functions:
+        _function.recompile()

@@ -9,9 +9,9 @@ with all of the tile in registers. The contract, which `frame` addresses by `FIE
 * *Rows* run along the lanes of vectors, in up to `vectors` groups of ``lanes`` rows each; *columns*
   are broadcast.
 * ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
-  dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of which as many are read as there are columns, group
-  i starting ``b_step * i`` bytes after ``b``. Both are aligned to a vector of theirs, and padding
-  lanes of A are read and must exist. Columns beyond the kernel's are never read.
+  dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
+  which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
+  Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
 * ``placed`` kernels read operands where they lie: element (r, k) of A is at
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each
   group, element (c, k) of B is at ``b + columns_b[c] + sums_b[k]``. Offsets are in bytes.
@@ -177,6 +177,7 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block())
     tile = _Tile(builder, shape, function.args[0], native)
+    tile.announce()
     tile.write(tile.accumulate())
     builder.ret_void()
     return function
@@ -211,6 +212,22 @@ class _Tile:
     def fms(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``z - x * y``."""
         return self.fma(self.builder.fneg(x), y, z)
+
+    def announce(self) -> None:
+        """Emit prefetches of C, which the loop over k then has the time to fetch."""
+        builder, shape = self.builder, self.shape
+        streaming = builder.icmp_signed("==", self.field("mode"), INT64(int(Mode.STREAM)))
+        with builder.if_then(builder.not_(streaming)):
+            c, rows_c, columns_c = self.field("c"), self.field("rows_c"), self.field("columns_c")
+            rows = [
+                builder.add(c, self.integer(rows_c, 8 * shape.lanes * i))
+                for i in range(shape.vectors)
+            ]
+            for column in range(shape.columns):
+                offset = self.integer(columns_c, 8 * column)
+                for row in rows:
+                    place = vectors.pointer(builder, builder.add(row, offset))
+                    vectors.prefetch(builder, place, write=True)
 
     # The loop over k
 

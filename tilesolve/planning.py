@@ -222,6 +222,51 @@ class Plan:
 
         return certify(self, limit=limit)
 
+    def __call__(
+        self,
+        first: npt.ArrayLike,
+        second: npt.ArrayLike,
+        out: npt.NDArray[Any] | None = None,
+        *,
+        alpha: complex = 1,
+        beta: complex = 0,
+    ) -> npt.NDArray[Any]:
+        """Compute the contraction of two arrays: ``alpha * contraction + beta * out``.
+
+        Parameters
+        ----------
+        first, second
+            The operands, of the plan's shapes and dtype; any strides, never modified.
+        out
+            Where the result goes; a new array if None. It may not share memory with an operand.
+        alpha, beta
+            Factors of the contraction and of what `out` holds; with ``beta=0`` it is not read.
+
+        Returns
+        -------
+        numpy.ndarray
+            `out`, or the new array.
+
+        Raises
+        ------
+        SizeError
+            If a shape is not the plan's.
+        DtypeError
+            If a dtype is not the plan's.
+        PlanError
+            If `out` is read-only, overlaps itself or an operand, or the spec has not two operands.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> matmul = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+        >>> matmul(np.eye(4), 2 * np.eye(4), alpha=0.5).tolist() == np.eye(4).tolist()
+        True
+        """
+        from tilesolve.execution import execute
+
+        return execute(self, (first, second), out, alpha=alpha, beta=beta)
+
     def __repr__(self) -> str:
         return (
             f"<Plan {self.problem.spec} {self.problem.dtype}: {self.flops / 1e9:.1f} GFLOP/s "

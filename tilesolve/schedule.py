@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.code import Family
 from tilesolve.kernels.macrokernel import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
-from tilesolve.nest import Nest
+from tilesolve.nest import Band, Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
 from tilesolve.packing.tables import Field, Turned, table
 
@@ -57,6 +58,14 @@ class Box:
     batches: tuple[int, int]
     aligned: bool
 
+    def elements(self, side: int) -> int:
+        """Return the most k of all strips of a packed segment of an operand."""
+        return self.groups[side] * self.sums[side] * self.batches[side]
+
+    def cells(self, role: int) -> int:
+        """Return how many cells a role has."""
+        return len(self.axes[role].bounds[0]) - 1
+
 
 @dataclass(eq=False)
 class Schedule:
@@ -72,8 +81,10 @@ class Schedule:
         The kernels that are used.
     strides
         For the output, the rows' operand and the columns' one: bytes along each letter.
-    first
-        Number of the operand that has the rows: 1 or 2.
+    roles
+        The letters of rows, columns, sums and batches.
+    copies
+        For the rows' and the columns' operand the level that its packed copy lives in.
     """
 
     problem: Problem
@@ -153,13 +164,13 @@ class Schedule:
 
     # Boxes
 
-    def boxes(self) -> Iterator[tuple[tuple[int, ...], dict[str, int], Box]]:
+    def boxes(self) -> Iterator[tuple[dict[str, int], dict[str, int], Box]]:
         """Yield the sizes, the corner and the tables of every box, in the nest's order."""
         for corner, sizes in self._walk(len(self.nest.bands) - 1, {}, dict(self.problem.sizes)):
             key = tuple(sizes.values())
             if key not in self._known:
                 self._known[key] = self._box(sizes)
-            yield key, corner, self._known[key]
+            yield sizes, corner, self._known[key]
 
     def _walk(
         self, level: int, corner: dict[str, int], sizes: dict[str, int]
@@ -195,8 +206,8 @@ class Schedule:
 
     def _box(self, sizes: Mapping[str, int]) -> Box:
         axes = tuple(lay(self._tiles(role, sizes), self.strides) for role in range(4))
-        family, element = self.family, self.element
-        group = (family.lanes, family.group)
+        element = self.element
+        group = (self.group(ROWS), self.group(COLUMNS))
         turned: list[list[Turned | None]] = [[None, None] for _ in range(3)]
         for side in (0, 1):
             if self.packed[side] and self.ways[side] in (TURN_SUMS, TURN_ROWS):
@@ -241,17 +252,28 @@ class Schedule:
             for offsets in (rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0])
         )
 
+    def group(self, side: int) -> int:
+        """Return the indices of one group of an operand's strips."""
+        return (self.family.lanes, self.family.group)[side]
+
     def step(self, side: int) -> int:
         """Return the bytes of one k of a strip."""
-        return (self.family.lanes, self.family.group)[side] * self.element
+        return self.group(side) * self.element
+
+    def indices(self, role: int, sizes: Mapping[str, int]) -> dict[str, Integers]:
+        """Return each letter's index in the order in which a box is walked."""
+        found = {}
+        for letter in self.roles[role]:
+            only = {letter: 1}
+            found[letter] = lay(self._tiles(role, sizes), (only, only, only)).offsets[0]
+        return found
 
 
-def _array(found: Integers, field_: Field, following: Field) -> Integers:
-    return found[found[field_] : found[following]]
+def _array(found: Integers, begin: Field, end: Field) -> Integers:
+    """Return the part of a table between two fields' data."""
+    return found[found[begin] : found[end]]
 
 
-def _size(band: object, letters: Sequence[str]) -> int:
-    total = 1
-    for letter in letters:
-        total *= band[letter]  # type: ignore[index]
-    return total
+def _size(band: Band, letters: Sequence[str]) -> int:
+    """Return the iterations of a role in a band's tile."""
+    return prod(band[letter] for letter in letters)
