@@ -40,7 +40,8 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
 
     Three vectors of rows by eight columns where there are 32 registers, two by six where there
     are 16: 24 and 12 accumulators, so that the vectors of A and the broadcast of B fit beside
-    them. A complex element needs two accumulators.
+    them. A complex element needs two accumulators: half as many columns, and with 16 registers one
+    vector of rows, so that nothing is spilled.
 
     Examples
     --------
@@ -51,4 +52,6 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     """
     lanes = max(1, vector_bits // _REAL_BITS[dtype])
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)
-    return Microkernel(vectors * lanes, columns // (2 if dtype.startswith("complex") else 1))
+    if dtype.startswith("complex"):
+        vectors, columns = (vectors, columns // 2) if registers >= 32 else (1, columns)
+    return Microkernel(vectors * lanes, columns)

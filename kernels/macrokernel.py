@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from tilesolve.kernels import microkernel, packers
@@ -20,6 +20,8 @@ from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.microkernel import Mode
 from tilesolve.packing.tables import Field
 
+_intrinsic: Any = intrinsic
+_njit: Any = njit  # numba's types describe neither of the two well
 LEVELS = 8
 """Levels of a nest at most, the cells included."""
 
@@ -88,7 +90,9 @@ class S(IntEnum):
     """Groups packed so far, times their k."""
     CELLS = PACKED + 2
     """How many cells of rows and of columns there are."""
-    KERNELS = CELLS + 2
+    SELF = CELLS + 2
+    """Address of the state."""
+    KERNELS = SELF + 1
     """Addresses of the kernels that read strips, then of those that read in place."""
     SIZE = KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS
 
@@ -116,6 +120,7 @@ _STEP, _STRIP, _GROUP, _HELD = int(S.STEP), int(S.STRIP), int(S.GROUP), int(S.HE
 _ORIGIN, _PLACED_ROWS, _PLACED_SUMS = int(S.ORIGIN), int(S.PLACED_ROWS), int(S.PLACED_SUMS)
 _PACKERS, _OUTPUT, _FIRST = int(S.PACKERS), int(S.OUTPUT), int(S.FIRST)
 _WRITE, _LATER, _BETAS, _TABLES = int(S.MODE), int(S.LATER), int(S.BETA), int(S.TABLES)
+_SELF = int(S.SELF)
 _CELLS, _BATCH, _PLANE = int(S.CELLS), int(S.BATCH), int(S.PLANE)
 _CALLS, _PACKED, _KERNELS = int(S.CALLS), int(S.PACKED), int(S.KERNELS)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
@@ -131,12 +136,13 @@ _STORE = int(Mode.STORE)
 WIDEST = 64
 """Indices whose packed offsets are tabulated: more than any tile has."""
 _MOST_VECTORS, _MOST_COLUMNS = MOST_VECTORS, MOST_COLUMNS
-_STATE = types.Array(types.int64, 1, "C")
+_ARRAY = types.Array(types.int64, 1, "C")
+_STATE = types.CPointer(types.int64)  # type: ignore[no-untyped-call] # which, unlike an array, has no index from the end to check
 _TRACED = types.Array(types.int64, 2, "C")
 _INT = types.int64
 
 
-@intrinsic
+@_intrinsic
 def _invoke(_context, address, frame):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call the machine code at an address with the address of its frame."""
 
@@ -147,14 +153,14 @@ def _invoke(_context, address, frame):  # type: ignore[no-untyped-def]  # noqa: 
     return types.void(address, frame), generate
 
 
-@intrinsic
+@_intrinsic
 def _pointer(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return an address as a pointer to integers."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:  # noqa: ANN401
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
-    return types.CPointer(types.int64)(address), generate
+    return _STATE(address), generate
 
 
 _functions: list[Any] = []
@@ -167,9 +173,9 @@ def _compiled(*signature: Any) -> Any:  # noqa: ANN401 - numba's types have none
         kind = signature[0] if function.__name__ == "_layout" else types.void(*signature)
         options = {"nogil": True, "error_model": "numpy"}
         try:
-            found = njit(kind, cache=True, **options)(function)
+            found = _njit(kind, cache=True, **options)(function)
         except RuntimeError:  # no folder for numba's cache can be written
-            found = njit(kind, **options)(function)
+            found = _njit(kind, **options)(function)
         _functions.append(found)
         return found
 
@@ -179,7 +185,7 @@ def _compiled(*signature: Any) -> Any:  # noqa: ANN401 - numba's types have none
 @_compiled(_INT, _INT, _INT, _INT)
 def _offsets(table, group, step, strip):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Write where the indices of packed groups lie: for kernels that read in place."""
-    found = carray(_pointer(table), (WIDEST,))
+    found = _pointer(table)
     size = step // group
     for index in range(WIDEST):
         found[index] = index // group * strip + index % group * size
@@ -194,7 +200,7 @@ def _gather(s, side, origin, X, g, K, steps, low, high):  # type: ignore[no-unty
     s[_P_FIRST] = low
     s[_P_COUNT] = high - low
     s[_P_LANES] = X[X[_COUNTS] + g]
-    _invoke(s[_PACKERS + 4 * side + _GATHER], s.ctypes.data + 8 * _PACKER)
+    _invoke(s[_PACKERS + 4 * side + _GATHER], s[_SELF] + 8 * _PACKER)
 
 
 @_compiled(_STATE, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _STATE, _STATE)
@@ -202,7 +208,7 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
     """Pack one batch of a segment: groups ``g0:g1``, k ``k0:k1``."""
     group, strip = s[_GROUP + side], s[_STRIP + side]
     s[_P_SUMS] = s[_TABLES + 2] + 8 * K[_OFFSETS + 1 + side]
-    frame = s.ctypes.data + 8 * _PACKER
+    frame = s[_SELF] + 8 * _PACKER
     way = s[_WAY + side]
     whole, everything = X[_WHOLE], K[_COUNTING]
     if way == _COPY:
@@ -359,7 +365,7 @@ def _tile(s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untyped-def]  # 
         trace[at, 6], trace[at, 7], trace[at, 8] = b, s[_MODE], kind
     s[_CALLS] += 1
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
-    _invoke(s[_KERNELS + number], s.ctypes.data)
+    _invoke(s[_KERNELS + number], s[_SELF])
 
 
 @_compiled(_INT, _STATE, _INT, _INT, _INT, _INT, _STATE, _STATE, _STATE, _STATE, _TRACED)
@@ -401,7 +407,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untype
         s[o3] += 1
 
 
-@_compiled(_STATE, _STATE, _STATE, _STATE, _STATE, _TRACED)
+@_compiled(_ARRAY, _ARRAY, _ARRAY, _ARRAY, _ARRAY, _TRACED)
 def run(state, rows, columns, sums, batches, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Compute one box.
 
@@ -423,7 +429,11 @@ def run(state, rows, columns, sums, batches, trace):  # type: ignore[no-untyped-
     none
     """
     state[_HELD : _HELD + 6] = -1
-    _descend(state[_TOP], state, 0, 0, 0, 0, rows, columns, sums, batches, trace)
+    address = state.ctypes.data
+    state[_SELF] = address
+    R, N = _pointer(rows.ctypes.data), _pointer(columns.ctypes.data)
+    K, B = _pointer(sums.ctypes.data), _pointer(batches.ctypes.data)
+    _descend(state[_TOP], _pointer(address), 0, 0, 0, 0, R, N, K, B, trace)
 
 
 _LAYOUT = zlib.crc32(repr([*map(list, (S, Field, Mode)), _F, _P, packers.KINDS]).encode())

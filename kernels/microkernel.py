@@ -27,6 +27,7 @@ No other memory is touched, no alignment is assumed but what is said here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -61,6 +62,10 @@ FIELDS = (
 
 PENDING = 8
 """Independent FMA chains that a kernel keeps busy: the latency times the rate of all CPUs known."""
+
+
+Step = Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+"""Emits one step of k: takes its number and the sums so far, and returns the new sums."""
 
 
 class Mode(IntEnum):
@@ -177,7 +182,6 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block())
     tile = _Tile(builder, shape, function.args[0], native)
-    tile.announce()
     tile.write(tile.accumulate())
     builder.ret_void()
     return function
@@ -212,22 +216,6 @@ class _Tile:
     def fms(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``z - x * y``."""
         return self.fma(self.builder.fneg(x), y, z)
-
-    def announce(self) -> None:
-        """Emit prefetches of C, which the loop over k then has the time to fetch."""
-        builder, shape = self.builder, self.shape
-        streaming = builder.icmp_signed("==", self.field("mode"), INT64(int(Mode.STREAM)))
-        with builder.if_then(builder.not_(streaming)):
-            c, rows_c, columns_c = self.field("c"), self.field("rows_c"), self.field("columns_c")
-            rows = [
-                builder.add(c, self.integer(rows_c, 8 * shape.lanes * i))
-                for i in range(shape.vectors)
-            ]
-            for column in range(shape.columns):
-                offset = self.integer(columns_c, 8 * column)
-                for row in rows:
-                    place = vectors.pointer(builder, builder.add(row, offset))
-                    vectors.prefetch(builder, place, write=True)
 
     # The loop over k
 
@@ -270,7 +258,7 @@ class _Tile:
             builder, rest, total, lambda trip, values: step(builder.add(done, trip), values)
         )
 
-    def _packed_step(self):  # noqa: ANN202
+    def _packed_step(self) -> Step:
         builder, shape = self.builder, self.shape
         a, b = self.field("a"), self.field("b")
         a_step, b_step = self.field("a_step"), self.field("b_step")
@@ -298,7 +286,7 @@ class _Tile:
 
         return step
 
-    def _placed_step(self):  # noqa: ANN202
+    def _placed_step(self) -> Step:
         builder, shape = self.builder, self.shape
         a, b = self.field("a"), self.field("b")
         rows_a, columns_b = self.field("rows_a"), self.field("columns_b")

@@ -21,7 +21,7 @@ MOST_SIDES = 24
 """Sides that are considered for one letter."""
 
 
-def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int) -> Nest:
+def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1) -> Nest:
     """Return a nest over letters whose boxes are as large as the tiles of a nest over classes.
 
     Parameters
@@ -34,6 +34,9 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int) -> Nest:
         A nest over classes.
     line
         Bytes of a line of memory.
+    lanes
+        Elements of a vector: boxes are whole vectors along the output's unit-stride letter, so
+        that C can be stored in vectors.
 
     Examples
     --------
@@ -46,8 +49,9 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int) -> Nest:
     (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
     """
     chosen: list[dict[str, int]] = [{} for _ in nest.bands]
+    vector = problem.spec.output.letters[-1:]
     for index, letters in fused.groups:
-        inner = dict.fromkeys(letters, 1)
+        inner = {i: min(lanes, problem.sizes[i]) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
             inner = box(problem, letters, inner, band[index], line)
             chosen[at] |= inner

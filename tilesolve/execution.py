@@ -160,7 +160,7 @@ def _overlap(out: Array, array: Array) -> bool:
     if not np.may_share_memory(out, array):
         return False
     try:
-        return np.shares_memory(out, array, max_work=OVERLAP_WORK)
+        return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

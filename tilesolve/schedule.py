@@ -16,7 +16,7 @@ import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.code import Family
+from tilesolve.kernels.code import MOST_VECTORS, Family
 from tilesolve.kernels.macrokernel import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
 from tilesolve.nest import Band, Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
@@ -200,9 +200,28 @@ class Schedule:
             if at == 0 and role in (ROWS, COLUMNS):
                 lane = self.lane(role)
                 order = tuple(sorted(order, key=lambda letter: letter != lane))
-            box = sizes if at == self.top else {i: min(band[i], sizes[i]) for i in order}
+            box = dict(sizes) if at == self.top else {i: min(band[i], sizes[i]) for i in order}
+            if at == 0:
+                box = self._cell(role, order, box)
             tiles.append(Tile(order, tuple(box[i] for i in order)))
         return tiles
+
+    def _cell(self, role: int, order: Sequence[str], box: Mapping[str, int]) -> dict[str, int]:
+        """Return a cell that a microkernel can cover: one batch, and no more than it has."""
+        lanes, register = self.family.lanes, self.nest.bands[0]
+        groups = min(MOST_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
+        most = {
+            ROWS: groups * lanes,
+            COLUMNS: max(1, self.family.most_columns(groups)),
+            BATCHES: 1,
+        }.get(role)
+        if most is None:
+            return dict(box)
+        found, taken = {}, 1
+        for letter in order:
+            found[letter] = min(box[letter], max(1, most // taken))
+            taken *= max(1, found[letter])
+        return found
 
     def _box(self, sizes: Mapping[str, int]) -> Box:
         axes = tuple(lay(self._tiles(role, sizes), self.strides) for role in range(4))

@@ -122,7 +122,9 @@ def _solve(
     setting = setting_of(share, machine, threads, output, microkernel)
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
     best, integral = _integral(setting, relaxed)
-    nest = unfuse(share, setting.fused, integral.nest, machine.memory.line)
+    nest = unfuse(
+        share, setting.fused, integral.nest, machine.memory.line, lanes_of(share.dtype, machine)
+    )
     nest, cost = _packing(share, setting.fused, nest, machine, threads, microkernel)
     runner_up = next((found for found in relaxed.optima if found.choice != best.choice), None)
     return Plan(
@@ -170,6 +172,18 @@ def _integral(setting: Setting, relaxed: Relaxation) -> tuple[Optimum, Integral]
     if not found:
         raise failed[0]
     return min(found, key=lambda pair: pair[1].score)
+
+
+def lanes_of(dtype: str, machine: Machine) -> int:
+    """Return how many numbers of a dtype one vector holds; complex ones count by their parts.
+
+    Examples
+    --------
+    >>> lanes_of("complex64", Machine.load("i7-6700k"))
+    8
+    """
+    bits = 32 if dtype in ("float32", "complex64") else 64
+    return max(1, machine.vector_bits // bits)
 
 
 def _convex(spec: Spec) -> bool:

@@ -1,0 +1,339 @@
+"""Plans that run: right for every layout, exact about their tiles, clear about bad input."""
+
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import problems, specs
+
+from tilesolve import Machine, Problem, plan, reference
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.execution import visited
+from tilesolve.kernels import macrokernel
+
+MACHINES = ("i7-6700k", "e5-2680v4")
+WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
+
+
+def machine(bits=256, registers=16, name="i7-6700k"):
+    """Return a shipped machine with other vectors."""
+    found = Machine.load(name)
+    return replace(found, vector_bits=bits, vector_registers=registers)
+
+
+def drawn(problem, seed=0):
+    """Return random operands."""
+    generator = np.random.default_rng(seed)
+    arrays = []
+    for shape in problem.shapes[1:]:
+        values = generator.standard_normal(shape)
+        if problem.dtype.startswith("complex"):
+            values = values + 1j * generator.standard_normal(shape)
+        arrays.append(np.asarray(values, problem.dtype))
+    return arrays
+
+
+def poisoned(problem):
+    return np.full(problem.shapes[0], np.nan, problem.dtype)
+
+
+def summed(problem):
+    """Return how many products one element of the output adds up."""
+    inside = set(problem.spec.output.letters)
+    return int(np.prod([n for letter, n in problem.sizes.items() if letter not in inside]))
+
+
+def close(problem, found, expected, operands, scale=1.0):
+    """Hold a result to the reference, with a bound that grows with the sum's length."""
+    largest = np.prod([np.abs(array).max(initial=0.0) for array in operands])
+    bound = 4 * (summed(problem) + 4) * np.finfo(problem.dtype).eps * (largest + 1) * scale
+    assert np.all(np.abs(found - expected) <= bound), np.abs(found - expected).max()
+
+
+def relaid(array, how):
+    """Return an equal array whose elements lie otherwise."""
+    if not array.ndim:
+        return array
+    if how == "fortran":
+        return np.asfortranarray(array)
+    if how == "reversed":
+        return array[(slice(None, None, -1),) * array.ndim].copy()[
+            (slice(None, None, -1),) * array.ndim
+        ]
+    if how == "spread":
+        room = np.zeros([2 * n for n in array.shape], array.dtype)
+        room[(slice(None, None, 2),) * array.ndim] = array
+        return room[(slice(None, None, 2),) * array.ndim]
+    if how == "unaligned":
+        raw = np.zeros(array.nbytes + 1, np.uint8)
+        found = raw[1:].view(array.dtype).reshape(array.shape)
+        found[...] = array
+        return found
+    return array
+
+
+LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    problems(specs(operands=2, diagonal=False), least=0, most=9),
+    st.sampled_from(WIDTHS),
+    st.tuples(*[st.sampled_from(LAYOUTS)] * 3),
+    st.sampled_from([(1, 0), (2.5, 0), (1, 1), (-0.5, 3), (0, 2)]),
+)
+def test_any_problem_in_any_layout(problem, width, layouts, factors):
+    """Every dtype, width, layout and factor gives the reference's result, inputs untouched."""
+    operands = [relaid(a, how) for a, how in zip(drawn(problem), layouts, strict=False)]
+    before = [array.copy() for array in operands]
+    for array in operands:
+        array.flags.writeable = False
+    alpha, beta = factors
+    start = np.ones(problem.shapes[0], problem.dtype) if beta else poisoned(problem)
+    out = relaid(start, layouts[2])
+    found = plan(problem, machine=machine(*width), cache=False)
+    assert found(*operands, out, alpha=alpha, beta=beta) is out
+    expected = alpha * reference(problem, *operands) + (beta if beta else 0)
+    close(problem, out, expected, operands, scale=4)
+    assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
+
+
+@pytest.mark.parametrize("spec", ["mn-mk-kn", "mn-km-nk", "nm-mk-nk", "mnb-bmk-knb", "abc-bda-dc"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_around_block_sizes(spec, dtype, width):
+    """One less, exactly, and one more than every block of the register tile."""
+    lanes = width[0] // (64 if dtype in ("float64", "complex128") else 32)
+    for n in sorted({side + d for side in (1, lanes, 3 * lanes) for d in (-1, 0, 1)} - {0}):
+        problem = Problem.of(spec, n, dtype)
+        operands, out = drawn(problem, n), poisoned(problem)
+        plan(problem, machine=machine(*width), cache=False)(*operands, out)
+        close(problem, out, reference(problem, *operands), operands)
+
+
+@pytest.mark.parametrize("spec", ["abcd-aebf-dfce", "abcd-dbea-ec", "abcde-ecbfa-fd", "ab-acd-dbc"])
+@pytest.mark.parametrize("packed", [("L1", "L1"), ("L2", "L3"), ("L3", None), (None, "L2")])
+def test_every_level_of_packing(spec, packed):
+    """Where copies live never changes the result."""
+    letters = sorted(set(spec) - {"-"})
+    problem = Problem.of(spec, dict(zip(letters, (5, 9, 17, 8, 11, 6), strict=False)))
+    found = plan(problem, machine=machine(512, 32), cache=False)
+    other = replace(found, nest=replace(found.nest, packed=packed))
+    operands, out = drawn(problem), poisoned(problem)
+    other(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
+
+
+def test_guard_zones_stay():
+    """Nothing is written around the output, whatever its edges."""
+    problem = Problem.of("mn-mk-kn", "m=13 n=21 k=9")
+    room = np.full((13 + 8, 21 + 24), 7.0)
+    plan(problem, machine=machine(512, 32), cache=False)(*drawn(problem), room[4:17, 12:33])
+    room[4:17, 12:33] = 7.0
+    assert np.all(room == 7.0)
+
+
+@pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_trace_covers_the_plan(spec, threads):
+    """Every iteration is visited once, in boxes no larger than the plan's register tile."""
+    problem = Problem.of(spec, 13)
+    found = plan(problem, machine=machine(), threads=threads, cache=False)
+    seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
+    tile = dict(found.nest.bands[0].box)
+    for covered, _ in visited(found):
+        seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+        for letter, indices in covered.items():
+            assert len(indices) <= tile[letter]
+            assert indices[-1] - indices[0] == len(indices) - 1
+    assert np.all(seen == 1)
+
+
+def test_nan_and_infinity_propagate():
+    """As in numpy: only what they touch, and beta=0 forgets what out held."""
+    problem = Problem.of("mn-mk-kn", 11)
+    first, second = drawn(problem)
+    first[3, 2], second[4, 5] = np.nan, np.inf
+    out = poisoned(problem)
+    plan(problem, machine=machine(), cache=False)(first, second, out)
+    with np.errstate(invalid="ignore"):
+        expected = first @ second
+    assert np.array_equal(np.isnan(out), np.isnan(expected))
+    assert np.array_equal(np.isinf(out), np.isinf(expected))
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_repeat(threads):
+    """The same thread count gives the same bits; several callers do not disturb each other."""
+    problem = Problem.of("abcd-aebf-dfce", 9)
+    operands = drawn(problem)
+    found = plan(problem, machine=machine(), threads=threads, cache=False)
+    expected = found(*operands)
+    results = [poisoned(problem) for _ in range(4)]
+    callers = [threading.Thread(target=found, args=(*operands, out)) for out in results]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert all(np.array_equal(out, expected) for out in results)
+    close(problem, expected, reference(problem, *operands), operands)
+
+
+def test_new_plans_compile_nothing():
+    """Code depends on the dtype and the vectors only."""
+    first = Problem.of("mn-mk-kn", 20)
+    plan(first, machine=machine(), cache=False)(*drawn(first))
+    compiled = len(macrokernel.run.signatures)
+    from tilesolve import code_store
+
+    families = set(code_store._loaded)
+    for spec in ("abcd-aebf-dfce", "bmn-bmk-bkn", "a-ab-b"):
+        problem = Problem.of(spec, 7)
+        plan(problem, machine=machine(), cache=False)(*drawn(problem))
+    assert len(macrokernel.run.signatures) == compiled
+    assert set(code_store._loaded) == families
+
+
+def test_damaged_code_is_made_again(tmp_path):
+    """A file that is not whole never runs."""
+    script = (
+        "import numpy as np, tilesolve\n"
+        "p = tilesolve.plan('ik-ij-jk', 5, 'i7-6700k', cache=False)\n"
+        "assert (p(np.ones((5, 5)), np.ones((5, 5))) == 5).all()\n"
+    )
+    for damage in (False, True):
+        for path in (tmp_path / "code").glob("*.o") if damage else ():
+            path.write_bytes(path.read_bytes()[:-7])
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={"TILESOLVE_CACHE_DIR": str(tmp_path), "PATH": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("is damaged" in done.stderr) == damage
+
+
+def bad(**changes):
+    """Return the arguments of a call that is wrong in one way."""
+    good = {"first": np.ones((3, 4)), "second": np.ones((4, 5)), "out": np.zeros((3, 5))}
+    return {**good, **changes}
+
+
+SHARED = np.zeros((20, 20))
+READ_ONLY = np.zeros((3, 5))
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"first": np.ones((3, 5))}, SizeError, "5"),
+        ({"first": np.ones((3, 4), np.float32)}, DtypeError, "operand A .* float32"),
+        ({"first": np.ones((3, 4), ">f8")}, DtypeError, "operand A"),
+        ({"out": np.zeros((3, 6))}, SizeError, "6 for 'k'.* 5"),
+        ({"out": np.zeros(15)}, SizeError, r"\(15,\)"),
+        ({"out": np.zeros((3, 5), np.float32)}, DtypeError, "out .*float32"),
+        ({"out": [[0.0] * 5] * 3}, DtypeError, "list"),
+        ({"out": READ_ONLY}, PlanError, "read-only"),
+        ({"out": np.broadcast_to(np.zeros(5), (3, 5))}, PlanError, "read-only"),
+        ({"first": SHARED[:3, :4], "out": SHARED[2:5, 2:7]}, PlanError, "operand A"),
+        ({"alpha": 1j}, DtypeError, "alpha"),
+        ({"beta": "2"}, DtypeError, "beta"),
+        ({"out": None, "beta": 1}, PlanError, "beta"),
+    ],
+)
+def test_bad_input(changes, error, words):
+    """Each mistake is named, and out stays as it was."""
+    arguments = bad(**changes)
+    kept = np.array(arguments["out"]) if arguments["out"] is not None else None
+    found = plan("ik-ij-jk", "i=3 j=4 k=5", "i7-6700k", cache=False)
+    with pytest.raises(error, match=words):
+        found(**arguments)
+    assert kept is None or np.array_equal(arguments["out"], kept)
+
+
+def test_overlapping_elements_of_out():
+    """An output whose own elements share memory cannot hold a result."""
+    out = np.lib.stride_tricks.as_strided(np.zeros(5), (3, 5), (0, 8))
+    found = plan("ik-ij-jk", "i=3 j=4 k=5", "i7-6700k", cache=False)
+    with pytest.raises(PlanError, match="share memory"):
+        found(np.ones((3, 4)), np.ones((4, 5)), out)
+
+
+def test_interleaved_memory_is_no_overlap():
+    """Arrays that share a buffer, but no element of it, may be used together."""
+    room = np.ones((4, 8))
+    found = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+    found(room[:, ::2], np.eye(4), room[:, 1::2], alpha=2)
+    assert np.all(room[:, 1::2] == 2)
+    assert np.all(room[:, ::2] == 1)
+
+
+def test_other_numbers_of_operands():
+    """Plans of one or three operands can be priced, not run."""
+    found = plan("ij-ji", 4, "i7-6700k", cache=False)
+    with pytest.raises(PlanError, match="1 operands"):
+        found(np.ones((4, 4)), np.ones((4, 4)))
+
+
+@pytest.mark.parametrize("sizes", ["m=0 n=3 k=4", "m=3 n=0 k=4", "m=3 n=4 k=0"])
+def test_nothing_to_do(sizes):
+    """Empty sums are zero; empty outputs are empty."""
+    problem = Problem.of("mn-mk-kn", sizes)
+    out = poisoned(problem)
+    plan(problem, machine=machine(), cache=False)(*drawn(problem), out)
+    assert np.all(out == 0)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_convolution_runs(name):
+    """Affine subscripts are offsets like any others."""
+    problem = Problem.of("nkhw-nc[2h+r][w+s]-kcrs", "n=2 k=9 h=5 w=11 c=3 r=3 s=2")
+    operands = drawn(problem)
+    close(
+        problem,
+        plan(problem, machine=name, cache=False)(*operands),
+        reference(problem, *operands),
+        operands,
+    )
+
+
+def test_large_classes_are_walked_in_boxes():
+    """More indices of one role than are tabulated at once."""
+    problem = Problem.of("m-mk-k", "m=200001 k=3")
+    operands = drawn(problem)
+    close(
+        problem,
+        plan(problem, machine=machine(), cache=False)(*operands),
+        reference(problem, *operands),
+        operands,
+    )
+    problem = Problem.of("abc-ad-dbc", "a=2 b=300 c=301 d=2")
+    operands = drawn(problem)
+    close(
+        problem,
+        plan(problem, machine=machine(512, 32), cache=False)(*operands),
+        reference(problem, *operands),
+        operands,
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    problems(specs(operands=2, diagonal=False), least=0, most=14),
+    st.sampled_from(WIDTHS),
+    st.integers(1, 3),
+)
+def test_soak(problem, width, threads):
+    """Thousands of random problems."""
+    operands, out = drawn(problem), poisoned(problem)
+    plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
