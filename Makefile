@@ -23,6 +23,7 @@ demo: $(READY)
 	$(BIN)/tilesolve suites
 	$(BIN)/tilesolve suites tccg
 	$(BIN)/tilesolve plan abcd-aebf-dfce 72 --machine $(MACHINE) --no-cache --plot build/plan.png
+	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/first_contraction.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto -m "not slow"

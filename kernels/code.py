@@ -51,7 +51,7 @@ class Family:
     --------
     >>> family = Family.of("float64", 512, 32)
     >>> family.group, len(family.tiles), family.most_columns(3)
-    (8, 50, 8)
+    (8, 53, 9)
     """
 
     dtype: str

@@ -30,7 +30,13 @@ ROWS, COLUMNS, SUMS, BATCHES = range(4)
 
 
 class S(IntEnum):
-    """Fields of a state; those of operands are pairs, of the rows' and the columns' operand."""
+    """Fields of a state; those of operands are pairs, of the rows' and the columns' operand.
+
+    Examples
+    --------
+    >>> S.PACKER - S.FRAME >= len(microkernel.FIELDS)
+    True
+    """
 
     FRAME = 0
     """The microkernel's frame: `microkernel.FIELDS`."""

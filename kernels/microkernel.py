@@ -69,7 +69,13 @@ Step = Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
 
 
 class Mode(IntEnum):
-    """How a microkernel writes C."""
+    """How a microkernel writes C.
+
+    Examples
+    --------
+    >>> Mode(2).name
+    'STREAM'
+    """
 
     STORE = 0
     """Vectors of ``alpha * sum``; C is not read."""

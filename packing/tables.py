@@ -19,7 +19,13 @@ HEADER = 32
 
 
 class Field(IntEnum):
-    """Where a table says what begins where."""
+    """Where a table says what begins where.
+
+    Examples
+    --------
+    >>> max(Field) < HEADER
+    True
+    """
 
     BOUNDS = 0
     """First of at most 8 levels' bounds."""

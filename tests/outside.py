@@ -54,6 +54,9 @@ def check_library():
     check(len(kept) == 1, f"one plan was solved, {len(kept)} are kept")
     check(Plan.from_json(kept[0].read_text()).seconds == found.seconds, "another plan was kept")
 
+    small = plan("ik-ij-jk", 9, "e5-2680v4")
+    check((small(np.ones((9, 9)), np.ones((9, 9))) == 9).all(), "a plan computes something else")
+
     problem = Problem.of(spec, {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6, "f": 7})
     draw = np.random.default_rng(0).standard_normal
     first, second = (draw(tensor.shape(problem.sizes)) for tensor in spec.operands)

@@ -33,6 +33,12 @@ def test_every_example_is_run_here():
         assert path.stem in SLOW or f'example("{path.stem}").main(' in here
 
 
+def test_first_contraction(capsys):
+    """The plan's result is numpy's."""
+    example("first_contraction").main()
+    assert "equal to numpy's" in capsys.readouterr().out
+
+
 def test_model_against_simulation(capsys):
     """The chosen nests' table has a row per problem and level, its ratios near 1."""
     example("model_against_simulation").main()

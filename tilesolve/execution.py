@@ -148,7 +148,8 @@ def _checked_output(
     _check_dtype(problem, "out", out)
     if not out.flags.writeable:
         raise PlanError(f"{name} is read-only")
-    if any(size > 1 and step == 0 for size, step in zip(out.shape, out.strides, strict=True)):
+    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
+    if out.size and any(shared):
         raise PlanError(f"{name} has elements that share memory: a stride of it is 0")
     for other, array in zip(spec.names[1:], operands, strict=True):
         if _overlap(out, array):

@@ -49,6 +49,13 @@ class Box:
         Most batches of a packed segment, for each operand.
     aligned
         Whether every vector of C is as far from the box's origin as lines are.
+
+    Examples
+    --------
+    >>> none = np.zeros(0, np.int64)
+    >>> rows = Axis((none, none, none), (np.array([0, 3, 6]),))
+    >>> Box((rows,), (none,), (2, 1), (5, 5), (1, 1), aligned=True).cells(0)
+    2
     """
 
     axes: tuple[Axis, ...]
@@ -85,6 +92,17 @@ class Schedule:
         The letters of rows, columns, sums and batches.
     copies
         For the rows' and the columns' operand the level that its packed copy lives in.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 8)
+    >>> nest = Nest.of(problem, [("register", "kmn", 4), ("memory", "kmn", 8)])
+    >>> strides = ({"m": 64, "n": 8}, {"k": 64, "n": 8}, {"m": 64, "k": 8})
+    >>> roles = (("n",), ("m",), ("k",), ())
+    >>> family = Family.of("float64", 256, 16)
+    >>> schedule = Schedule(problem, nest, family, strides, roles, (None, None))
+    >>> [box.cells(0) for _, _, box in schedule.boxes()]
+    [2]
     """
 
     problem: Problem
