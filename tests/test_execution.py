@@ -103,6 +103,15 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
+@pytest.mark.parametrize("empty", ["a", "b", "i", "ij", "ija", "bija"])
+def test_any_letters_of_extent_zero(empty):
+    """Letters of extent 0, the output's unit-stride one among them, leave nothing or zeros."""
+    problem = Problem.of("bija-ibja-ab", {letter: 0 if letter in empty else 2 for letter in "abij"})
+    operands, out = drawn(problem), poisoned(problem)
+    plan(problem, machine=machine(128, 16), cache=False)(*operands, out)
+    assert not out.any()
+
+
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "mn-km-nk", "nm-mk-nk", "mnb-bmk-knb", "abc-bda-dc"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("width", WIDTHS)

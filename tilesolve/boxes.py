@@ -51,7 +51,7 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
     chosen: list[dict[str, int]] = [{} for _ in nest.bands]
     vector = problem.spec.output.letters[-1:]
     for index, letters in fused.groups:
-        inner = {i: min(lanes, problem.sizes[i]) if i in vector else 1 for i in letters}
+        inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
             inner = box(problem, letters, inner, band[index], line)
             chosen[at] |= inner
