@@ -98,7 +98,9 @@ class S(IntEnum):
     """How many cells of rows and of columns there are."""
     SELF = CELLS + 2
     """Address of the state."""
-    KERNELS = SELF + 1
+    TRACING = SELF + 1
+    """Where the trace begins; 0 if calls are not traced."""
+    KERNELS = TRACING + 1
     """Addresses of the kernels that read strips, then of those that read in place."""
     SIZE = KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS
 
@@ -126,7 +128,7 @@ _STEP, _STRIP, _GROUP, _HELD = int(S.STEP), int(S.STRIP), int(S.GROUP), int(S.HE
 _ORIGIN, _PLACED_ROWS, _PLACED_SUMS = int(S.ORIGIN), int(S.PLACED_ROWS), int(S.PLACED_SUMS)
 _PACKERS, _OUTPUT, _FIRST = int(S.PACKERS), int(S.OUTPUT), int(S.FIRST)
 _WRITE, _LATER, _BETAS, _TABLES = int(S.MODE), int(S.LATER), int(S.BETA), int(S.TABLES)
-_SELF = int(S.SELF)
+_SELF, _TRACING = int(S.SELF), int(S.TRACING)
 _CELLS, _BATCH, _PLANE = int(S.CELLS), int(S.BATCH), int(S.PLANE)
 _CALLS, _PACKED, _KERNELS = int(S.CALLS), int(S.PACKED), int(S.KERNELS)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
@@ -298,8 +300,8 @@ def _pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: A
         _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K)
 
 
-@_compiled(_STATE, _INT, _INT, _INT, _INT, _STATE, _STATE, _STATE, _STATE, _TRACED)
-def _tile(s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+@_compiled(_STATE, _INT, _INT, _INT, _INT, _STATE, _STATE, _STATE, _STATE)
+def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call the microkernel for one cell of each role."""
     r0, r1 = R[R[_BOUNDS] + r], R[R[_BOUNDS] + r + 1]
     n0, n1 = N[N[_BOUNDS] + n], N[N[_BOUNDS] + n + 1]
@@ -363,19 +365,19 @@ def _tile(s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untyped-def]  # 
     else:
         s[_MODE] = s[_LATER + scattered]
         s[_BETA], s[_BETA + 1] = s[_BETAS + 2], s[_BETAS + 3]
-    if trace.shape[0]:
-        at = s[_CALLS]
-        trace[at, 0], trace[at, 1] = r0, r1 - r0
-        trace[at, 2], trace[at, 3] = n0, n1 - n0
-        trace[at, 4], trace[at, 5] = k0, k1 - k0
-        trace[at, 6], trace[at, 7], trace[at, 8] = b, s[_MODE], kind
+    if s[_TRACING]:
+        trace = _pointer(s[_TRACING] + 8 * TRACE * s[_CALLS])
+        trace[0], trace[1] = r0, r1 - r0
+        trace[2], trace[3] = n0, n1 - n0
+        trace[4], trace[5] = k0, k1 - k0
+        trace[6], trace[7], trace[8] = b, s[_MODE], kind
     s[_CALLS] += 1
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
     _invoke(s[_KERNELS + number], s[_SELF])
 
 
-@_compiled(_INT, _STATE, _INT, _INT, _INT, _INT, _STATE, _STATE, _STATE, _STATE, _TRACED)
-def _descend(level, s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+@_compiled(_INT, _STATE, _INT, _INT, _INT, _INT, _STATE, _STATE, _STATE, _STATE)
+def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Walk one segment of each role at a level: pack what lives there, then its loops."""
     if s[_LEVEL] == level:
         _pack(s, 0, r, k, b, R, K, B)
@@ -402,10 +404,10 @@ def _descend(level, s, r, n, k, b, R, N, K, B, trace):  # type: ignore[no-untype
                 s[o0] = begin0
                 while s[o0] < end0:
                     if level == 1:
-                        _tile(s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B, trace)
+                        _tile(s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
                     else:
                         _descend(
-                            level - 1, s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B, trace
+                            level - 1, s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B
                         )
                     s[o0] += 1
                 s[o1] += 1
@@ -439,7 +441,8 @@ def run(state, rows, columns, sums, batches, trace):  # type: ignore[no-untyped-
     state[_SELF] = address
     R, N = _pointer(rows.ctypes.data), _pointer(columns.ctypes.data)
     K, B = _pointer(sums.ctypes.data), _pointer(batches.ctypes.data)
-    _descend(state[_TOP], _pointer(address), 0, 0, 0, 0, R, N, K, B, trace)
+    state[_TRACING] = trace.ctypes.data if trace.shape[0] else 0
+    _descend(state[_TOP], _pointer(address), 0, 0, 0, 0, R, N, K, B)
 
 
 _LAYOUT = zlib.crc32(repr([*map(list, (S, Field, Mode)), _F, _P, packers.KINDS]).encode())

@@ -60,6 +60,9 @@ FIELDS = (
 )
 """Names of the 8-byte fields of a frame, in order."""
 
+FAR = 64
+"""Steps of k that take long enough for prefetches of C to be worth their issue."""
+
 PENDING = 8
 """Independent FMA chains that a kernel keeps busy: the latency times the rate of all CPUs known."""
 
@@ -238,6 +241,8 @@ class _Tile:
             sets *= 2
         zero = ir.Constant(self.kind, None)
         count = self.field("k")
+        with builder.if_then(builder.icmp_signed(">=", count, INT64(FAR)), likely=True):
+            self._expect_c()
         sums = [[zero] * shape.accumulators for _ in range(sets)]
         whole = builder.sdiv(count, INT64(sets))
         if sets > 1:
@@ -263,6 +268,19 @@ class _Tile:
         return vectors.loop(
             builder, rest, total, lambda trip, values: step(builder.add(done, trip), values)
         )
+
+    def _expect_c(self) -> None:
+        """Have C fetched while the sums are computed."""
+        builder, shape = self.builder, self.shape
+        c, rows_c, columns_c = self.field("c"), self.field("rows_c"), self.field("columns_c")
+        rows = [
+            builder.add(c, self.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)
+        ]
+        for column in range(shape.columns):
+            offset = self.integer(columns_c, 8 * column)
+            for row in rows:
+                where = vectors.pointer(builder, builder.add(row, offset))
+                vectors.prefetch(builder, where, write=True)
 
     def _packed_step(self) -> Step:
         builder, shape = self.builder, self.shape
@@ -390,14 +408,37 @@ class _Tile:
         builder.position_at_end(end)
 
     def _scaled(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """Emit the product with alpha, which is skipped where alpha is one, as it mostly is."""
         builder = self.builder
-        alpha = self._factor("alpha")
+        before = builder.block
+        with builder.if_then(builder.not_(self._plain())):
+            alpha = self._factor("alpha")
+            found: list[ir.Value] = []
+            if self.parts == 1:
+                found = [builder.fmul(x, alpha[0]) for x in sums]
+            else:
+                for real, imaginary in zip(sums[::2], sums[1::2], strict=True):
+                    found += self._product(alpha, [real, imaginary])
+            scaled = builder.block
+        chosen = []
+        for old, new in zip(sums, found, strict=True):
+            phi = builder.phi(self.kind)
+            phi.add_incoming(old, before)
+            phi.add_incoming(new, scaled)
+            chosen.append(phi)
+        return chosen
+
+    def _plain(self) -> ir.Value:
+        """Return whether alpha is one."""
+        builder = self.builder
+        real, imaginary = (
+            self.number(self.frame, 8 * FIELDS.index(name)) for name in ("alpha", "alpha_imaginary")
+        )
+        plain = builder.fcmp_ordered("==", real, ir.Constant(self.scalar, 1.0))
         if self.parts == 1:
-            return [builder.fmul(x, alpha[0]) for x in sums]
-        found = []
-        for real, imaginary in zip(sums[::2], sums[1::2], strict=True):
-            found += self._product(alpha, [real, imaginary])
-        return found
+            return plain
+        zero = ir.Constant(self.scalar, 0.0)
+        return builder.and_(plain, builder.fcmp_ordered("==", imaginary, zero))
 
     def _factor(self, name: str) -> list[ir.Value]:
         names = (name, f"{name}_imaginary")[: self.parts]

@@ -169,7 +169,7 @@ def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -
     return found
 
 
-def prefetch(builder: ir.IRBuilder, where: ir.Value) -> None:
+def prefetch(builder: ir.IRBuilder, where: ir.Value, *, write: bool = False) -> None:
     """Ask for a line before it is needed; an address that cannot be read does no harm.
 
     Examples
@@ -182,7 +182,7 @@ def prefetch(builder: ir.IRBuilder, where: ir.Value) -> None:
     name = "llvm.prefetch.p0"
     kind = ir.FunctionType(ir.VoidType(), (ir.PointerType(), _INT32, _INT32, _INT32))
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(function, (where, _INT32(0), _INT32(3), _INT32(1)))
+    builder.call(function, (where, _INT32(int(write)), _INT32(3), _INT32(1)))
 
 
 def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
