@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import threading
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,7 @@ _kept = _Kept()
 
 
 @contextlib.contextmanager
-def borrowed(sizes: list[int]):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def borrowed(sizes: Sequence[int]) -> Iterator[list[Bytes]]:
     """Hand out one buffer of at least each size, and keep them for the next time.
 
     A thread keeps the largest buffers that it has needed, `KEPT` bytes at most.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from math import prod
@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.code_store import kernels
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.spec import Tensor
-from tilesolve.kernels import macrokernel, packers
-from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
-from tilesolve.kernels.macrokernel import BATCHES, COLUMNS, ROWS, SUMS, TRACE, WIDEST, S
-from tilesolve.kernels.microkernel import FIELDS, Mode
-from tilesolve.packing.axes import Integers
-from tilesolve.packing.buffers import GUARD, HUGE, allocate, borrowed
-from tilesolve.schedule import Schedule
+from tilesolve.packing.buffers import HUGE, allocate
+from tilesolve.task import Task, Visit
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
@@ -32,7 +25,8 @@ Array = npt.NDArray[Any]
 OVERLAP_WORK = 10_000
 """Effort to prove that two arrays share no element before they count as overlapping."""
 
-_NO_TRACE = np.zeros((0, TRACE), np.int64)
+LAYOUTS = 64
+"""Combinations of strides that a plan remembers what to do for."""
 
 
 def execute(
@@ -57,29 +51,26 @@ def execute(
     for name, factor in (("alpha", alpha), ("beta", beta)):
         _check_factor(plan.problem, name, factor)
     if target.size:
-        parts = list(_parts(plan))
-        if len(parts) == 1:
-            _compute(plan, *parts[0], (target, *given), alpha, beta)
+        arrays = (target, *given)
+        tasks = _tasks(plan, arrays)
+        if len(tasks) == 1:
+            tasks[0].run(arrays, alpha, beta)
         else:
-            jobs = [
-                _pool(plan.threads).submit(
-                    _compute, plan, problem, start, (target, *given), alpha, beta
-                )
-                for problem, start in parts
-            ]
+            pool = _pool(plan.threads)
+            jobs = [pool.submit(task.run, arrays, alpha, beta) for task in tasks]
             for job in jobs:
                 job.result()
     return target
 
 
-def visited(plan: Plan) -> list[tuple[dict[str, tuple[int, ...]], Integers]]:
+def visited(plan: Plan) -> list[Visit]:
     """Run a plan on zeros and return what each microkernel call really covered.
 
     Returns
     -------
     list
         For each call the indices of every letter that it covered, and its row of the trace; see
-        `macrokernel.TRACE`.
+        `kernels.state.TRACE`.
 
     Examples
     --------
@@ -88,23 +79,8 @@ def visited(plan: Plan) -> list[tuple[dict[str, tuple[int, ...]], Integers]]:
     >>> sum(len(call["i"]) * len(call["k"]) * len(call["j"]) for call, _ in visited(found))
     512
     """
-    calls = []
-    for problem, start in _parts(plan):
-        arrays = tuple(np.zeros(shape, plan.problem.dtype) for shape in plan.problem.shapes)
-        traces: list[tuple[Schedule, dict[str, int], dict[str, int], Integers]] = []
-        _compute(plan, problem, start, arrays, 1, 0, traces)
-        for schedule, sizes, corner, rows in traces:
-            letters = [schedule.indices(role, sizes) for role in range(4)]
-            for row in rows:
-                found: dict[str, tuple[int, ...]] = {}
-                ranges = ((row[0], row[1]), (row[2], row[3]), (row[4], row[5]), (row[6], 1))
-                for table, (first, count) in zip(letters, ranges, strict=True):
-                    for letter, values in table.items():
-                        begin = corner.get(letter, 0) + start.get(letter, 0)
-                        covered = sorted({int(x) + begin for x in values[first : first + count]})
-                        found[letter] = tuple(covered)
-                calls.append((found, row))
-    return calls
+    arrays = tuple(np.zeros(shape, plan.problem.dtype) for shape in plan.problem.shapes)
+    return [call for task in _tasks(plan, arrays) for call in task.visited(arrays)]
 
 
 # Checks
@@ -181,7 +157,18 @@ def _empty(shape: tuple[int, ...], problem: Problem) -> Array:
     return allocate(size).view(problem.dtype).reshape(shape)
 
 
-# Parts
+# Tasks
+
+
+def _tasks(plan: Plan, arrays: Sequence[Array]) -> list[Task]:
+    """Return what each thread does, worked out once for a plan and the strides of its arrays."""
+    strides = tuple(array.strides for array in arrays)
+    tasks = plan.tasks.get(strides)
+    if tasks is None:
+        if len(plan.tasks) >= LAYOUTS:
+            plan.tasks.clear()
+        tasks = plan.tasks[strides] = [Task.of(plan, *part, strides) for part in _parts(plan)]
+    return tasks
 
 
 def _parts(plan: Plan) -> list[tuple[Problem, dict[str, int]]]:
@@ -204,163 +191,3 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
     os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-def _strides(tensor: Tensor, array: Array) -> dict[str, int]:
-    """Return the bytes between neighbours along each letter of a tensor."""
-    found: dict[str, int] = {}
-    for subscript, stride in zip(tensor.subscripts, array.strides, strict=True):
-        for factor, letter in subscript.terms:
-            found[letter] = found.get(letter, 0) + factor * stride
-    return found
-
-
-def _roles(problem: Problem, rows: str | None) -> tuple[int, tuple[tuple[str, ...], ...]]:
-    """Return which operand has the rows, 0 or 1, and the letters of each role."""
-    output, *operands = (set(tensor.letters) for tensor in problem.spec.tensors)
-    first = 1 if rows in operands[1] and rows not in operands[0] else 0
-    groups: tuple[list[str], ...] = ([], [], [], [])
-    for letter in problem.sizes:
-        if letter not in output:
-            role = SUMS
-        elif letter in operands[0] and letter in operands[1]:
-            role = BATCHES
-        else:
-            role = ROWS if letter in operands[first] else COLUMNS
-        groups[role].append(letter)
-    return first, tuple(tuple(group) for group in groups)
-
-
-@lru_cache(maxsize=256)
-def _schedule(
-    plan: Plan,
-    problem: Problem,
-    strides: tuple[tuple[tuple[str, int], ...], ...],
-    first: int,
-    roles: tuple[tuple[str, ...], ...],
-) -> Schedule:
-    packed = plan.nest.packed or (None, None)
-    machine = plan.machine
-    return Schedule(
-        problem,
-        plan.nest,
-        Family.of(problem.dtype, machine.vector_bits, machine.vector_registers),
-        tuple(dict(pairs) for pairs in strides),
-        roles,
-        (packed[first], packed[1 - first]),
-    )
-
-
-def _compute(
-    plan: Plan,
-    problem: Problem,
-    start: Mapping[str, int],
-    arrays: Sequence[Array],
-    alpha: complex,
-    beta: complex,
-    traces: list[Any] | None = None,
-) -> None:
-    """Compute one part of a problem."""
-    fused = plan.setting.fused
-    first, roles = _roles(problem, fused.letters(fused.rows)[0] if fused.rows else None)
-    order = (0, 1 + first, 2 - first)
-    strides = [_strides(problem.spec.tensors[i], arrays[i]) for i in order]
-    pairs = tuple(tuple(of.items()) for of in strides)
-    schedule = _schedule(plan, problem, pairs, first, roles)
-    bases = [
-        arrays[i].ctypes.data + sum(of.get(letter, 0) * at for letter, at in start.items())
-        for i, of in zip(order, strides, strict=True)
-    ]
-    _walk(schedule, bases, alpha, beta, plan.output == "stream", traces)
-
-
-# One thread's work
-
-
-def _walk(
-    schedule: Schedule,
-    bases: Sequence[int],
-    alpha: complex,
-    beta: complex,
-    stream: bool,
-    traces: list[Any] | None,
-) -> None:
-    """Compute a problem box by box; `bases` are addresses of C and of both operands."""
-    state, family = _state(schedule, alpha, beta), schedule.family
-    boxes = list(schedule.boxes())
-    widest = [max(box.elements(side) for *_, box in boxes) for side in (ROWS, COLUMNS)]
-    longest = max(box.axes[SUMS].size for *_, box in boxes)
-    indices = np.zeros((2, WIDEST), np.int64)
-    steps = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])[:, None]
-    sums = np.ascontiguousarray(steps * np.arange(longest + 1))
-    sizes = [count * schedule.step(side) + GUARD for side, count in enumerate(widest)]
-    with borrowed(sizes) as buffers:
-        for side in (ROWS, COLUMNS):
-            state[S.BUFFER + side] = buffers[side].ctypes.data
-            state[S.PLACED_ROWS + side] = indices[side].ctypes.data
-            state[S.PLACED_SUMS + side] = sums[side].ctypes.data
-        for box_sizes, corner, box in boxes:
-            for number, (base, of) in enumerate(zip(bases, schedule.strides, strict=True)):
-                at = base + sum(of.get(letter, 0) * i for letter, i in corner.items())
-                state[S.OUTPUT if number == 0 else S.SOURCE + number - 1] = at
-            state[S.FIRST] = all(corner.get(i, 0) == 0 for i in schedule.roles[SUMS])
-            aligned = box.aligned and state[S.OUTPUT] % (family.bits // 8) == 0
-            if beta != 0:
-                state[S.MODE], state[S.MODE + 1] = Mode.ADD, Mode.SCATTER_ADD
-            else:
-                state[S.MODE] = Mode.STREAM if stream and aligned else Mode.STORE
-                state[S.MODE + 1] = Mode.SCATTER
-            for role, found in enumerate(box.tables):
-                state[S.TABLES + role] = found.ctypes.data
-            for side in (ROWS, COLUMNS):
-                state[S.CELLS + side] = box.cells(side)
-            state[S.CALLS] = 0
-            calls = prod(box.cells(role) for role in range(4))
-            trace = _NO_TRACE if traces is None else np.zeros((calls, TRACE), np.int64)
-            macrokernel.run(state, *box.tables, trace)
-            if traces is not None:
-                traces.append((schedule, box_sizes, corner, trace[: state[S.CALLS]]))
-
-
-def _state(schedule: Schedule, alpha: complex, beta: complex) -> Integers:
-    """Return the state of a run, but for what differs from box to box."""
-    family, dtype = schedule.family, schedule.problem.dtype
-    state = _kernel_addresses(family).copy()
-    state[S.TOP] = schedule.top
-    for level, order in enumerate(schedule.orders):
-        state[S.ORDERS + 4 * level : S.ORDERS + 4 * level + 4] = order
-    for side in (ROWS, COLUMNS):
-        state[S.LEVEL + side] = schedule.packed[side]
-        state[S.WAY + side] = schedule.ways[side]
-        state[S.STEP + side] = schedule.step(side)
-        state[S.GROUP + side] = schedule.group(side)
-    _put(state, S.FRAME + FIELDS.index("alpha"), alpha, dtype)
-    _put(state, S.BETA, beta, dtype)
-    _put(state, S.BETA + 2, 1, dtype)
-    state[S.LATER], state[S.LATER + 1] = Mode.ADD, Mode.SCATTER_ADD
-    return state
-
-
-@lru_cache(maxsize=32)
-def _kernel_addresses(family: Family) -> Integers:
-    """Return a state that knows where a family's kernels are, and nothing else."""
-    loaded = kernels(family)
-    state = np.zeros(S.SIZE, np.int64)
-    for shape in family.shapes:
-        kind = 0 if shape.packed else 1
-        at = (kind * MOST_VECTORS + shape.vectors - 1) * MOST_COLUMNS + shape.columns - 1
-        state[S.KERNELS + at] = loaded.address(shape.name)
-    for side, strip in enumerate(family.strips):
-        for number, kind_of_packer in enumerate(packers.KINDS):
-            at = S.PACKERS + len(packers.KINDS) * side + number
-            state[at] = loaded.address(strip.name(kind_of_packer))
-    return state
-
-
-def _put(state: Integers, field: int, value: complex, dtype: str) -> None:
-    """Write a number into a field, and its imaginary part into the next one."""
-    parts = np.zeros(2, np.zeros(0, dtype).real.dtype)
-    parts[0], parts[1] = np.real(value), np.imag(value)
-    raw = state[field : field + 2].view(np.uint8)
-    size = parts.itemsize
-    raw[:size], raw[8 : 8 + size] = parts[:1].view(np.uint8), parts[1:].view(np.uint8)

@@ -43,7 +43,7 @@ def dump(plan: Plan) -> str:
             **{
                 field.name: _plain(getattr(plan, field.name))
                 for field in fields(Plan)
-                if field.name not in ("problem", "machine")
+                if field.init and field.name not in ("problem", "machine")
             },
         }
     )

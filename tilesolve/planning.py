@@ -8,7 +8,7 @@ decides what is worth packing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from tilesolve.whatif import changed
 
 if TYPE_CHECKING:
     from tilesolve.certificate import Certificate
+    from tilesolve.task import Task
 
 Sizes = Mapping[str, int] | str | int
 """Extents as `Problem.of` takes them."""
@@ -131,6 +132,10 @@ class Plan:
     nest: Nest
     price: Price
     search: Search
+    tasks: dict[tuple[tuple[int, ...], ...], list[Task]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What has been worked out for the strides of arrays that the plan was called with."""
 
     @property
     def share(self) -> Problem:

@@ -16,8 +16,9 @@ import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels import packers
 from tilesolve.kernels.code import MOST_VECTORS, Family
-from tilesolve.kernels.macrokernel import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
+from tilesolve.kernels.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
 from tilesolve.nest import Band, Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
 from tilesolve.packing.tables import Field, Turned, table
@@ -25,8 +26,8 @@ from tilesolve.packing.tables import Field, Turned, table
 MOST_INDICES = 1 << 16
 """Indices of one role that are tabulated at once; a larger problem is walked box by box."""
 
-COPY, TURN_SUMS, TURN_ROWS, GATHER = range(4)
-"""How an operand is packed; see `packers`."""
+COPY, TURN_SUMS, TURN_ROWS, GATHER = range(len(packers.KINDS))
+"""How an operand is packed: numbers of `packers.KINDS`."""
 
 Strides = Sequence[Mapping[str, int]]
 

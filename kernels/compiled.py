@@ -1,0 +1,130 @@
+"""Compiled functions: numba with addresses in place of arrays, and code that outlives the process.
+
+Arrays would be counted: each call would begin and end with an atomic instruction, which waits for
+all stores before it (measured: half the speed where a call is short).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from tilesolve.kernels import vectors
+
+_intrinsic: Any = intrinsic
+_njit: Any = njit  # numba's types describe neither of the two well
+
+INT = types.int64
+POINTER = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+ARRAY = types.Array(types.int64, 1, "C")
+
+_functions: list[Any] = []
+
+
+@_intrinsic
+def invoke(_context, address, frame):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Call the machine code at an address with the address of its frame.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(invoke).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        kind = ir.FunctionType(ir.VoidType(), (ir.IntType(64),))
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+
+    return types.void(address, frame), generate
+
+
+@_intrinsic
+def pointer(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return an address as a pointer to integers.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(pointer).__name__
+    '_Intrinsic'
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:  # noqa: ANN401
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return POINTER(address), generate
+
+
+@_intrinsic
+def store_fence(_context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Wait until every store, streaming ones included, has reached memory.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(store_fence).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> None:  # noqa: ANN401
+        vectors.store_fence(builder)
+
+    return types.void(), generate
+
+
+def compiled(*signature: Any, returns: Any = types.void) -> Callable[[Any], Any]:  # noqa: ANN401
+    """Return a decorator that compiles at once, or takes what an earlier process compiled.
+
+    Examples
+    --------
+    >>> compiled(INT, returns=INT).__name__
+    'decorate'
+    """
+
+    def decorate(function: Any) -> Any:  # noqa: ANN401 - numba's types have none
+        kind = returns(*signature)
+        options = {"nogil": True, "error_model": "numpy"}
+        try:
+            found = _njit(kind, cache=True, **options)(function)
+        except RuntimeError:  # no folder for numba's cache can be written
+            found = _njit(kind, **options)(function)
+        _functions.append(found)
+        return found
+
+    return decorate
+
+
+def checksum(*modules: Any) -> int:  # noqa: ANN401
+    """Return a number that changes with the source of any of some modules.
+
+    Examples
+    --------
+    >>> checksum(vectors) == checksum(vectors)
+    True
+    """
+    text = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
+    return zlib.crc32(text)
+
+
+def renew(stale: bool) -> None:
+    """Compile all functions again where the layout that they were compiled for has changed.
+
+    numba notices a change of a function's own file, but not of the modules that it takes
+    constants from.
+
+    Examples
+    --------
+    >>> renew(stale=False)
+    """
+    for function in _functions if stale else ():
+        function.recompile()

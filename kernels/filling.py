@@ -1,0 +1,155 @@
+"""Filling: packs the segment of an operand that a level holds, unless its copy has it already.
+
+`s` is a state (`tilesolve.kernels.state`); `X`, `K` and `B` are tables of rows or columns, of sums
+and of batches (`tilesolve.packing.tables`).
+"""
+
+from __future__ import annotations
+
+from tilesolve.kernels import packers
+from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
+from tilesolve.kernels.state import WIDEST, S
+from tilesolve.packing.tables import Field
+
+# numba takes plain integers for constants, not members of an enumeration.
+_P = {name: S.PACKER + at for at, name in enumerate(packers.FIELDS)}
+_P_SOURCE, _P_TARGET, _P_STRIP = _P["source"], _P["target"], _P["strip"]
+_P_ROWS, _P_GROUPS, _P_SUMS = _P["rows"], _P["groups"], _P["sums"]
+_P_STEPS, _P_FIRST, _P_COUNT, _P_LANES = _P["steps"], _P["first"], _P["count"], _P["lanes"]
+_PACKER, _PACKERS, _WAYS = int(S.PACKER), int(S.PACKERS), len(packers.KINDS)
+_LEVEL, _WAY, _SOURCE, _BUFFER = int(S.LEVEL), int(S.WAY), int(S.SOURCE), int(S.BUFFER)
+_STEP, _STRIP, _GROUP, _HELD = int(S.STEP), int(S.STRIP), int(S.GROUP), int(S.HELD)
+_ORIGIN, _BATCH, _PLANE = int(S.ORIGIN), int(S.BATCH), int(S.PLANE)
+_PLACED_ROWS, _TABLES, _SELF = int(S.PLACED_ROWS), int(S.TABLES), int(S.SELF)
+_BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
+_FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUNTS)
+_WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
+_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(_WAYS)
+
+
+@compiled(INT, INT, INT, INT)
+def _offsets(table, group, step, strip):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Write where the indices of packed groups lie: for kernels that read in place."""
+    found = pointer(table)
+    size = step // group
+    for index in range(WIDEST):
+        found[index] = index // group * strip + index % group * size
+
+
+@compiled(POINTER, INT, INT, POINTER, INT, POINTER, INT, INT, INT)
+def _gather(s, side, origin, X, g, K, steps, low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Pack one group element by element: the k in ``low:high`` of a table of them."""
+    s[_P_TARGET] = origin + g * s[_STRIP + side]
+    s[_P_ROWS] = s[_TABLES + side] + 8 * (X[_OFFSETS + 1 + side] + X[X[_STARTS] + g])
+    s[_P_STEPS] = s[_TABLES + 2] + 8 * steps
+    s[_P_FIRST] = low
+    s[_P_COUNT] = high - low
+    s[_P_LANES] = X[X[_COUNTS] + g]
+    invoke(s[_PACKERS + _WAYS * side + _GATHER], s[_SELF] + 8 * _PACKER)
+
+
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER)
+def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Pack one batch of a segment: groups ``g0:g1``, k ``k0:k1``."""
+    group, strip = s[_GROUP + side], s[_STRIP + side]
+    s[_P_SUMS] = s[_TABLES + 2] + 8 * K[_OFFSETS + 1 + side]
+    frame = s[_SELF] + 8 * _PACKER
+    way = s[_WAY + side]
+    whole, everything = X[_WHOLE], K[_COUNTING]
+    if way == _COPY:
+        g = g0
+        while g < g1:
+            if X[whole + g]:
+                end = g + 1
+                while end < g1 and X[whole + end]:
+                    end += 1
+                s[_P_TARGET] = origin + g * strip
+                s[_P_ROWS] = s[_TABLES + side] + 8 * (X[_FIRSTS] + g)
+                s[_P_GROUPS] = end - g
+                s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
+                invoke(s[_PACKERS + _WAYS * side + _COPY], frame)
+                g = end
+            else:
+                _gather(s, side, origin, X, g, K, everything, k0, k1)
+                g += 1
+    elif way == _TURN_SUMS:
+        table = _BLOCKS + 4 * side
+        low, high = K[K[table] + k], K[K[table] + k + 1]
+        rest_low, rest_high = K[K[table + 2] + k], K[K[table + 2] + k + 1]
+        for g in range(g0, g1):
+            if X[X[_COUNTS] + g] < group:
+                _gather(s, side, origin, X, g, K, everything, k0, k1)
+                continue
+            s[_P_TARGET] = origin + g * strip
+            s[_P_ROWS] = s[_TABLES + side] + 8 * (X[_OFFSETS + 1 + side] + X[X[_STARTS] + g])
+            s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + 1]
+            s[_P_FIRST], s[_P_COUNT] = low, high - low
+            invoke(s[_PACKERS + _WAYS * side + _TURN_SUMS], frame)
+            if rest_high > rest_low:
+                _gather(s, side, origin, X, g, K, K[table + 3], rest_low, rest_high)
+    elif way == _TURN_ROWS:
+        table = _BLOCKS + 4 * side
+        for block in range(X[X[table] + x], X[X[table] + x + 1]):
+            at = X[table + 1] + block * group
+            g = X[at]
+            s[_P_TARGET] = origin
+            s[_P_ROWS] = s[_TABLES + side] + 8 * (X[_OFFSETS + 1 + side] + X[X[_STARTS] + g])
+            s[_P_STEPS] = s[_TABLES + side] + 8 * at
+            s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
+            invoke(s[_PACKERS + _WAYS * side + _TURN_ROWS], frame)
+        for at in range(X[X[table + 2] + x], X[X[table + 2] + x + 1]):
+            _gather(s, side, origin, X, X[X[table + 3] + at], K, everything, k0, k1)
+    else:
+        for g in range(g0, g1):
+            _gather(s, side, origin, X, g, K, everything, k0, k1)
+
+
+@compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER)
+def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Pack one segment of an operand, unless the copy holds it already.
+
+    Parameters
+    ----------
+    s
+        The state.
+    side
+        0 for the rows' operand, 1 for the columns'.
+    x, k, b
+        Segments of rows or columns, of sums and of batches.
+    X, K, B
+        Their tables.
+
+    Examples
+    --------
+    It is called by the macrokernel:
+
+    >>> pack.nopython_signatures[0].return_type
+    none
+    """
+    held = _HELD + 3 * side
+    if s[held] == x and s[held + 1] == k and s[held + 2] == b:
+        return
+    s[held], s[held + 1], s[held + 2] = x, k, b
+    level = s[_LEVEL + side]
+    first, last, k0, k1, b0, b1 = x, x + 1, k, k + 1, b, b + 1
+    for at in range(level, 0, -1):
+        first, last = X[X[_BOUNDS + at] + first], X[X[_BOUNDS + at] + last]
+        k0, k1 = K[K[_BOUNDS + at] + k0], K[K[_BOUNDS + at] + k1]
+        b0, b1 = B[B[_BOUNDS + at] + b0], B[B[_BOUNDS + at] + b1]
+    g0, g1 = X[X[_PLACES] + first], X[X[_PLACES] + last]
+    k0, k1 = K[K[_BOUNDS] + k0], K[K[_BOUNDS] + k1]
+    b0, b1 = B[B[_BOUNDS] + b0], B[B[_BOUNDS] + b1]
+    step = s[_STEP + side]
+    strip = (k1 - k0) * step
+    s[_STRIP + side] = strip
+    s[_ORIGIN + 2 * side], s[_ORIGIN + 2 * side + 1] = g0, k0
+    plane = (g1 - g0) * strip
+    s[_BATCH + side], s[_PLANE + side] = b0, plane
+    group = s[_GROUP + side]
+    _offsets(s[_SELF] + 8 * (_PLACED_ROWS + WIDEST * side), group, step, strip)
+    s[_P_STRIP] = strip
+    for batch in range(b0, b1):
+        s[_P_SOURCE] = s[_SOURCE + side] + B[B[_OFFSETS + 1 + side] + batch]
+        # Where strip 0 and its first k of the whole table would be.
+        origin = s[_BUFFER + side] + (batch - b0) * plane - g0 * strip - k0 * step
+        _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K)

@@ -1,0 +1,129 @@
+"""States: what the macrokernel knows of a plan and of where it is in it, as an array of integers.
+
+A state is written by `tilesolve.task` and read by compiled code, which takes its fields for
+constants. Fields of operands are pairs: of the rows' and of the columns' operand.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from tilesolve.kernels import microkernel, packers
+from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
+
+LEVELS = 8
+"""Levels of a nest at most, the cells included."""
+
+ROWS, COLUMNS, SUMS, BATCHES = range(4)
+"""The roles of indices."""
+
+WIDEST = 64
+"""Indices whose packed offsets are tabulated: more than any tile has."""
+
+TRACE = 10
+"""Integers of one traced call: first index and count of rows, columns and sums, the batch, the
+way of writing, the kind of kernel, the box."""
+
+
+class S(IntEnum):
+    """Fields of a state.
+
+    Examples
+    --------
+    >>> S.PACKER - S.FRAME >= len(microkernel.FIELDS)
+    True
+    """
+
+    FRAME = 0
+    """The microkernel's frame: `microkernel.FIELDS`."""
+    PACKER = FRAME + len(microkernel.FIELDS)
+    """The packing kernels' frame: `packers.FIELDS`."""
+    TOP = PACKER + len(packers.FIELDS)
+    """The outermost level that is walked within a box."""
+    ORDERS = TOP + 1
+    """For each level its four roles, innermost loop first."""
+    SCRATCH = ORDERS + 4 * LEVELS
+    """For each level the ends and the current segment of each role."""
+    LEVEL = SCRATCH + 8 * LEVELS
+    """At which level the operand is packed; 0: never."""
+    WAY = LEVEL + 2
+    """Which packing kernel: a number of `packers.KINDS`."""
+    SOURCE = WAY + 2
+    """Address of the operand in this box."""
+    BUFFER = SOURCE + 2
+    """Address of its packed copy."""
+    STEP = BUFFER + 2
+    """Bytes of one k of a strip."""
+    STRIP = STEP + 2
+    """Bytes of a strip."""
+    GROUP = STRIP + 2
+    """Indices of a group."""
+    HELD = GROUP + 2
+    """What the copy is of: segment of rows or columns, of sums, of batches; -1 if of nothing."""
+    ORIGIN = HELD + 6
+    """First group and first k of the copy."""
+    BATCH = ORIGIN + 4
+    """First batch of the copy."""
+    PLANE = BATCH + 2
+    """Bytes of one batch of the copy."""
+    PLACED_ROWS = PLANE + 2
+    """Offsets of packed rows, then of packed columns, for kernels that read in place."""
+    PLACED_SUMS = PLACED_ROWS + 2 * WIDEST
+    """Address of a table of offsets of packed k."""
+    PACKERS = PLACED_SUMS + 2
+    """Addresses of the packing kernels of both operands."""
+    OUTPUT = PACKERS + 2 * len(packers.KINDS)
+    """Address of the output in this box."""
+    FIRST = OUTPUT + 1
+    """Whether this box has the first k of all."""
+    WRITE = FIRST + 1
+    """How C is written the first time, where that goes in vectors and where in elements."""
+    LATER = WRITE + 2
+    """The same for all further times."""
+    BETA = LATER + 2
+    """Two words of beta, for the first time; two words of one for later."""
+    STREAMING = BETA + 4
+    """Bytes that addresses must be multiples of to be streamed to; 0 if nothing is streamed."""
+    STORE = STREAMING + 1
+    """How C is written in vectors the first time where it is not streamed."""
+    TABLES = STORE + 1
+    """Addresses of the roles' tables."""
+    CELLS = TABLES + 4
+    """How many cells of rows and of columns there are."""
+    BASES = CELLS + 2
+    """Addresses of the output, the rows' operand and the columns' operand."""
+    TRACING = BASES + 3
+    """Where the trace begins; 0 if calls are not traced."""
+    CALLS = TRACING + 1
+    """Calls of the microkernel so far."""
+    BOX = CALLS + 1
+    """The number of the current box."""
+    SELF = BOX + 1
+    """Address of the state."""
+    KERNELS = SELF + 1
+    """Addresses of the kernels that read strips, then of those that read in place."""
+    SIZE = KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS
+
+
+class Step(IntEnum):
+    """Fields of a step: what differs from one box to the next.
+
+    Examples
+    --------
+    >>> Step.TABLES < Step.SIZE
+    True
+    """
+
+    OFFSETS = 0
+    """Bytes from the bases of the output, the rows' and the columns' operand."""
+    TABLES = 3
+    """Addresses of the roles' tables."""
+    CELLS = 7
+    """How many cells of rows and of columns there are."""
+    FIRST = 9
+    """Whether the box has the first k of all."""
+    ALIGNED = 10
+    """Whether every vector of C is whole lines away from the box's origin."""
+    FRESH = 11
+    """Whether the rows' and the columns' operand differ from those of the step before."""
+    SIZE = 13

@@ -1,0 +1,261 @@
+"""Tasks: what one thread does for a plan and given strides, worked out once and then repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.code_store import kernels
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Tensor
+from tilesolve.kernels import macrokernel, packers
+from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
+from tilesolve.kernels.microkernel import FIELDS, Mode
+from tilesolve.kernels.state import BATCHES, COLUMNS, ROWS, SUMS, TRACE, S, Step
+from tilesolve.packing.axes import Integers
+from tilesolve.packing.buffers import GUARD, borrowed
+from tilesolve.schedule import Box, Schedule
+
+if TYPE_CHECKING:
+    from tilesolve.planning import Plan
+
+Array = npt.NDArray[Any]
+
+Visit = tuple[dict[str, tuple[int, ...]], Integers]
+"""The indices of each letter that a call covered, and its row of the trace."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One thread's part of a plan, for arrays of given strides.
+
+    Parameters
+    ----------
+    schedule
+        How the part is walked.
+    start
+        Where each letter of the part begins.
+    order
+        Which tensors are the output, the rows' and the columns' operand.
+    starts
+        Bytes from the beginning of each of them to the part.
+    boxes
+        Sizes, corner and tables of every box.
+    steps
+        The same for the macrokernel.
+    state
+        The state before a run, without its addresses and factors.
+    sums
+        Offsets of packed k for both operands.
+    room
+        Bytes of packed copies of both operands.
+
+    Examples
+    --------
+    >>> from tilesolve import plan
+    >>> found = plan("ik-ij-jk", 3, "i7-6700k", cache=False)
+    >>> task = Task.of(found, found.problem, {}, ((24, 8), (24, 8), (24, 8)))
+    >>> arrays = np.zeros((3, 3)), np.eye(3), np.ones((3, 3))
+    >>> calls = task.run(arrays, 1, 0)
+    >>> float(arrays[0].sum())
+    9.0
+    """
+
+    schedule: Schedule
+    start: dict[str, int]
+    order: tuple[int, int, int]
+    starts: tuple[int, int, int]
+    boxes: list[tuple[dict[str, int], dict[str, int], Box]]
+    steps: Integers
+    state: Integers
+    sums: Integers
+    room: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        problem: Problem,
+        start: dict[str, int],
+        strides: Sequence[tuple[int, ...]],
+    ) -> Task:
+        """Return the task of a part of a plan's problem."""
+        fused = plan.setting.fused
+        first, roles = _roles(problem, fused.letters(fused.rows)[0] if fused.rows else None)
+        order = (0, 1 + first, 2 - first)
+        steps = [_strides(problem.spec.tensors[i], strides[i]) for i in order]
+        copies = plan.nest.packed or (None, None)
+        machine = plan.machine
+        schedule = Schedule(
+            problem,
+            plan.nest,
+            Family.of(problem.dtype, machine.vector_bits, machine.vector_registers),
+            steps,
+            roles,
+            (copies[first], copies[1 - first]),
+        )
+        boxes = list(schedule.boxes())
+        starts = [_distance(start, of) for of in steps]
+        longest = max(box.axes[SUMS].size for *_, box in boxes)
+        sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
+        sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
+        state = _state(schedule, plan.output == "stream")
+        state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
+        widest = [max(box.elements(side) for *_, box in boxes) for side in (ROWS, COLUMNS)]
+        return cls(
+            schedule,
+            start,
+            order,
+            (starts[0], starts[1], starts[2]),
+            boxes,
+            _rows(schedule, boxes),
+            state,
+            sums,
+            (
+                widest[0] * schedule.step(ROWS) + GUARD,
+                widest[1] * schedule.step(COLUMNS) + GUARD,
+            ),
+        )
+
+    def run(
+        self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
+    ) -> int:
+        """Compute the part and return how many calls of a microkernel that took."""
+        state, dtype = self.state.copy(), self.schedule.problem.dtype
+        _put(state, S.FRAME + FIELDS.index("alpha"), alpha, dtype)
+        if beta != 0:
+            _put(state, S.BETA, beta, dtype)
+            state[S.STREAMING] = 0
+            state[S.STORE], state[S.WRITE + 1] = Mode.ADD, Mode.SCATTER_ADD
+        for at, (number, begin) in enumerate(zip(self.order, self.starts, strict=True)):
+            state[S.BASES + at] = arrays[number].ctypes.data + begin
+        if trace is not None:
+            state[S.TRACING] = trace.ctypes.data
+        with borrowed(self.room) as buffers:
+            for side in (ROWS, COLUMNS):
+                state[S.BUFFER + side] = buffers[side].ctypes.data
+            macrokernel.run(state, self.steps)
+        return int(state[S.CALLS])
+
+    def visited(self, arrays: Sequence[Array]) -> list[Visit]:
+        """Run the task and return what each call covered."""
+        most = sum(prod(box.cells(role) for role in range(4)) for *_, box in self.boxes)
+        trace = np.zeros((most, TRACE), np.int64)
+        letters = [
+            [self.schedule.indices(role, sizes) for role in range(4)] for sizes, *_ in self.boxes
+        ]
+        found = []
+        for row in trace[: self.run(arrays, 1, 0, trace)]:
+            corner = self.boxes[row[9]][1]
+            covered: dict[str, tuple[int, ...]] = {}
+            ranges = ((row[0], row[1]), (row[2], row[3]), (row[4], row[5]), (row[6], 1))
+            for table, (first, count) in zip(letters[row[9]], ranges, strict=True):
+                for letter, values in table.items():
+                    begin = corner.get(letter, 0) + self.start.get(letter, 0)
+                    covered[letter] = tuple(
+                        sorted({int(x) + begin for x in values[first : first + count]})
+                    )
+            found.append((covered, row))
+        return found
+
+
+def _strides(tensor: Tensor, strides: Sequence[int]) -> dict[str, int]:
+    """Return the bytes between neighbours along each letter of a tensor."""
+    found: dict[str, int] = {}
+    for subscript, stride in zip(tensor.subscripts, strides, strict=True):
+        for factor, letter in subscript.terms:
+            found[letter] = found.get(letter, 0) + factor * stride
+    return found
+
+
+def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:
+    """Return the bytes from a tensor's first element to the one at a corner."""
+    return sum(strides.get(letter, 0) * at for letter, at in corner.items())
+
+
+def _roles(problem: Problem, rows: str | None) -> tuple[int, tuple[tuple[str, ...], ...]]:
+    """Return which operand has the rows, 0 or 1, and the letters of each role."""
+    output, *operands = (set(tensor.letters) for tensor in problem.spec.tensors)
+    first = 1 if rows in operands[1] and rows not in operands[0] else 0
+    groups: tuple[list[str], ...] = ([], [], [], [])
+    for letter in problem.sizes:
+        if letter not in output:
+            role = SUMS
+        elif letter in operands[0] and letter in operands[1]:
+            role = BATCHES
+        else:
+            role = ROWS if letter in operands[first] else COLUMNS
+        groups[role].append(letter)
+    return first, tuple(tuple(group) for group in groups)
+
+
+def _rows(
+    schedule: Schedule, boxes: Sequence[tuple[dict[str, int], dict[str, int], Box]]
+) -> Integers:
+    """Return a row of `Step` for each box, one after the other."""
+    rows = np.zeros((len(boxes), Step.SIZE), np.int64)
+    for row, (_, corner, box) in zip(rows, boxes, strict=True):
+        for at, of in enumerate(schedule.strides):
+            row[Step.OFFSETS + at] = _distance(corner, of)
+        for role, found in enumerate(box.tables):
+            row[Step.TABLES + role] = found.ctypes.data
+        for side in (ROWS, COLUMNS):
+            row[Step.CELLS + side] = box.cells(side)
+        row[Step.FIRST] = all(corner.get(i, 0) == 0 for i in schedule.roles[SUMS])
+        row[Step.ALIGNED] = box.aligned
+    for side in (ROWS, COLUMNS):
+        # A copy stays good while the operand's elements and their order do.
+        kept = [Step.OFFSETS + 1 + side, *(Step.TABLES + r for r in (side, SUMS, BATCHES))]
+        rows[:, Step.FRESH + side] = 1
+        rows[1:, Step.FRESH + side] = np.any(rows[1:, kept] != rows[:-1, kept], axis=1)
+    return rows.ravel()
+
+
+def _state(schedule: Schedule, stream: bool) -> Integers:
+    """Return the state of a run before its addresses and factors are known."""
+    family, dtype = schedule.family, schedule.problem.dtype
+    state = _kernel_addresses(family).copy()
+    state[S.TOP] = schedule.top
+    for level, order in enumerate(schedule.orders):
+        state[S.ORDERS + 4 * level : S.ORDERS + 4 * level + 4] = order
+    for side in (ROWS, COLUMNS):
+        state[S.LEVEL + side] = schedule.packed[side]
+        state[S.WAY + side] = schedule.ways[side]
+        state[S.STEP + side] = schedule.step(side)
+        state[S.GROUP + side] = schedule.group(side)
+    _put(state, S.BETA + 2, 1, dtype)
+    state[S.STREAMING] = family.bits // 8 if stream else 0
+    state[S.STORE], state[S.WRITE + 1] = Mode.STORE, Mode.SCATTER
+    state[S.LATER], state[S.LATER + 1] = Mode.ADD, Mode.SCATTER_ADD
+    return state
+
+
+@lru_cache(maxsize=32)
+def _kernel_addresses(family: Family) -> Integers:
+    """Return a state that knows where a family's kernels are, and nothing else."""
+    loaded = kernels(family)
+    state = np.zeros(S.SIZE, np.int64)
+    for shape in family.shapes:
+        kind = 0 if shape.packed else 1
+        at = (kind * MOST_VECTORS + shape.vectors - 1) * MOST_COLUMNS + shape.columns - 1
+        state[S.KERNELS + at] = loaded.address(shape.name)
+    for side, strip in enumerate(family.strips):
+        for number, kind_of_packer in enumerate(packers.KINDS):
+            at = S.PACKERS + len(packers.KINDS) * side + number
+            state[at] = loaded.address(strip.name(kind_of_packer))
+    return state
+
+
+def _put(state: Integers, field: int, value: complex, dtype: str) -> None:
+    """Write a number into a field, and its imaginary part into the next one."""
+    parts = np.zeros(2, np.zeros(0, dtype).real.dtype)
+    parts[0], parts[1] = np.real(value), np.imag(value)
+    raw = state[field : field + 2].view(np.uint8)
+    size = parts.itemsize
+    raw[:size], raw[8 : 8 + size] = parts[:1].view(np.uint8), parts[1:].view(np.uint8)
