@@ -21,6 +21,8 @@ class Microkernel:
         Cycles that a call costs besides its arithmetic: entry, and C in and out.
     pack
         Cycles that packing one element costs.
+    fetch
+        Cycles that an element costs each time it enters the second cache, if it is read in place.
 
     Examples
     --------
@@ -31,8 +33,9 @@ class Microkernel:
     rows: int
     columns: int
     efficiency: float = 1.0
-    call: float = 30.0
+    call: float = 60.0
     pack: float = 1.0
+    fetch: float = 0.5
 
 
 def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
@@ -46,9 +49,9 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     Examples
     --------
     >>> default("float64", 512, 32)
-    Microkernel(rows=24, columns=8, efficiency=1.0, call=30.0, pack=1.0)
+    Microkernel(rows=24, columns=8, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5)
     >>> default("float32", 256, 16)
-    Microkernel(rows=16, columns=6, efficiency=1.0, call=30.0, pack=1.0)
+    Microkernel(rows=16, columns=6, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5)
     """
     lanes = max(1, vector_bits // _REAL_BITS[dtype])
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)

@@ -16,6 +16,7 @@ _P = {name: S.PACKER + at for at, name in enumerate(packers.FIELDS)}
 _P_SOURCE, _P_TARGET, _P_STRIP = _P["source"], _P["target"], _P["strip"]
 _P_ROWS, _P_GROUPS, _P_SUMS = _P["rows"], _P["groups"], _P["sums"]
 _P_STEPS, _P_FIRST, _P_COUNT, _P_LANES = _P["steps"], _P["first"], _P["count"], _P["lanes"]
+_P_STARTS = _P["starts"]
 _PACKER, _PACKERS, _WAYS = int(S.PACKER), int(S.PACKERS), len(packers.KINDS)
 _LEVEL, _WAY, _SOURCE, _BUFFER = int(S.LEVEL), int(S.WAY), int(S.SOURCE), int(S.BUFFER)
 _STEP, _STRIP, _GROUP, _HELD = int(S.STEP), int(S.STRIP), int(S.GROUP), int(S.HELD)
@@ -24,6 +25,8 @@ _PLACED_ROWS, _TABLES, _SELF = int(S.PLACED_ROWS), int(S.TABLES), int(S.SELF)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
 _FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUNTS)
 _WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
+_NEAR = 1 << 18
+"""Bytes of strips that are written again and again before others: they stay in a near cache."""
 _COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(_WAYS)
 
 
@@ -89,14 +92,17 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
                 _gather(s, side, origin, X, g, K, K[table + 3], rest_low, rest_high)
     elif way == _TURN_ROWS:
         table = _BLOCKS + 4 * side
-        for block in range(X[X[table] + x], X[X[table] + x + 1]):
-            at = X[table + 1] + block * group
-            g = X[at]
-            s[_P_TARGET] = origin
-            s[_P_ROWS] = s[_TABLES + side] + 8 * (X[_OFFSETS + 1 + side] + X[X[_STARTS] + g])
-            s[_P_STEPS] = s[_TABLES + side] + 8 * at
-            s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
+        low, high = X[X[table] + x], X[X[table] + x + 1]
+        s[_P_TARGET] = origin
+        s[_P_ROWS] = s[_TABLES + side] + 8 * X[_OFFSETS + 1 + side]
+        s[_P_STARTS] = s[_TABLES + side] + 8 * X[_STARTS]
+        s[_P_STEPS] = s[_TABLES + side] + 8 * X[table + 1]
+        s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
+        chunk = max(1, _NEAR // (group * strip))
+        while low < high:
+            s[_P_LANES], s[_P_GROUPS] = low, min(chunk, high - low)
             invoke(s[_PACKERS + _WAYS * side + _TURN_ROWS], frame)
+            low += chunk
         for at in range(X[X[table + 2] + x], X[X[table + 2] + x + 1]):
             _gather(s, side, origin, X, X[X[table + 3] + at], K, everything, k0, k1)
     else:

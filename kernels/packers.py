@@ -35,15 +35,21 @@ FIELDS = (
     "first",
     "count",
     "lanes",
+    "starts",
 )
 """Names of the 8-byte fields of a frame, in order.
 
-``rows`` is a table of row offsets: of each group's first row for ``copy``, of each row of one
-group else. ``sums`` is the table of k offsets; ``steps`` a table of the k to do (``gather``), of
-the blocks of k (``turn_sums``) or of the blocks' groups (``turn_rows``); ``first`` and ``count``
-are a range of k (``copy``, ``turn_rows``) or of entries of ``steps``; ``groups`` is how many
-strips ``copy`` fills, ``lanes`` how many rows ``gather`` finds.
+``rows`` is a table of row offsets: of each group's first row for ``copy``, of all rows for
+``turn_rows``, of each row of one group else. ``sums`` is the table of k offsets; ``steps`` a table
+of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks' groups
+(``turn_rows``); ``first`` and ``count`` are a range of k (``copy``, ``turn_rows``) or of entries of
+``steps``. ``groups`` is how many strips ``copy`` fills, or blocks ``turn_rows`` does from number
+``lanes`` on, their groups' first rows being in the table ``starts``; ``lanes`` is how many rows
+``gather`` finds.
 """
+
+AHEAD = 4
+"""Steps of a packing kernel from asking for a line to reading it."""
 
 KINDS = ("copy", "turn_sums", "turn_rows", "gather")
 
@@ -125,10 +131,15 @@ class _Packer:
         def at_k(trip: ir.Value) -> None:
             k = builder.add(first, trip)
             near = builder.add(source, self.integer(sums, k))
+            soon = builder.add(
+                source, self.integer(sums, self.ahead(first, trip, self.field("count")))
+            )
             far = builder.add(target, builder.mul(k, INT64(self.step)))
 
             def move(group: ir.Value) -> None:
-                place = vectors.pointer(builder, near, self.integer(rows, group))
+                row = self.integer(rows, group)
+                vectors.prefetch(builder, vectors.pointer(builder, soon, row))
+                place = vectors.pointer(builder, near, row)
                 value = vectors.load(builder, place, self.kind, self.size)
                 where = vectors.pointer(builder, far, builder.mul(group, strip))
                 vectors.store(builder, value, where, min(self.step, 64))
@@ -137,6 +148,20 @@ class _Packer:
 
         vectors.each(builder, self.field("count"), at_k)
         return self.end()
+
+    def ahead(self, first: ir.Value, trip: ir.Value, trips: ir.Value) -> ir.Value:
+        """Return the number of the entry `AHEAD` trips later, or of the last one."""
+        builder = self.builder
+        later = builder.add(trip, INT64(AHEAD))
+        last = builder.sub(trips, INT64(1))
+        return builder.add(
+            first, builder.select(builder.icmp_signed("<", later, last), later, last)
+        )
+
+    def _expect(self, sources: Sequence[ir.Value], offset: ir.Value) -> None:
+        """Have the lines at an offset from each source fetched."""
+        for source in sources:
+            vectors.prefetch(self.builder, vectors.pointer(self.builder, source, offset))
 
     def _lanes_from(self, base: ir.Value) -> list[ir.Value]:
         rows = self.field("rows")
@@ -165,6 +190,8 @@ class _Packer:
             entry = builder.mul(builder.add(first, trip), INT64(self.lanes))
             ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)]
             offset = self.integer(sums, ks[0])
+            soon = builder.mul(self.ahead(first, trip, self.field("count")), INT64(self.lanes))
+            self._expect(lanes, self.integer(sums, self.integer(steps, soon)))
             self._block(
                 [builder.add(lane, offset) for lane in lanes],
                 [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
@@ -174,22 +201,39 @@ class _Packer:
         return self.end()
 
     def turn_rows(self) -> ir.Function:
+        """Emit the blocks in the inner loop: their sources are neighbours, those of k are not."""
         builder = self.builder
-        lanes = self._lanes_from(self.field("source"))
-        target, strip, sums, steps = (self.field(n) for n in ("target", "strip", "sums", "steps"))
-        first = self.field("first")
-        strips = [
-            builder.add(target, builder.mul(self.integer(steps, INT64(i)), strip))
-            for i in range(self.lanes)
-        ]
+        source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
+        rows, sums, steps = (self.field(n) for n in ("rows", "sums", "steps"))
+        starts, first = self.field("starts"), self.field("first")
+        blocks, low = self.field("groups"), self.field("lanes")
+
+        def lanes_of(block: ir.Value, near: ir.Value) -> list[ir.Value]:
+            group = self.integer(steps, builder.mul(block, INT64(self.lanes)))
+            begin = self.integer(starts, group)
+            return [
+                builder.add(near, self.integer(rows, builder.add(begin, INT64(lane))))
+                for lane in range(self.lanes)
+            ]
 
         def at_k(trip: ir.Value) -> None:
             k = builder.add(first, trip)
-            offset, further = self.integer(sums, k), builder.mul(k, INT64(self.step))
-            self._block(
-                [builder.add(lane, offset) for lane in lanes],
-                [builder.add(place, further) for place in strips],
-            )
+            near = builder.add(source, self.integer(sums, k))
+            far = builder.add(target, builder.mul(k, INT64(self.step)))
+
+            def turn(number: ir.Value) -> None:
+                block = builder.add(low, number)
+                self._expect(lanes_of(self.ahead(low, number, blocks), near), INT64(0))
+                entry = builder.mul(block, INT64(self.lanes))
+                groups = [
+                    self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)
+                ]
+                self._block(
+                    lanes_of(block, near),
+                    [builder.add(far, builder.mul(group, strip)) for group in groups],
+                )
+
+            vectors.each(builder, blocks, turn)
 
         vectors.each(builder, self.field("count"), at_k)
         return self.end()

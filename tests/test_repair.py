@@ -180,16 +180,17 @@ def test_tiles_that_cannot_fit_are_refused():
     extents=st.lists(st.integers(1, 90), min_size=1, max_size=3),
     target=st.integers(1, 5000),
     inner=st.integers(1, 9),
+    weight=st.sampled_from([0.25, 1.0]),
 )
 @settings(max_examples=150, deadline=None)
-def test_boxes_nest_and_stay_within_the_tile(extents, target, inner):
+def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight):
     """A box has sides that are multiples of the inner ones or whole, and no larger than asked."""
     letters = "abc"[: len(extents)]
     sizes = dict(zip(letters, extents, strict=True))
     problem = Problem.of(f"{letters}x-{letters}k-kx", sizes | {"x": 3, "k": 3})
     small = {i: min(n, inner if i == letters[-1] else 1) for i, n in sizes.items()}
     volume = int(np.prod(list(small.values())))
-    found = box(problem, letters, small, max(target, volume), 64)
+    found = box(problem, letters, small, max(target, volume), 64, problem.spec.tensors, weight)
     assert np.prod(list(found.values())) <= max(target, volume)
     for i, side in found.items():
         assert small[i] <= side <= sizes[i]

@@ -13,12 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Tensor
 from tilesolve.fuse import Fused
 from tilesolve.nest import Band, Nest
 from tilesolve.traffic import Store, footprint
 
 MOST_SIDES = 24
 """Sides that are considered for one letter."""
+
+OUTER = 0.25
+"""Power of the waste by size and edges in tiles beyond the register's: there a tile that is a
+quarter smaller, or ragged, moves little more, while no line is got back."""
 
 
 def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1) -> Nest:
@@ -50,10 +55,21 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
     """
     chosen: list[dict[str, int]] = [{} for _ in nest.bands]
     vector = problem.spec.output.letters[-1:]
+    tensors, elements = problem.spec.tensors, max(1, line // problem.itemsize)
+    levels = [band.level for band in nest.bands]
+    copies = (None, *(nest.packed or (None,) * len(problem.spec.operands)))
+    depths = [levels.index(copy) if copy else 0 for copy in copies]
     for index, letters in fused.groups:
         inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
-            inner = box(problem, letters, inner, band[index], line)
+            # Tiles within a copy's never meet the lines of the tensor that was copied, but they
+            # have to leave room for a line in that tile.
+            met = [
+                tensor
+                for tensor, depth in zip(tensors, depths, strict=True)
+                if at >= depth or nest.bands[depth][index] < elements * band[index]
+            ]
+            inner = box(problem, letters, inner, band[index], line, met, OUTER if at else 1.0)
             chosen[at] |= inner
     order = {index: _order(problem, letters) for index, letters in fused.groups}
     bands = tuple(
@@ -107,6 +123,8 @@ def box(
     inner: Mapping[str, int],
     size: int,
     line: int,
+    tensors: Sequence[Tensor],
+    weight: float = 1.0,
 ) -> dict[str, int]:
     """Return the sides of a box of at most so many iterations, around a smaller box.
 
@@ -126,11 +144,15 @@ def box(
         Iterations to cover.
     line
         Bytes of a line of memory.
+    tensors
+        Those whose lines the box is read from or written to.
+    weight
+        Power of what iterations too few and edges waste, beside what parts of lines do.
 
     Examples
     --------
     >>> problem = Problem.of("abcd-aebf-dfce", 72)
-    >>> box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64)
+    >>> box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64, problem.spec.tensors)
     {'e': 16, 'f': 16}
     """
     extents = {i: max(1, problem.sizes[i]) for i in letters}
@@ -145,7 +167,8 @@ def box(
     waste = np.where(product <= size, size / product, np.inf)
     for i in letters:
         waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
-    waste = waste * _line_waste(problem, sides, line)
+    waste = waste**weight
+    waste = waste * _line_waste(problem, sides, line, tensors)
     # Between equals the later letter, nearer to unit stride in the output, is cut last.
     best = int(np.lexsort((-sides[letters[-1]], waste))[0])
     return {i: int(sides[i][best]) for i in letters} if np.isfinite(waste[best]) else dict(inner)
@@ -169,7 +192,10 @@ def _sides(inner: int, extent: int, size: int) -> list[int]:
 
 
 def _line_waste(
-    problem: Problem, sides: Mapping[str, NDArray[np.float64]], line: int
+    problem: Problem,
+    sides: Mapping[str, NDArray[np.float64]],
+    line: int,
+    tensors: Sequence[Tensor],
 ) -> NDArray[np.float64]:
     """Return for each box the product over tensors of bytes moved in lines over bytes used.
 
@@ -177,7 +203,7 @@ def _line_waste(
     whole letter goes on into the next one.
     """
     waste = np.ones(len(next(iter(sides.values()))))
-    for tensor in problem.spec.tensors:
+    for tensor in tensors:
         run = np.full_like(waste, problem.itemsize)
         whole = np.ones_like(waste, dtype=bool)
         inside = False
@@ -189,5 +215,8 @@ def _line_waste(
             run = np.where(whole, run * sides[letter], run)
             whole &= sides[letter] >= problem.sizes[letter]
         if inside:
-            waste = waste * (run + line - problem.itemsize) / run
+            # Runs of whole lines mostly begin on one, others touch most of a line more; and
+            # wherever a run ends, the CPU has fetched in vain.
+            more = np.where(run % line == 0, line / 2, line - problem.itemsize)
+            waste = waste * (run + more) / run
     return waste

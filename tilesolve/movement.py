@@ -78,7 +78,7 @@ class Price:
     >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
     >>> cost = price(problem, nest, Machine.load("i7-6700k"))
     >>> cost.bottleneck, cost.calls
-    ('L1', 512.0)
+    ('compute', 512.0)
     """
 
     levels: tuple[LevelPrice, ...]
@@ -192,6 +192,11 @@ def price(
     )
     rate = machine.peak(problem.dtype) * kernel.efficiency
     seconds = arithmetic(problem, kernel, rate, machine.frequency, found)
+    # Copies are read in the order in which they lie; the CPU foresees what comes next.
+    for tensor, copy in enumerate(nest.packed or (None,) * len(problem.spec.operands), start=1):
+        if copy is None:
+            entered = found.moved[min(2, len(places) - 1)][tensor] / problem.itemsize
+            seconds += entered * kernel.fetch / machine.frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
 
@@ -205,7 +210,7 @@ def arithmetic(
     >>> problem, kernel = Problem.of("mn-mk-kn", 64), Microkernel(8, 6)
     >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), calls=512.0)
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
-    13.4
+    17.1
     """
     cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
     seconds: Sizes = problem.flops / rate + cycles / frequency

@@ -23,7 +23,7 @@ from tilesolve.nest import Band, Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
 from tilesolve.packing.tables import Field, Turned, table
 
-MOST_INDICES = 1 << 16
+MOST_INDICES = 1 << 17
 """Indices of one role that are tabulated at once; a larger problem is walked box by box."""
 
 COPY, TURN_SUMS, TURN_ROWS, GATHER = range(len(packers.KINDS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from tilesolve.nest import Nest, Output
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import Optimum, Relaxation, relax
 from tilesolve.repair import Integral, repair
+from tilesolve.traffic import Store
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
@@ -27,6 +29,16 @@ STARTS = 3
 
 ROUNDED = 4
 """Continuous optima that are made integer at most."""
+
+FEEDS = 1.5
+"""How many times the bandwidth that a register tile needs a cache should have to feed it."""
+
+OWN = 0.6
+"""Share of a core's own cache that tiles may take; C and what is being copied pass by there."""
+
+SHARED = 0.3
+"""Share of a cache that others use too, even when only one thread runs (measured: tiles that take
+most of it are partly read from memory)."""
 
 CLOSE = 1.02
 """Integer tiles within this factor of the continuous optimum are good enough to stop at."""
@@ -90,7 +102,7 @@ def setting_of(
     ('L3', 'L3')
     """
     sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
-    places = stores(machine, threads)
+    places = _tiled(stores(machine, threads), share, machine, microkernel)
     outermost = places[-1].name if len(places) > 1 else None
     whole = Problem.of(share.spec, sizes, share.dtype)
     fused = fuse(whole)
@@ -108,6 +120,36 @@ def setting_of(
     )
 
 
+def _tiled(
+    places: Sequence[Store], share: Problem, machine: Machine, microkernel: Microkernel
+) -> tuple[Store, ...]:
+    """Return the stores that get a tile of their own, with the room that tiles may take there.
+
+    Where the second cache feeds a register tile as fast as it computes, a tile for the nearest
+    one gains nothing, and to fit there it would cut the sum short: calls cost more than that
+    (section 4 of the paper streams A past L1 for the same reason).
+    """
+    rows, columns = microkernel.rows, microkernel.columns
+    seconds = 2 * rows * columns / (machine.peak(share.dtype) * microkernel.efficiency)
+    needed = (rows + columns) * share.itemsize / seconds
+    if len(places) > 2 and places[1].bandwidth >= FEEDS * needed:
+        nearest = replace(places[0], server=places[1].server, bandwidth=places[1].bandwidth)
+        places = (nearest, *places[2:])
+    shared = {level.name for level in machine.levels if level.shared_by > 1}
+    return (
+        places[0],
+        *(
+            replace(place, capacity=_part(place, SHARED if place.name in shared else OWN))
+            for place in places[1:]
+        ),
+    )
+
+
+def _part(place: Store, share: float) -> float:
+    """Return a share of a store in whole lines."""
+    return max(1.0, place.capacity * share // place.line) * place.line
+
+
 def _solve(
     problem: Problem,
     machine: Machine,
@@ -122,10 +164,7 @@ def _solve(
     setting = setting_of(share, machine, threads, output, microkernel)
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
     best, integral = _integral(setting, relaxed)
-    nest = unfuse(
-        share, setting.fused, integral.nest, machine.memory.line, lanes_of(share.dtype, machine)
-    )
-    nest, cost = _packing(share, setting.fused, nest, machine, threads, microkernel)
+    nest, cost = _packing(share, setting.fused, integral.nest, machine, threads, microkernel)
     runner_up = next((found for found in relaxed.optima if found.choice != best.choice), None)
     return Plan(
         problem,
@@ -193,29 +232,51 @@ def _convex(spec: Spec) -> bool:
 def _packing(
     share: Problem,
     fused: Fused,
-    nest: Nest,
+    tiles: Nest,
     machine: Machine,
     threads: int,
     microkernel: Microkernel,
 ) -> tuple[Nest, Price]:
-    """Return the nest that packs only what repays it, and its price.
+    """Return a nest over letters that packs only what repays it, and its price.
 
     The rows of the register tile are loaded and stored as vectors: an operand that they index
-    can be read in place only if its unit-stride letter is the output's.
+    can be read in place only if its unit-stride letter is the output's. And a call that used a
+    few elements of each line would wait for lines more than it computes.
     """
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
+    line, lanes = machine.memory.line, lanes_of(share.dtype, machine)
     options = []
-    for operand, copy in zip(share.spec.operands, nest.packed, strict=True):
+    for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
         loaded = any(letter in rows for letter in operand.letters)
         unit = operand.subscripts[-1] if operand.subscripts else None
         along = unit is not None and unit.plain and unit.letters == vector
         options.append([copy, None] if copy and (along or not loaded) else [copy])
     priced = []
     for packed in product(*options):
-        candidate = replace(nest, packed=packed)
+        candidate = unfuse(share, fused, replace(tiles, packed=packed), line, lanes)
+        if packed != tiles.packed and not _whole_lines(share, candidate, line):
+            continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
         times = cost.ranking
         priced.append((times[0] + TIE * sum(times) / len(times), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost
+
+
+def _whole_lines(share: Problem, nest: Nest, line: int) -> bool:
+    """Return whether a call uses whole lines of what it reads in place."""
+    cell = nest.bands[0]
+    for operand, copy in zip(share.spec.operands, nest.packed, strict=True):
+        if copy is not None:
+            continue
+        run, whole = share.itemsize, True
+        for subscript in reversed(operand.subscripts):
+            letter = subscript.letters[0]
+            run *= max(1, cell[letter])
+            whole = subscript.plain and cell[letter] >= share.sizes[letter]
+            if not whole:
+                break
+        if run < line and not whole:
+            return False
+    return True
