@@ -45,8 +45,14 @@ lint: $(READY)
 	cd / && $(CURDIR)/$(CLEAN)/bin/python -I $(CURDIR)/tests/outside.py
 	rm -rf $(CLEAN)
 
+# Peers that can be installed are; one that cannot is a line that says so.
 bench: $(READY)
+	@mkdir -p build
+	-$(BIN)/python -m pip install --quiet opt_einsum pytblis
+	-$(BIN)/python -m pip install --quiet torch
+	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
 	$(BIN)/python examples/planning_speed.py
+	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/running_speed.py
 
 clean:
 	rm -rf .venv build dist *.egg-info

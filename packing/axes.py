@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +59,11 @@ class Axis:
 
     Examples
     --------
-    A box of 6 cut into tiles of 4, and these into cells of 3:
+    A box of 6 cut into tiles of 4, and these into cells of 3 at most:
 
     >>> axis = lay([Tile("m", (3,)), Tile("m", (4,)), Tile("m", (6,))], [{"m": 8}, {}, {}])
     >>> axis.bounds[0].tolist(), axis.bounds[1].tolist(), axis.bounds[2].tolist()
-    ([0, 3, 4, 6], [0, 2, 3], [0, 2])
+    ([0, 2, 4, 6], [0, 2, 3], [0, 2])
     >>> axis.offsets[0].tolist()
     [0, 8, 16, 24, 32, 40]
     """
@@ -87,7 +89,28 @@ class Axis:
         return int(self.bounds[0][low]), int(self.bounds[0][high])
 
 
-def lay(tiles: Sequence[Tile], strides: Sequence[Mapping[str, int]]) -> Axis:
+def even(extent: int, most: int, lanes: int) -> int:
+    """Return the side that cuts an extent into as few cells as `most` does, but near-equal ones.
+
+    Nine columns are two cells of five and four: a cell of one column would keep the FMA units
+    waiting (section 3 of ttile.txt). Sides are whole vectors where that is possible.
+
+    Examples
+    --------
+    >>> even(9, 8, 1), even(40, 24, 8), even(32, 24, 8), even(7, 24, 8)
+    (5, 24, 16, 7)
+    """
+    if extent <= most:
+        return max(1, extent)
+    side = ceil(extent / ceil(extent / most))
+    return min(most, ceil(side / lanes) * lanes)
+
+
+def lay(
+    tiles: Sequence[Tile],
+    strides: Sequence[Mapping[str, int]],
+    lanes: Mapping[str, int] = MappingProxyType({}),
+) -> Axis:
     """Return the axis of a box.
 
     Parameters
@@ -96,6 +119,8 @@ def lay(tiles: Sequence[Tile], strides: Sequence[Mapping[str, int]]) -> Axis:
         From the cell that one microkernel call covers to the box itself.
     strides
         For the output and each operand the bytes between neighbours along each letter.
+    lanes
+        For a letter that runs along vectors how many of its indices one holds.
 
     Examples
     --------
@@ -114,6 +139,8 @@ def lay(tiles: Sequence[Tile], strides: Sequence[Mapping[str, int]]) -> Axis:
     def joined(level: int, sides: tuple[int, ...]) -> Axis:
         extent = dict(zip(letters, sides, strict=True))
         inner = {letter: max(1, tiles[level - 1].side(letter)) for letter in letters}
+        if level == 1:
+            inner = {i: even(extent[i], inner[i], lanes.get(i, 1)) for i in letters}
         outermost_first = tiles[level].order[::-1]
         steps = [range(0, extent[letter], inner[letter]) for letter in outermost_first]
         pieces, shifts = [], []

@@ -100,7 +100,8 @@ def table(
     Examples
     --------
     >>> from tilesolve.packing.axes import Tile, lay
-    >>> axis = lay([Tile("m", (8,)), Tile("m", (20,))], [{"m": 8}, {"m": 80}, {}])
+    >>> tiles = [Tile("m", (8,)), Tile("m", (20,))]
+    >>> axis = lay(tiles, [{"m": 8}, {"m": 80}, {}], {"m": 4})
     >>> found = table(axis, operand=1, group=4, element=8)
     >>> at = found[Field.PLACES]
     >>> found[at : at + 4].tolist()

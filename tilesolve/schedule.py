@@ -161,6 +161,11 @@ class Schedule:
             return preferred
         return next((i for i in members if self.problem.sizes[i] > 1), None)
 
+    def _lanes(self, role: int) -> dict[str, int]:
+        """Return the letter of rows that runs along vectors, and how many of it one holds."""
+        lane = self.lane(ROWS) if role == ROWS else None
+        return {lane: self.family.lanes} if lane else {}
+
     def _way(self, side: int) -> int:
         unit = self.unit(1 + side)
         if unit is None:
@@ -243,7 +248,9 @@ class Schedule:
         return found
 
     def _box(self, sizes: Mapping[str, int]) -> Box:
-        axes = tuple(lay(self._tiles(role, sizes), self.strides) for role in range(4))
+        axes = tuple(
+            lay(self._tiles(role, sizes), self.strides, self._lanes(role)) for role in range(4)
+        )
         element = self.element
         group = (self.group(ROWS), self.group(COLUMNS))
         turned: list[list[Turned | None]] = [[None, None] for _ in range(3)]
@@ -303,7 +310,8 @@ class Schedule:
         found = {}
         for letter in self.roles[role]:
             only = {letter: 1}
-            found[letter] = lay(self._tiles(role, sizes), (only, only, only)).offsets[0]
+            tiles, strides = self._tiles(role, sizes), (only, only, only)
+            found[letter] = lay(tiles, strides, self._lanes(role)).offsets[0]
         return found
 
 
