@@ -2,8 +2,8 @@
 
 `make bench` runs it over all problems of the TCCG suite, in float64 and on one thread. Each
 contender lives in a process of its own with its best known setting; all get the same data on huge
-pages and an output to write to, and take turns, so that drift hits all alike. A result counts only if it agrees
-with tilesolve's. The best round is shown as a share of the roofline, worst cases first.
+pages and an output to write to, and take turns, so that drift hits all alike. A result counts only
+if it agrees with tilesolve's. The best round is shown as a share of the roofline, worst first.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_REAL_BITS = {"float32": 32, "float64": 64, "complex64": 32, "complex128": 64}
+from tilesolve.kernels.dtypes import lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     >>> default("float32", 256, 16)
     Microkernel(rows=16, columns=6, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5)
     """
-    lanes = max(1, vector_bits // _REAL_BITS[dtype])
+    group = max(1, lanes(dtype, vector_bits))
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)
     if dtype.startswith("complex"):
         vectors, columns = (vectors, columns // 2) if registers >= 32 else (1, columns)
-    return Microkernel(vectors * lanes, columns)
+    return Microkernel(vectors * group, columns)

@@ -18,9 +18,19 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels import microkernel, packers, vectors
-from tilesolve.kernels.microkernel import Shape, real_of
+from tilesolve.kernels import (
+    dtypes,
+    microkernel,
+    packers,
+    shape,
+    summing,
+    tile,
+    vectors,
+    writing,
+)
+from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.packers import Strip
+from tilesolve.kernels.shape import Shape
 
 SPARE = 1
 """Registers that a microkernel needs beside its tile and its rows: the broadcast."""
@@ -70,7 +80,7 @@ class Family:
     @property
     def lanes(self) -> int:
         """Rows of one group of rows."""
-        return vectors.lanes(real_of(self.dtype), self.bits)
+        return dtypes.lanes(self.dtype, self.bits)
 
     def most_columns(self, groups: int) -> int:
         """Return the columns of the widest tile with so many groups of rows.
@@ -94,9 +104,9 @@ class Family:
     def shapes(self) -> tuple[Shape, ...]:
         """All microkernels."""
         return tuple(
-            Shape(self.dtype, self.bits, *tile, self.group, packed)
+            Shape(self.dtype, self.bits, *sides, self.group, packed)
             for packed in (True, False)
-            for tile in self.tiles
+            for sides in self.tiles
         )
 
     @property
@@ -135,8 +145,8 @@ def _module(family: Family) -> tuple[Any, Any]:
     module = ir.Module(name="tilesolve")
     for strip in dict.fromkeys(family.strips):
         packers.emit(module, strip)
-    for shape in family.shapes:
-        microkernel.emit(module, shape, native_bits())
+    for wanted in family.shapes:
+        microkernel.emit(module, wanted, native_bits())
     machine = _target()
     module.triple = machine.triple
     parsed = llvm.parse_assembly(str(module))
@@ -193,7 +203,7 @@ def fingerprint(family: Family) -> str:
         version("llvmlite"),
         *(
             Path(str(module.__file__)).read_text("utf-8")
-            for module in (microkernel, packers, vectors)
+            for module in (dtypes, microkernel, packers, shape, summing, tile, vectors, writing)
         ),
         Path(__file__).read_text("utf-8"),
     ]

@@ -6,16 +6,16 @@ box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns
 
 from __future__ import annotations
 
-from tilesolve.kernels import code, compiled, filling, microkernel, packers, state
+from tilesolve.kernels import code, compiled, filling, packers, shape, state
 from tilesolve.kernels.compiled import ARRAY, INT, POINTER, invoke, pointer, store_fence
 from tilesolve.kernels.filling import pack
-from tilesolve.kernels.microkernel import Mode
+from tilesolve.kernels.shape import Mode
 from tilesolve.kernels.state import TRACE, WIDEST, S, Step
 from tilesolve.packing import tables
 from tilesolve.packing.tables import Field
 
 # numba takes plain integers for constants, not members of an enumeration.
-_F = {name: S.FRAME + at for at, name in enumerate(microkernel.FIELDS)}
+_F = {name: S.FRAME + at for at, name in enumerate(shape.FIELDS)}
 _A, _B, _K = _F["a"], _F["b"], _F["k"]
 _A_STEP, _B_STEP = _F["a_step"], _F["b_step"]
 _ROWS_A, _COLUMNS_B = _F["rows_a"], _F["columns_b"]
@@ -195,7 +195,7 @@ def run(state, steps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         store_fence()
 
 
-_LAYOUT = compiled.checksum(code, compiled, filling, microkernel, packers, state, tables)
+_LAYOUT = compiled.checksum(code, compiled, filling, packers, shape, state, tables)
 
 
 @compiled.compiled(returns=INT)

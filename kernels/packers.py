@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.dtypes import lanes, real_of
 from tilesolve.kernels.vectors import INT64
 
 FIELDS = (
@@ -105,9 +106,9 @@ class _Packer:
         self.builder = ir.IRBuilder(self.function.append_basic_block())
         self.frame = self.function.args[0]
         self.lanes = strip.lanes
-        number = {"complex64": "float32", "complex128": "float64"}.get(strip.dtype, strip.dtype)
+        number = real_of(strip.dtype)
         self.parts = 1 if number == strip.dtype else 2
-        self.size = 64 // vectors.lanes(number, 512)
+        self.size = 64 // lanes(number, 512)
         self.step = self.size * self.lanes * self.parts
         self.kind = vectors.vector_type(number, 8 * self.step)
 
@@ -182,7 +183,7 @@ class _Packer:
 
     def turn_sums(self) -> ir.Function:
         builder = self.builder
-        lanes = self._lanes_from(self.field("source"))
+        places = self._lanes_from(self.field("source"))
         target, sums, steps = (self.field(n) for n in ("target", "sums", "steps"))
         first = self.field("first")
 
@@ -191,9 +192,9 @@ class _Packer:
             ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)]
             offset = self.integer(sums, ks[0])
             soon = builder.mul(self.ahead(first, trip, self.field("count")), INT64(self.lanes))
-            self._expect(lanes, self.integer(sums, self.integer(steps, soon)))
+            self._expect(places, self.integer(sums, self.integer(steps, soon)))
             self._block(
-                [builder.add(lane, offset) for lane in lanes],
+                [builder.add(place, offset) for place in places],
                 [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
             )
 

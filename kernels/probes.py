@@ -7,8 +7,6 @@ they are explicit LLVM vectors, and a compiler barrier closes each pass over the
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -20,6 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
+from tilesolve.packing.buffers import pages
 
 ALIGNMENT = 64
 """Bytes to which a block is aligned: a full line, and the widest vector."""
@@ -46,11 +45,7 @@ def buffer(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     >>> buffer(4096).view("float64")[0]
     np.float64(1.0)
     """
-    pages = mmap.mmap(-1, size)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages: small ones do
-            pages.madvise(mmap.MADV_HUGEPAGE)
-    block = np.frombuffer(pages, dtype=np.uint8)
+    block = pages(size)
     block[: size // 8 * 8].view(np.float64)[:] = 1.0
     return block
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tilesolve.kernels import microkernel, packers
+from tilesolve.kernels import packers, shape
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 
 LEVELS = 8
@@ -30,13 +30,13 @@ class S(IntEnum):
 
     Examples
     --------
-    >>> S.PACKER - S.FRAME >= len(microkernel.FIELDS)
+    >>> S.PACKER - S.FRAME >= len(shape.FIELDS)
     True
     """
 
     FRAME = 0
-    """The microkernel's frame: `microkernel.FIELDS`."""
-    PACKER = FRAME + len(microkernel.FIELDS)
+    """The microkernel's frame: `shape.FIELDS`."""
+    PACKER = FRAME + len(shape.FIELDS)
     """The packing kernels' frame: `packers.FIELDS`."""
     TOP = PACKER + len(packers.FIELDS)
     """The outermost level that is walked within a box."""

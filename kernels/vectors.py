@@ -12,24 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 
+from tilesolve.kernels.dtypes import lanes
+
 INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
 _SCALARS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int64": INT64}
 _SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64"}
-_BYTES = {"float32": 4, "float64": 8, "int64": 8}
 _VECTOR_REGISTER = {"x86_64": "v", "AMD64": "v", "aarch64": "w", "arm64": "w"}
 """What LLVM calls any vector register in the constraint of a piece of assembly."""
-
-
-def lanes(dtype: str, bits: int) -> int:
-    """Return how many elements of a dtype one vector holds.
-
-    Examples
-    --------
-    >>> lanes("float32", 512)
-    16
-    """
-    return bits // (8 * _BYTES[dtype])
 
 
 def vector_type(dtype: str, bits: int) -> ir.VectorType:
@@ -133,8 +123,8 @@ def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int
     >>> print(shuffle(builder, x, x, [0, 4]).type)
     <2 x double>
     """
-    lanes = list(order)
-    mask = ir.Constant(ir.VectorType(_INT32, len(lanes)), [_INT32(lane) for lane in lanes])
+    chosen = list(order)
+    mask = ir.Constant(ir.VectorType(_INT32, len(chosen)), [_INT32(lane) for lane in chosen])
     return builder.shuffle_vector(x, y, mask)
 
 

@@ -37,13 +37,24 @@ def allocate(size: int) -> Bytes:
         raw = np.empty(size + ALIGNMENT, np.uint8)
         begin = -raw.ctypes.data % ALIGNMENT
         return raw[begin : begin + size]
-    pages = mmap.mmap(-1, size + HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages: small ones do
-            pages.madvise(mmap.MADV_HUGEPAGE)
-    block = np.frombuffer(pages, dtype=np.uint8)
+    block = pages(size + HUGE)
     begin = -block.ctypes.data % HUGE
     return block[begin : begin + size]
+
+
+def pages(size: int) -> Bytes:
+    """Return `size` zero bytes from the system: huge pages where it grants them, page-aligned.
+
+    Examples
+    --------
+    >>> pages(4096).ctypes.data % 4096
+    0
+    """
+    found = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages: small ones do
+            found.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(found, dtype=np.uint8)
 
 
 class _Kept(threading.local):

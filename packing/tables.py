@@ -122,7 +122,7 @@ def table(
     for tensor, offsets in enumerate(axis.offsets):
         put(Field.OFFSETS + tensor, offsets)
     put(Field.COUNTING, np.arange(max(axis.size, 1)))
-    units = axis.offsets
+    units, places = axis.offsets, None
     if group:
         starts, counts, places = _groups(axis.bounds[0], group)
         source, target = axis.offsets[operand], axis.offsets[0]
@@ -137,7 +137,7 @@ def table(
         units = (full, full, full)
     for number, how in enumerate(turned):
         if how is not None:
-            ranges = _segments(axis, how.level, group)
+            ranges = _segments(axis, how.level, places)
             for at, values in enumerate(_blocks(units[number + 1], ranges, how)):
                 put(Field.BLOCKS + 4 * number + at, values)
     return np.concatenate(data)
@@ -166,12 +166,11 @@ def _contiguous(
     return result
 
 
-def _segments(axis: Axis, level: int, group: int) -> list[tuple[int, int]]:
+def _segments(axis: Axis, level: int, places: Integers | None) -> list[tuple[int, int]]:
     """Return the range of indices, or of groups, of each segment of a level."""
     count = len(axis.bounds[level]) - 1
-    if not group:
+    if places is None:
         return [axis.range(level, segment) for segment in range(count)]
-    places = _groups(axis.bounds[0], group)[2]
     cells = [axis.cells(level, segment) for segment in range(count)]
     return [(int(places[low]), int(places[high])) for low, high in cells]
 
@@ -186,6 +185,7 @@ def _blocks(
     blocks: list[Integers] = []
     rest: list[Integers] = []
     ends, rest_ends = [0], [0]
+    done = left = 0
     for low, high in ranges:
         sort = low + np.argsort(offsets[low:high], kind="stable")
         ordered = offsets[sort]
@@ -194,8 +194,9 @@ def _blocks(
             cut = len(run) // how.lanes * how.lanes if len(run) and offsets[run[0]] >= 0 else 0
             blocks.append(run[:cut])
             rest.append(run[cut:])
-        ends.append(sum(len(block) for block in blocks) // how.lanes)
-        rest_ends.append(sum(len(one) for one in rest))
+            done, left = done + cut, left + len(run) - cut
+        ends.append(done // how.lanes)
+        rest_ends.append(left)
     empty = np.zeros(0, np.int64)
     return (
         np.array(ends, np.int64),

@@ -412,3 +412,12 @@ def test_certified_tiles_are_near_the_integer_optimum():
         proof = plan("ab-ac-cb", sizes, "e5-2680v4").certify()
         assert proof.bound <= proof.optimum * (1 + 1e-6)
         assert proof.gap <= 0.02
+
+
+def test_threads_of_the_environment(monkeypatch):
+    """Plans are for the threads that are named, then those of the environment, then one."""
+    monkeypatch.delenv("TILESOLVE_NUM_THREADS", raising=False)
+    assert plan("ik-ij-jk", 64, "i7-6700k").threads == 1
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "2")
+    assert plan("ik-ij-jk", 64, "i7-6700k").threads == 2
+    assert plan("ik-ij-jk", 64, "i7-6700k", threads=3).threads == 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llvmlite import binding
 
 from tilesolve.kernels import probes
-from tilesolve.kernels.vectors import lanes
+from tilesolve.kernels.dtypes import lanes
 
 WIDTHS = (128, 256, 512)
 DTYPES = ("float32", "float64")

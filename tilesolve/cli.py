@@ -192,7 +192,9 @@ def _plan(
         str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
     ] = None,
     dtype: Annotated[str, typer.Option(help="f32, f64, c64, c128 or numpy's name.")] = "float64",
-    threads: Annotated[int, typer.Option(help="Cores that share the work.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
+    ] = None,
     accumulate: Annotated[
         bool, typer.Option("--accumulate", help="Add to what the output holds.")
     ] = False,

@@ -16,7 +16,7 @@ SETTINGS = {
     "TILESOLVE_CONFIG_DIR": "folder of the calibrated machine files",
     "TILESOLVE_CACHE_DIR": "folder of saved plans and compiled code, safe to delete",
     "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
-    "TILESOLVE_NUM_THREADS": "threads that kernels may use",
+    "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }
 """Every environment variable that tilesolve reads, and what it sets."""
 

@@ -199,7 +199,7 @@ def _sweeps(machine: Machine, crew: Crew, alone: list[int], together: list[int])
 
 def _arithmetic(machine: Machine) -> list[Probe]:
     from tilesolve.kernels import probes as kernels
-    from tilesolve.kernels.vectors import lanes
+    from tilesolve.kernels.dtypes import lanes
 
     # Two registers hold the factors; latency times rate is 8 to 16 on CPUs so far.
     many = 24 if machine.vector_registers >= 32 else 12

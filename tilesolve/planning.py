@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
+from tilesolve.files import setting
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
 from tilesolve.movement import Price
@@ -310,7 +311,7 @@ def plan(
     machine: Machine | str | None = None,
     *,
     dtype: npt.DTypeLike = "float64",
-    threads: int = 1,
+    threads: int | None = None,
     accumulate: bool = False,
     cache: bool = True,
 ) -> Plan:
@@ -327,7 +328,7 @@ def plan(
     dtype
         Of all tensors.
     threads
-        Cores that share the work.
+        Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     accumulate
         Whether the result is added to what the output holds.
     cache
@@ -340,10 +341,20 @@ def plan(
     """
     from tilesolve import plan_cache
 
+    if threads is None:
+        threads = _usual_threads()
     if not cache or not plan_cache.enabled():
         problem = problem_of(spec, sizes, dtype)
         return solve(problem, Machine.load(machine), threads, not accumulate)
     return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate)
+
+
+def _usual_threads() -> int:
+    if setting("TILESOLVE_NUM_THREADS") is None:
+        return 1
+    from tilesolve import detect
+
+    return detect.threads()
 
 
 def problem_of(

@@ -13,6 +13,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.fuse import Fused, fuse
 from tilesolve.kernels.catalogue import Microkernel, default
+from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest, Output
@@ -213,18 +214,6 @@ def _integral(setting: Setting, relaxed: Relaxation) -> tuple[Optimum, Integral]
     return min(found, key=lambda pair: pair[1].score)
 
 
-def lanes_of(dtype: str, machine: Machine) -> int:
-    """Return how many numbers of a dtype one vector holds; complex ones count by their parts.
-
-    Examples
-    --------
-    >>> lanes_of("complex64", Machine.load("i7-6700k"))
-    8
-    """
-    bits = 32 if dtype in ("float32", "complex64") else 64
-    return max(1, machine.vector_bits // bits)
-
-
 def _convex(spec: Spec) -> bool:
     return all(len(s.terms) == 1 for tensor in spec.tensors for s in tensor.subscripts)
 
@@ -245,7 +234,7 @@ def _packing(
     """
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
-    line, lanes = machine.memory.line, lanes_of(share.dtype, machine)
+    line, vectors = machine.memory.line, max(1, lanes(share.dtype, machine.vector_bits))
     options = []
     for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
         loaded = any(letter in rows for letter in operand.letters)
@@ -254,7 +243,7 @@ def _packing(
         options.append([copy, None] if copy and (along or not loaded) else [copy])
     priced = []
     for packed in product(*options):
-        candidate = unfuse(share, fused, replace(tiles, packed=packed), line, lanes)
+        candidate = unfuse(share, fused, replace(tiles, packed=packed), line, vectors)
         if packed != tiles.packed and not _whole_lines(share, candidate, line):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)

@@ -16,7 +16,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.kernels import macrokernel, packers
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
-from tilesolve.kernels.microkernel import FIELDS, Mode
+from tilesolve.kernels.shape import FIELDS, Mode
 from tilesolve.kernels.state import BATCHES, COLUMNS, ROWS, SUMS, TRACE, S, Step
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import GUARD, borrowed

@@ -1,0 +1,118 @@
+"""Shapes of microkernels: what their code depends on, and what their frames and modes are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tilesolve.kernels.dtypes import lanes, real_of
+
+FIELDS = (
+    "a",
+    "b",
+    "k",
+    "a_step",
+    "b_step",
+    "rows_a",
+    "columns_b",
+    "sums_a",
+    "sums_b",
+    "a_ahead",
+    "b_ahead",
+    "c",
+    "rows_c",
+    "columns_c",
+    "rows",
+    "mode",
+    "alpha",
+    "alpha_imaginary",
+    "beta",
+    "beta_imaginary",
+)
+"""Names of the 8-byte fields of a frame, in order."""
+
+
+class Mode(IntEnum):
+    """How a microkernel writes C.
+
+    Examples
+    --------
+    >>> Mode(2).name
+    'STREAM'
+    """
+
+    STORE = 0
+    """Vectors of ``alpha * sum``; C is not read."""
+    ADD = 1
+    """Vectors of ``alpha * sum + beta * C``."""
+    STREAM = 2
+    """Aligned vectors past the caches; C is not read."""
+    SCATTER = 3
+    """Element by element; C is not read."""
+    SCATTER_ADD = 4
+    """Element by element, ``beta * C`` added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a microkernel's code depends on.
+
+    Parameters
+    ----------
+    dtype
+        Of all tensors.
+    bits
+        Vector width: 128, 256 or 512.
+    vectors
+        Groups of rows.
+    columns
+        Columns.
+    group
+        Columns that lie together in a packed strip.
+    packed
+        Whether it reads strips, or operands where they lie.
+
+    Examples
+    --------
+    >>> shape = Shape("float64", 512, vectors=3, columns=8, group=8, packed=True)
+    >>> shape.name, shape.rows
+    ('packed_float64_512_3x8_8', 24)
+    """
+
+    dtype: str
+    bits: int
+    vectors: int
+    columns: int
+    group: int
+    packed: bool
+
+    @property
+    def name(self) -> str:
+        """The symbol that the kernel has in its object file."""
+        kind = "packed" if self.packed else "placed"
+        return f"{kind}_{self.dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
+
+    @property
+    def real(self) -> str:
+        """The dtype of the vectors."""
+        return real_of(self.dtype)
+
+    @property
+    def complex(self) -> bool:
+        """Whether an element is two numbers."""
+        return self.real != self.dtype
+
+    @property
+    def lanes(self) -> int:
+        """Rows of one group."""
+        return lanes(self.dtype, self.bits)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def accumulators(self) -> int:
+        """Vectors that hold the tile of C."""
+        return self.vectors * self.columns * (2 if self.complex else 1)

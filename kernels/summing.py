@@ -1,0 +1,173 @@
+"""Sums: the part of a microkernel that loops over k with the whole tile in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from tilesolve.kernels import vectors
+from tilesolve.kernels.tile import Tile
+from tilesolve.kernels.vectors import INT64
+
+FAR = 64
+"""Steps of k that take long enough for prefetches of C to be worth their issue."""
+
+PENDING = 8
+"""Independent FMA chains that a kernel keeps busy: the latency times the rate of all CPUs known."""
+
+Step = Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
+"""Emits one step of k: takes its number and the sums so far, and returns the new sums."""
+
+
+def accumulate(tile: Tile) -> list[ir.Value]:
+    """Emit the loop over k and return the sums: for each group its columns, for each its parts.
+
+    Few accumulators would wait for each other's FMAs: then several steps of k have sets of
+    their own, which are added up in the end.
+
+    Examples
+    --------
+    `microkernel.emit` calls it:
+
+    >>> from tilesolve.kernels.microkernel import emit
+    >>> from tilesolve.kernels.shape import Shape
+    >>> text = str(emit(ir.Module(), Shape("float64", 256, 2, 6, 4, packed=True), native=256))
+    >>> "llvm.fmuladd.v4f64" in text
+    True
+    """
+    builder, shape = tile.builder, tile.shape
+    step = _packed_step(tile) if shape.packed else _placed_step(tile)
+    sets = 1
+    while sets * shape.accumulators < PENDING:
+        sets *= 2
+    count = tile.field("k")
+    with builder.if_then(builder.icmp_signed(">=", count, INT64(FAR)), likely=True):
+        _expect_c(tile)
+    zeros = [ir.Constant(tile.kind, None)] * shape.accumulators
+    if sets == 1:
+        return vectors.loop(builder, count, zeros, step)
+
+    def parts(values: Sequence[ir.Value]) -> list[list[ir.Value]]:
+        size = shape.accumulators
+        return [list(values[at * size : (at + 1) * size]) for at in range(sets)]
+
+    def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        first = builder.mul(trip, INT64(sets))
+        found: list[ir.Value] = []
+        for at, mine in enumerate(parts(values)):
+            found += step(builder.add(first, INT64(at)), mine)
+        return found
+
+    whole = builder.sdiv(count, INT64(sets))
+    total, *others = parts(vectors.loop(builder, whole, zeros * sets, steps))
+    for other in others:
+        total = [builder.fadd(x, y) for x, y in zip(total, other, strict=True)]
+    done = builder.mul(whole, INT64(sets))
+    return vectors.loop(
+        builder,
+        builder.sub(count, done),
+        total,
+        lambda trip, values: step(builder.add(done, trip), values),
+    )
+
+
+def _expect_c(tile: Tile) -> None:
+    """Have C fetched while the sums are computed."""
+    builder, shape = tile.builder, tile.shape
+    c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
+    rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
+    for column in range(shape.columns):
+        offset = tile.integer(columns_c, 8 * column)
+        for row in rows:
+            where = vectors.pointer(builder, builder.add(row, offset))
+            vectors.prefetch(builder, where, write=True)
+
+
+def _packed_step(tile: Tile) -> Step:
+    builder, shape = tile.builder, tile.shape
+    a, b = tile.field("a"), tile.field("b")
+    a_step, b_step = tile.field("a_step"), tile.field("b_step")
+    rows = [a]
+    for _ in range(1, shape.vectors):
+        rows.append(builder.add(rows[-1], a_step))
+    groups = [b]
+    for _ in range(1, -(-shape.columns // shape.group)):
+        groups.append(builder.add(groups[-1], b_step))
+    stride_a = tile.parts * shape.bits // 8
+    stride_b = shape.group * tile.element
+
+    def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        at_a = builder.mul(trip, INT64(stride_a))
+        at_b = builder.mul(trip, INT64(stride_b))
+        loaded = [tile.unpacked(builder.add(row, at_a), shape.bits // 8) for row in rows]
+        columns = [
+            (
+                builder.add(groups[c // shape.group], at_b),
+                c % shape.group * tile.element,
+            )
+            for c in range(shape.columns)
+        ]
+        return _multiply(tile, loaded, columns, sums)
+
+    return step
+
+
+def _placed_step(tile: Tile) -> Step:
+    builder, shape = tile.builder, tile.shape
+    a, b = tile.field("a"), tile.field("b")
+    rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
+    sums_a, sums_b = tile.field("sums_a"), tile.field("sums_b")
+    a_ahead, b_ahead = tile.field("a_ahead"), tile.field("b_ahead")
+    rows = [builder.add(a, tile.integer(rows_a, 8 * shape.lanes * i)) for i in range(shape.vectors)]
+    columns = [builder.add(b, tile.integer(columns_b, 8 * c)) for c in range(shape.columns)]
+
+    def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        at = builder.mul(trip, INT64(8))
+        at_a, at_b = tile.integer(sums_a, at), tile.integer(sums_b, at)
+        places = [builder.add(row, at_a) for row in rows]
+        loaded = [tile.unpacked(place, tile.size) for place in places]
+        for place in places:
+            _prefetch(tile, builder.add(place, a_ahead))
+        scalars = [(builder.add(column, at_b), 0) for column in columns]
+        for place, _ in scalars[:: shape.group]:
+            _prefetch(tile, builder.add(place, b_ahead))
+        return _multiply(tile, loaded, scalars, sums)
+
+    return step
+
+
+def _prefetch(tile: Tile, address: ir.Value) -> None:
+    vectors.prefetch(tile.builder, vectors.pointer(tile.builder, address))
+
+
+def _multiply(
+    tile: Tile,
+    rows: list[list[ir.Value]],
+    columns: list[tuple[ir.Value, int]],
+    sums: list[ir.Value],
+) -> list[ir.Value]:
+    """Emit one step of k: every group of rows times every column."""
+    builder = tile.builder
+    found = list(sums)
+    since: list[ir.Value] = []
+    for number, (address, offset) in enumerate(columns):
+        parts = [
+            vectors.broadcast(builder, tile.number(address, offset + i * tile.size), tile.kind)
+            for i in range(tile.parts)
+        ]
+        for i, row in enumerate(rows):
+            at = (i * tile.shape.columns + number) * tile.parts
+            if tile.parts == 1:
+                found[at] = tile.fma(row[0], parts[0], found[at])
+            else:
+                found[at] = tile.fma(row[0], parts[0], found[at])
+                found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
+                found[at] = tile.fms(row[1], parts[1], found[at])
+                found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
+            since += found[at : at + tile.parts]
+        # LLVM would load all columns first, and spill accumulators to find room for them.
+        if tile.ordered and (number + 1) % max(1, 4 // tile.parts) == 0:
+            vectors.after(builder, since)
+            since = []
+    return found

@@ -1,0 +1,81 @@
+"""Tiles: what the parts of a microkernel's generator share while one kernel is written."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from tilesolve.kernels import vectors
+from tilesolve.kernels.shape import FIELDS, Shape
+from tilesolve.kernels.vectors import INT64
+
+
+class Tile:
+    """One kernel while it is written.
+
+    Parameters
+    ----------
+    builder
+        Where to emit.
+    shape
+        Which kernel.
+    frame
+        Address of its arguments.
+    native
+        Bits of the CPU's widest vector.
+
+    Examples
+    --------
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> tile = Tile(builder, Shape("float64", 256, 2, 6, 4, packed=True), function.args[0], 256)
+    >>> print(tile.kind, tile.parts, tile.element)
+    <4 x double> 1 8
+    """
+
+    def __init__(self, builder: ir.IRBuilder, shape: Shape, frame: ir.Value, native: int) -> None:
+        self.builder, self.shape, self.frame = builder, shape, frame
+        self.kind = vectors.vector_type(shape.real, shape.bits)
+        self.scalar = self.kind.element
+        self.size = shape.bits // 8 // shape.lanes
+        self.element = self.size * (2 if shape.complex else 1)
+        self.parts = 2 if shape.complex else 1
+        self.ordered = shape.bits <= native
+
+    def field(self, name: str) -> ir.Value:
+        """Return a field of the frame."""
+        return self.integer(self.frame, 8 * FIELDS.index(name))
+
+    def integer(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+        """Return the integer at an address."""
+        where = vectors.pointer(self.builder, address, offset)
+        return self.builder.load(where, typ=INT64, align=8)
+
+    def number(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+        """Return the real number at an address."""
+        where = vectors.pointer(self.builder, address, offset)
+        return self.builder.load(where, typ=self.scalar, align=self.size)
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """Return ``x * y + z``."""
+        return vectors.multiply_add(self.builder, x, y, z, self.shape.real)
+
+    def fms(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """Return ``z - x * y``."""
+        return self.fma(self.builder.fneg(x), y, z)
+
+    def unpacked(self, place: ir.Value, align: int) -> list[ir.Value]:
+        """Return the vectors of real and imaginary parts of rows that lie interleaved."""
+        builder, kind = self.builder, self.kind
+        loaded = [
+            vectors.load(
+                builder, vectors.pointer(builder, place, i * self.shape.bits // 8), kind, align
+            )
+            for i in range(self.parts)
+        ]
+        if self.parts == 1:
+            return loaded
+        lanes = self.shape.lanes
+        return [
+            vectors.shuffle(builder, loaded[0], loaded[1], range(part, 2 * lanes, 2))
+            for part in range(2)
+        ]
