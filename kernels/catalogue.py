@@ -22,7 +22,9 @@ class Microkernel:
     pack
         Cycles that packing one element costs.
     fetch
-        Cycles that an element costs each time it enters the second cache, if it is read in place.
+        Cycles that an element of rows read in place costs each time it enters the second cache.
+    stream
+        Cycles that one of columns read in place costs each time it enters the first.
 
     Examples
     --------
@@ -36,6 +38,7 @@ class Microkernel:
     call: float = 60.0
     pack: float = 1.0
     fetch: float = 0.5
+    stream: float = 0.25
 
 
 def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
@@ -49,9 +52,9 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     Examples
     --------
     >>> default("float64", 512, 32)
-    Microkernel(rows=24, columns=8, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5)
+    Microkernel(rows=24, columns=8, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5, stream=0.25)
     >>> default("float32", 256, 16)
-    Microkernel(rows=16, columns=6, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5)
+    Microkernel(rows=16, columns=6, efficiency=1.0, call=60.0, pack=1.0, fetch=0.5, stream=0.25)
     """
     group = max(1, lanes(dtype, vector_bits))
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)

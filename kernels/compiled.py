@@ -24,7 +24,8 @@ INT = types.int64
 POINTER = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 ARRAY = types.Array(types.int64, 1, "C")
 
-_functions: list[Any] = []
+_functions: dict[str, list[Any]] = {}
+"""The compiled functions of each module."""
 
 
 @_intrinsic
@@ -98,7 +99,7 @@ def compiled(*signature: Any, returns: Any = types.void) -> Callable[[Any], Any]
             found = _njit(kind, cache=True, **options)(function)
         except RuntimeError:  # no folder for numba's cache can be written
             found = _njit(kind, **options)(function)
-        _functions.append(found)
+        _functions.setdefault(function.__module__, []).append(found)
         return found
 
     return decorate
@@ -116,15 +117,16 @@ def checksum(*modules: Any) -> int:  # noqa: ANN401
     return zlib.crc32(text)
 
 
-def renew(stale: bool) -> None:
-    """Compile all functions again where the layout that they were compiled for has changed.
+def renew(module: str, compiled_for: int, layout: int) -> None:
+    """Compile a module's functions again where they were compiled for another layout.
 
     numba notices a change of a function's own file, but not of the modules that it takes
-    constants from.
+    constants and other functions from. So each module has a function that returns the checksum
+    of these as it was compiled.
 
     Examples
     --------
-    >>> renew(stale=False)
+    >>> renew("no module", compiled_for=1, layout=2)
     """
-    for function in _functions if stale else ():
+    for function in _functions.get(module, ()) if compiled_for != layout else ():
         function.recompile()

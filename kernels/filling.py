@@ -6,9 +6,11 @@ and of batches (`tilesolve.packing.tables`).
 
 from __future__ import annotations
 
-from tilesolve.kernels import packers
+from tilesolve.kernels import code, packers, shape, state
+from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
 from tilesolve.kernels.state import WIDEST, S
+from tilesolve.packing import tables
 from tilesolve.packing.tables import Field
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -159,3 +161,15 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
         # Where strip 0 and its first k of the whole table would be.
         origin = s[_BUFFER + side] + (batch - b0) * plane - g0 * strip - k0 * step
         _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K)
+
+
+_LAYOUT = compiling.checksum(code, compiling, packers, shape, state, tables)
+
+
+@compiled(returns=INT)
+def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Return the layout that the code was compiled for."""
+    return _LAYOUT
+
+
+compiling.renew(__name__, _layout(), _LAYOUT)

@@ -20,6 +20,7 @@ _A, _B, _K = _F["a"], _F["b"], _F["k"]
 _A_STEP, _B_STEP = _F["a_step"], _F["b_step"]
 _ROWS_A, _COLUMNS_B = _F["rows_a"], _F["columns_b"]
 _SUMS_A, _SUMS_B = _F["sums_a"], _F["sums_b"]
+_NEXT_A, _SAME = _F["next_a"], int(S.SAME)
 _A_AHEAD, _B_AHEAD = _F["a_ahead"], _F["b_ahead"]
 _C, _ROWS_C, _COLUMNS_C = _F["c"], _F["rows_c"], _F["columns_c"]
 _COUNT, _MODE, _BETA = _F["rows"], _F["mode"], _F["beta"]
@@ -50,12 +51,16 @@ def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: A
     groups = R[R[_PLACES] + r + 1] - place
     kind = 0
     if s[_LEVEL]:
+        before = s[_A]
         s[_A] = (
             s[_BUFFER]
             + (place - s[_ORIGIN]) * s[_STRIP]
             + (k0 - s[_ORIGIN + 1]) * s[_STEP]
             + (b - s[_BATCH]) * s[_PLANE]
         )
+        # While some rows meet their columns, the next rows come nearer, a group with each call.
+        s[_SAME] = s[_SAME] + 1 if s[_A] == before else 0
+        s[_NEXT_A] = s[_A] + (groups + s[_SAME]) * s[_STRIP] if s[_SAME] < groups else s[_A]
     else:
         kind = 1
     if s[_LEVEL + 1]:
@@ -204,4 +209,4 @@ def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     return _LAYOUT
 
 
-compiled.renew(_layout() != _LAYOUT)
+compiled.renew(__name__, _layout(), _LAYOUT)

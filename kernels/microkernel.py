@@ -11,6 +11,7 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
 * ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
   dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
+  One line for each k from ``next_a`` on is asked for meanwhile.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
 * ``placed`` kernels read operands where they lie: element (r, k) of A is at
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each

@@ -17,6 +17,7 @@ FIELDS = (
     "columns_b",
     "sums_a",
     "sums_b",
+    "next_a",
     "a_ahead",
     "b_ahead",
     "c",

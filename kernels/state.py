@@ -96,7 +96,9 @@ class S(IntEnum):
     """Where the trace begins; 0 if calls are not traced."""
     CALLS = TRACING + 1
     """Calls of the microkernel so far."""
-    BOX = CALLS + 1
+    SAME = CALLS + 1
+    """Calls before this one that had the same rows."""
+    BOX = SAME + 1
     """The number of the current box."""
     SELF = BOX + 1
     """Address of the state."""

@@ -87,7 +87,7 @@ def _expect_c(tile: Tile) -> None:
 def _packed_step(tile: Tile) -> Step:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
-    a_step, b_step = tile.field("a_step"), tile.field("b_step")
+    a_step, b_step, soon = (tile.field(name) for name in ("a_step", "b_step", "next_a"))
     rows = [a]
     for _ in range(1, shape.vectors):
         rows.append(builder.add(rows[-1], a_step))
@@ -100,6 +100,7 @@ def _packed_step(tile: Tile) -> Step:
     def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         at_a = builder.mul(trip, INT64(stride_a))
         at_b = builder.mul(trip, INT64(stride_b))
+        vectors.prefetch(builder, vectors.pointer(builder, soon, at_a), near=False)
         loaded = [tile.unpacked(builder.add(row, at_a), shape.bits // 8) for row in rows]
         columns = [
             (

@@ -159,8 +159,12 @@ def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -
     return found
 
 
-def prefetch(builder: ir.IRBuilder, where: ir.Value, *, write: bool = False) -> None:
+def prefetch(
+    builder: ir.IRBuilder, where: ir.Value, *, write: bool = False, near: bool = True
+) -> None:
     """Ask for a line before it is needed; an address that cannot be read does no harm.
+
+    It is brought to the nearest cache, or to the second one if it is not needed as soon.
 
     Examples
     --------
@@ -172,7 +176,7 @@ def prefetch(builder: ir.IRBuilder, where: ir.Value, *, write: bool = False) -> 
     name = "llvm.prefetch.p0"
     kind = ir.FunctionType(ir.VoidType(), (ir.PointerType(), _INT32, _INT32, _INT32))
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    builder.call(function, (where, _INT32(int(write)), _INT32(3), _INT32(1)))
+    builder.call(function, (where, _INT32(int(write)), _INT32(3 if near else 2), _INT32(1)))
 
 
 def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:

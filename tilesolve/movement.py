@@ -192,12 +192,26 @@ def price(
     )
     rate = machine.peak(problem.dtype) * kernel.efficiency
     seconds = arithmetic(problem, kernel, rate, machine.frequency, found)
-    # Copies are read in the order in which they lie; the CPU foresees what comes next.
-    for tensor, copy in enumerate(nest.packed or (None,) * len(problem.spec.operands), start=1):
-        if copy is None:
-            entered = found.moved[min(2, len(places) - 1)][tensor] / problem.itemsize
-            seconds += entered * kernel.fetch / machine.frequency
+    seconds += _fetching(problem, nest, kernel, found) / machine.frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
+
+
+def _fetching(problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic) -> float:
+    """Return the cycles that reading in place costs beside the bytes it moves.
+
+    A copy is read in the order in which it lies, and the CPU foresees what comes next. Rows in
+    place come as whole vectors, and are waited for where they enter the second cache; columns
+    are as many streams as there are, each time that they enter the first.
+    """
+    cycles = 0.0
+    output = problem.spec.output.letters[-1:]
+    copies = nest.packed or (None,) * len(problem.spec.operands)
+    for number, (operand, copy) in enumerate(zip(problem.spec.operands, copies, strict=True), 1):
+        if copy is None and operand.subscripts:
+            rows = operand.subscripts[-1].letters == output
+            entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
+            cycles += entered * (kernel.fetch if rows else kernel.stream)
+    return cycles
 
 
 def arithmetic(
