@@ -35,7 +35,8 @@ FEEDS = 1.5
 """How many times the bandwidth that a register tile needs a cache should have to feed it."""
 
 OWN = 0.6
-"""Share of a core's own cache that tiles may take; C and what is being copied pass by there."""
+"""Share of a core's own cache beyond the nearest that tiles may take; C and what is being copied
+pass by there."""
 
 SHARED = 0.3
 """Share of a cache that others use too, even when only one thread runs (measured: tiles that take
@@ -141,6 +142,8 @@ def _tiled(
         places[0],
         *(
             replace(place, capacity=_part(place, SHARED if place.name in shared else OWN))
+            if place.name != machine.levels[0].name
+            else place
             for place in places[1:]
         ),
     )
