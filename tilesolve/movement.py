@@ -204,11 +204,12 @@ def _fetching(problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic)
     are as many streams as there are, each time that they enter the first.
     """
     cycles = 0.0
-    output = problem.spec.output.letters[-1:]
+    running = {letter for letter, extent in problem.sizes.items() if extent > 1}
+    output = running & set(problem.spec.output.letters[-1:])
     copies = nest.packed or (None,) * len(problem.spec.operands)
     for number, (operand, copy) in enumerate(zip(problem.spec.operands, copies, strict=True), 1):
         if copy is None and operand.subscripts:
-            rows = operand.subscripts[-1].letters == output
+            rows = running & set(operand.subscripts[-1].letters) == output
             entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
             cycles += entered * (kernel.fetch if rows else kernel.stream)
     return cycles
