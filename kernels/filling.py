@@ -27,9 +27,10 @@ _PLACED_ROWS, _TABLES, _SELF = int(S.PLACED_ROWS), int(S.TABLES), int(S.SELF)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
 _FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUNTS)
 _WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
+_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(_WAYS)
+
 _NEAR = 1 << 18
 """Bytes of strips that are written again and again before others: they stay in a near cache."""
-_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(_WAYS)
 
 
 @compiled(INT, INT, INT, INT)

@@ -1,4 +1,4 @@
-"""LLVM vectors: the few instructions from which kernels are put together in numba intrinsics.
+"""LLVM vectors: the few instructions from which kernels are put together.
 
 Written as LLVM IR, a vector has the width that is asked for: numba's loop vectoriser, which picks
 256 bits on many CPUs that have 512, has no say. A width that the CPU lacks still compiles; LLVM
