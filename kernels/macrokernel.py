@@ -22,6 +22,10 @@ _ROWS_A, _COLUMNS_B = _F["rows_a"], _F["columns_b"]
 _SUMS_A, _SUMS_B = _F["sums_a"], _F["sums_b"]
 _NEXT_A, _SAME = _F["next_a"], int(S.SAME)
 _A_AHEAD, _B_AHEAD = _F["a_ahead"], _F["b_ahead"]
+_MORE, _A_MOVE, _B_MOVE = _F["more"], _F["a_move"], _F["b_move"]
+_ROWS_A_MOVE, _COLUMNS_B_MOVE = _F["rows_a_move"], _F["columns_b_move"]
+_ROWS_C_MOVE, _COLUMNS_C_MOVE = _F["rows_c_move"], _F["columns_c_move"]
+_NEXT_MOVE, _NEXT_END = _F["next_move"], _F["next_end"]
 _C, _ROWS_C, _COLUMNS_C = _F["c"], _F["rows_c"], _F["columns_c"]
 _COUNT, _MODE, _BETA = _F["rows"], _F["mode"], _F["beta"]
 _TOP, _ORDERS, _SCRATCH = int(S.TOP), int(S.ORDERS), int(S.SCRATCH)
@@ -34,22 +38,27 @@ _STREAMING, _STORE, _BASES = int(S.STREAMING), int(S.STORE), int(S.BASES)
 _TRACING, _CALLS, _BOX, _SELF = int(S.TRACING), int(S.CALLS), int(S.BOX), int(S.SELF)
 _KERNELS, _MOST_VECTORS, _MOST_COLUMNS = int(S.KERNELS), code.MOST_VECTORS, code.MOST_COLUMNS
 _BOUNDS, _OFFSETS = int(Field.BOUNDS), int(Field.OFFSETS)
-_PLACES, _STORED = int(Field.PLACES), int(Field.STORED)
+_PLACES, _STORED, _RUNS = int(Field.PLACES), int(Field.STORED), int(Field.RUNS)
 _STEP_TABLES, _STEP_CELLS, _STEP_FIRST = int(Step.TABLES), int(Step.CELLS), int(Step.FIRST)
 _STEP_ALIGNED, _STEP_FRESH, _STEP_SIZE = int(Step.ALIGNED), int(Step.FRESH), int(Step.SIZE)
 _STREAM = int(Mode.STREAM)
 _FRAME = int(S.FRAME)
 
 
-@compiled.compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
-def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Call the microkernel for one cell of each role."""
+@compiled.compiled(POINTER, INT, INT, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
+def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Call the microkernel for one cell of each role, and for those that follow it in one role."""
     r0, r1 = R[R[_BOUNDS] + r], R[R[_BOUNDS] + r + 1]
     n0, n1 = N[N[_BOUNDS] + n], N[N[_BOUNDS] + n + 1]
     k0, k1 = K[K[_BOUNDS] + k], K[K[_BOUNDS] + k + 1]
     place, beside = R[R[_PLACES] + r], N[N[_PLACES] + n]
     groups = R[R[_PLACES] + r + 1] - place
     kind = 0
+    # How far the cells of a run are apart: in indices, and in groups of packed strips.
+    rows, columns = (r1 - r0) * (role == 0), (n1 - n0) * (role == 1)
+    s[_MORE] = count - 1
+    s[_A_MOVE] = s[_ROWS_A_MOVE] = s[_B_MOVE] = s[_COLUMNS_B_MOVE] = 0
+    s[_ROWS_C_MOVE], s[_COLUMNS_C_MOVE] = 8 * rows, 8 * columns
     if s[_LEVEL]:
         before = s[_A]
         s[_A] = (
@@ -61,6 +70,13 @@ def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: A
         # While some rows meet their columns, the next rows come nearer, a group with each call.
         s[_SAME] = s[_SAME] + 1 if s[_A] == before else 0
         s[_NEXT_A] = s[_A] + (groups + s[_SAME]) * s[_STRIP] if s[_SAME] < groups else s[_A]
+        s[_NEXT_MOVE], s[_NEXT_END] = s[_STRIP], s[_A] + 2 * groups * s[_STRIP]
+        if role == 0:
+            s[_A_MOVE] = groups * s[_STRIP]
+            s[_NEXT_MOVE] = s[_A_MOVE]
+            s[_NEXT_END] += count * s[_A_MOVE]
+        else:
+            s[_SAME] += count - 1
     else:
         kind = 1
     if s[_LEVEL + 1]:
@@ -70,6 +86,8 @@ def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: A
             + (k0 - s[_ORIGIN + 3]) * s[_STEP + 1]
             + (b - s[_BATCH + 1]) * s[_PLANE + 1]
         )
+        if role == 1:
+            s[_B_MOVE] = (N[N[_PLACES] + n + 1] - beside) * s[_STRIP + 1]
     else:
         kind = 1
     if kind:
@@ -81,6 +99,7 @@ def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: A
             at = R[_OFFSETS + 1]
             s[_A] = s[_SOURCE] + B[B[_OFFSETS + 1] + b]
             s[_ROWS_A] = s[_TABLES] + 8 * (at + r0)
+            s[_ROWS_A_MOVE] = 8 * rows
             s[_SUMS_A] = s[_TABLES + 2] + 8 * (K[_OFFSETS + 1] + k0)
             more = r + 1 < s[_CELLS]
             s[_A_AHEAD] = R[at + r1] - R[at + r0] if more else 0
@@ -92,6 +111,7 @@ def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: A
             at = N[_OFFSETS + 2]
             s[_B] = s[_SOURCE + 1] + B[B[_OFFSETS + 2] + b]
             s[_COLUMNS_B] = s[_TABLES + 1] + 8 * (at + n0)
+            s[_COLUMNS_B_MOVE] = 8 * columns
             s[_SUMS_B] = s[_TABLES + 2] + 8 * (K[_OFFSETS + 2] + k0)
             more = n + 1 < s[_CELLS + 1]
             s[_B_AHEAD] = N[at + n1] - N[at + n0] if more else 0
@@ -111,12 +131,13 @@ def _tile(s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: A
         s[_MODE] = s[_LATER + scattered]
         s[_BETA], s[_BETA + 1] = s[_BETAS + 2], s[_BETAS + 3]
     if s[_TRACING]:
-        trace = pointer(s[_TRACING] + 8 * TRACE * s[_CALLS])
-        trace[0], trace[1] = r0, r1 - r0
-        trace[2], trace[3] = n0, n1 - n0
-        trace[4], trace[5] = k0, k1 - k0
-        trace[6], trace[7], trace[8], trace[9] = b, s[_MODE], kind, s[_BOX]
-    s[_CALLS] += 1
+        for cell in range(count):
+            trace = pointer(s[_TRACING] + 8 * TRACE * (s[_CALLS] + cell))
+            trace[0], trace[1] = r0 + cell * rows, r1 - r0
+            trace[2], trace[3] = n0 + cell * columns, n1 - n0
+            trace[4], trace[5] = k0, k1 - k0
+            trace[6], trace[7], trace[8], trace[9] = b, s[_MODE], kind, s[_BOX]
+    s[_CALLS] += count
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
     invoke(s[_KERNELS + number], s[_SELF] + 8 * _FRAME)
 
@@ -139,6 +160,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
     s[w + 3], s[w + 7] = B[at], B[at + 1]
     o = _ORDERS + 4 * level
     o0, o1, o2, o3 = w + s[o], w + s[o + 1], w + s[o + 2], w + s[o + 3]
+    role = s[o]
     begin0, begin1, begin2 = s[o0], s[o1], s[o2]
     end0, end1, end2, end3 = s[o0 + 4], s[o1 + 4], s[o2 + 4], s[o3 + 4]
     while s[o3] < end3:
@@ -148,11 +170,16 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
             while s[o1] < end1:
                 s[o0] = begin0
                 while s[o0] < end0:
+                    count = 1
                     if level == 1:
-                        _tile(s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
+                        if role == 0:
+                            count = min(R[R[_RUNS] + s[o0]], end0 - s[o0])
+                        elif role == 1:
+                            count = min(N[N[_RUNS] + s[o0]], end0 - s[o0])
+                        _tiles(s, role, count, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
                     else:
                         _descend(level - 1, s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
-                    s[o0] += 1
+                    s[o0] += count
                 s[o1] += 1
             s[o2] += 1
         s[o3] += 1

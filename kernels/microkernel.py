@@ -22,6 +22,9 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
   also needs it aligned to the vector; the scattered modes need nothing.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
+* One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
+  grow by their ``_move``, in the frame itself. ``next_a`` begins again at ``a`` where it would
+  reach ``next_end``.
 
 No other memory is touched, no alignment is assumed but what is said here.
 """
@@ -30,11 +33,15 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from tilesolve.kernels import vectors
 from tilesolve.kernels.shape import Shape
 from tilesolve.kernels.summing import accumulate
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.vectors import INT64
 from tilesolve.kernels.writing import write
+
+MOVED = ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c")
+"""Fields that differ from one tile of a call to the next."""
 
 
 def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
@@ -60,6 +67,21 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block())
     tile = Tile(builder, shape, function.args[0], native)
-    write(tile, accumulate(tile))
+
+    def compute(_: ir.Value) -> None:
+        write(tile, accumulate(tile))
+        _move(tile)
+
+    vectors.each(builder, builder.add(tile.field("more"), INT64(1)), compute)
     builder.ret_void()
     return function
+
+
+def _move(tile: Tile) -> None:
+    """Emit the way from one tile of a call to the next."""
+    builder = tile.builder
+    for name in MOVED:
+        tile.set_field(name, builder.add(tile.field(name), tile.field(f"{name}_move")))
+    following = builder.add(tile.field("next_a"), tile.field("next_move"))
+    again = builder.icmp_signed(">=", following, tile.field("next_end"))
+    tile.set_field("next_a", builder.select(again, tile.field("a"), following))

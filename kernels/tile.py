@@ -45,6 +45,11 @@ class Tile:
         """Return a field of the frame."""
         return self.integer(self.frame, 8 * FIELDS.index(name))
 
+    def set_field(self, name: str, value: ir.Value) -> None:
+        """Change a field of the frame."""
+        where = vectors.pointer(self.builder, self.frame, 8 * FIELDS.index(name))
+        self.builder.store(value, where, align=8)
+
     def integer(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """Return the integer at an address."""
         where = vectors.pointer(self.builder, address, offset)

@@ -47,6 +47,9 @@ class Field(IntEnum):
     """For each of the two operands: bounds of blocks per segment, blocks, bounds of rest, rest."""
     COUNTING = 25
     """0, 1, 2, …"""
+    RUNS = 26
+    """For each cell how many, itself included, follow each other that are alike in size and in
+    how they lie in the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,9 @@ def table(
         put(Field.FIRSTS, source[starts])
         put(Field.WHOLE, _contiguous(source, starts, counts, group, element))
         whole = _contiguous(target, starts, counts, group, element)
-        put(Field.STORED, np.minimum.reduceat(whole, places[:-1]) if len(whole) else whole)
+        stored = np.minimum.reduceat(whole, places[:-1]) if len(whole) else whole
+        put(Field.STORED, stored)
+        put(Field.RUNS, _runs(np.diff(axis.bounds[0]), stored))
         full = np.where(counts == group, source[starts], -1)
         units = (full, full, full)
     for number, how in enumerate(turned):
@@ -152,6 +157,17 @@ def _groups(cells: Integers, group: int) -> tuple[Integers, Integers, Integers]:
     starts = np.repeat(cells[:-1], per_cell) + within * group
     counts = np.minimum(group, np.repeat(cells[1:], per_cell) - starts)
     return starts, counts, places
+
+
+def _runs(sizes: Integers, stored: Integers) -> Integers:
+    """Return for each cell how many from there on are of the same size and kind."""
+    if not len(stored):
+        return np.ones(len(sizes), np.int64)
+    other = (np.diff(sizes) != 0) | (np.diff(stored) != 0)
+    ends = np.append(np.flatnonzero(other) + 1, len(sizes))
+    cells = np.arange(len(sizes))
+    found: Integers = ends[np.searchsorted(ends, cells, side="right")] - cells
+    return found
 
 
 def _contiguous(
