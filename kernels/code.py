@@ -160,8 +160,8 @@ def _whole_vectors(bits: int) -> str:
     return "-prefer-256-bit" if bits == 512 else ""
 
 
-def build(family: Family, shapes: Sequence[Shape] | None = None) -> bytes:
-    """Return the object file of a family's kernels, for the CPU that this runs on.
+def build(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> bytes:
+    """Return the object file of a family's kernels.
 
     Parameters
     ----------
@@ -169,6 +169,8 @@ def build(family: Family, shapes: Sequence[Shape] | None = None) -> bytes:
         Whose microkernels and packing kernels.
     shapes
         The only microkernels wanted.
+    cpu
+        What they are made for: the CPU that this runs on, unless given.
 
     Examples
     --------
@@ -176,44 +178,37 @@ def build(family: Family, shapes: Sequence[Shape] | None = None) -> bytes:
     >>> len(build(family)) > len(build(family, family.shapes[:1])) > 1000
     True
     """
-    parsed, machine = _module(family, family.shapes if shapes is None else shapes, Cpu.here())
+    parsed, machine = _module(family, shapes, cpu)
     code: bytes = machine.emit_object(parsed)
     return code
 
 
 def assembly(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> str:
-    """Return the assembly of what `build` makes, for any CPU that LLVM knows here.
-
-    Parameters
-    ----------
-    family, shapes
-        As for `build`.
-    cpu
-        The one that this runs on, unless given.
+    """Return the assembly of what `build` makes.
 
     Raises
     ------
     MachineError
-        If LLVM was built without that architecture.
+        If LLVM was built without the CPU's architecture.
 
     Examples
     --------
     >>> "packed_float64_128_1x1_4" in assembly(Family("float64", 128, 4, 4))
     True
     """
-    wanted = family.shapes if shapes is None else shapes
-    parsed, machine = _module(family, wanted, Cpu.here() if cpu is None else cpu)
+    parsed, machine = _module(family, shapes, cpu)
     text: str = machine.emit_assembly(parsed)
     return text
 
 
-def _module(family: Family, shapes: Sequence[Shape], cpu: Cpu) -> tuple[Any, Any]:
+def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> tuple[Any, Any]:
+    cpu = cpu or Cpu.here()
     machine = _target(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
     for strip in dict.fromkeys(family.strips):
         packers.emit(module, strip)
-    for wanted in shapes:
+    for wanted in family.shapes if shapes is None else shapes:
         microkernel.emit(module, wanted, cpu.bits)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
