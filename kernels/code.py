@@ -7,7 +7,7 @@ plan. An object file can be kept: loading one takes a few milliseconds, making o
 from __future__ import annotations
 
 import hashlib
-import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -115,71 +115,118 @@ class Family:
         return Strip(self.dtype, self.lanes), Strip(self.dtype, self.group)
 
 
-def build(family: Family) -> bytes:
-    """Return the object file of a family's kernels, for the CPU that this runs on.
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """What code is made for.
+
+    Parameters
+    ----------
+    triple
+        LLVM's name of the architecture and the system.
+    name
+        LLVM's name of the CPU.
+    features
+        What it can do, where its name does not say.
+    bits
+        Width of its widest vectors; a kernel no wider is kept in the written order.
 
     Examples
     --------
-    >>> len(build(Family("float64", 128, 4, 4))) > 1000
+    >>> Cpu.named("haswell", 256)
+    Cpu(triple='x86_64-unknown-linux-gnu', name='haswell', features='', bits=256)
+    """
+
+    triple: str
+    name: str
+    features: str
+    bits: int
+
+    @classmethod
+    def here(cls) -> Cpu:
+        """Return the CPU that this runs on."""
+        found = llvm.get_host_cpu_features()
+        bits = 512 if found.get("avx512f") else 256 if found.get("avx") else 128
+        features = ",".join(filter(None, (found.flatten(), _whole_vectors(bits))))
+        return cls(llvm.get_default_triple(), llvm.get_host_cpu_name(), features, bits)
+
+    @classmethod
+    def named(cls, name: str, bits: int) -> Cpu:
+        """Return another x86 CPU: what is made for it can be read, not run."""
+        return cls("x86_64-unknown-linux-gnu", name, _whole_vectors(bits), bits)
+
+
+def _whole_vectors(bits: int) -> str:
+    # Intel's CPUs would have 512-bit vectors split in two, to keep their clock up.
+    return "-prefer-256-bit" if bits == 512 else ""
+
+
+def build(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> bytes:
+    """Return the object file of a family's kernels.
+
+    Parameters
+    ----------
+    family
+        Whose microkernels and packing kernels.
+    shapes
+        The only microkernels wanted.
+    cpu
+        What they are made for: the CPU that this runs on, unless given.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> len(build(family)) > len(build(family, family.shapes[:1])) > 1000
     True
     """
-    parsed, machine = _module(family)
+    parsed, machine = _module(family, shapes, cpu)
     code: bytes = machine.emit_object(parsed)
     return code
 
 
-def assembly(family: Family) -> str:
-    """Return the assembly of a family's kernels.
+def assembly(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> str:
+    """Return the assembly of what `build` makes.
+
+    Raises
+    ------
+    MachineError
+        If LLVM was built without the CPU's architecture.
 
     Examples
     --------
     >>> "packed_float64_128_1x1_4" in assembly(Family("float64", 128, 4, 4))
     True
     """
-    parsed, machine = _module(family)
+    parsed, machine = _module(family, shapes, cpu)
     text: str = machine.emit_assembly(parsed)
     return text
 
 
-def _module(family: Family) -> tuple[Any, Any]:
+def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> tuple[Any, Any]:
+    cpu = cpu or Cpu.here()
+    machine = _target(cpu)
     module = ir.Module(name="tilesolve")
+    module.triple = machine.triple
     for strip in dict.fromkeys(family.strips):
         packers.emit(module, strip)
-    for wanted in family.shapes:
-        microkernel.emit(module, wanted, native_bits())
-    machine = _target()
-    module.triple = machine.triple
+    for wanted in family.shapes if shapes is None else shapes:
+        microkernel.emit(module, wanted, cpu.bits)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     return parsed, machine
 
 
 @cache
-def native_bits() -> int:
-    """Return the bits of this CPU's widest vectors.
-
-    Examples
-    --------
-    >>> native_bits() in (128, 256, 512)
-    True
-    """
-    features = llvm.get_host_cpu_features()
-    return 512 if features.get("avx512f") else 256 if features.get("avx") else 128
-
-
-def _features() -> str:
-    # Intel's CPUs would have 512-bit vectors split in two, to keep their clock up.
-    features: str = llvm.get_host_cpu_features().flatten()
-    return f"{features},-prefer-256-bit" if native_bits() == 512 else features
-
-
-@cache
-def _target() -> Any:  # noqa: ANN401 - llvmlite has no types
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=_features(),
+def _target(cpu: Cpu) -> Any:  # noqa: ANN401 - llvmlite has no types
+    # Every architecture that LLVM was built with: to be known costs one nothing.
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        target = llvm.Target.from_triple(cpu.triple)
+    except RuntimeError as error:
+        raise MachineError(f"no code can be made for {cpu.name}: {error}") from error
+    return target.create_target_machine(
+        cpu=cpu.name,
+        features=cpu.features,
         opt=2,
         reloc="pic",
         codemodel="default",
@@ -197,9 +244,7 @@ def fingerprint(family: Family) -> str:
     """
     parts = [
         repr(family),
-        platform.machine(),
-        llvm.get_host_cpu_name(),
-        _features(),
+        repr(Cpu.here()),
         version("llvmlite"),
         *(
             Path(str(module.__file__)).read_text("utf-8")

@@ -151,12 +151,12 @@ def _multiply(
     """Emit one step of k: every group of rows times every column."""
     builder = tile.builder
     found = list(sums)
-    since: list[ir.Value] = []
     for number, (address, offset) in enumerate(columns):
         parts = [
             vectors.broadcast(builder, tile.number(address, offset + i * tile.size), tile.kind)
             for i in range(tile.parts)
         ]
+        changed: list[ir.Value] = []
         for i, row in enumerate(rows):
             at = (i * tile.shape.columns + number) * tile.parts
             if tile.parts == 1:
@@ -166,9 +166,8 @@ def _multiply(
                 found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
                 found[at] = tile.fms(row[1], parts[1], found[at])
                 found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
-            since += found[at : at + tile.parts]
+            changed += found[at : at + tile.parts]
         # LLVM would load all columns first, and spill accumulators to find room for them.
-        if tile.ordered and (number + 1) % max(1, 4 // tile.parts) == 0:
-            vectors.after(builder, since)
-            since = []
+        if tile.ordered:
+            vectors.after(builder, changed)
     return found

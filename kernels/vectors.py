@@ -7,7 +7,6 @@ splits it.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
@@ -18,7 +17,7 @@ INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
 _SCALARS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int64": INT64}
 _SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64"}
-_VECTOR_REGISTER = {"x86_64": "v", "AMD64": "v", "aarch64": "w", "arm64": "w"}
+_VECTOR_REGISTER = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
 """What LLVM calls any vector register in the constraint of a piece of assembly."""
 
 
@@ -183,15 +182,19 @@ def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
     """Have no memory access that follows move before the point where these vectors are computed.
 
     An empty piece of assembly that takes the vectors in registers and claims to touch memory.
-    Where no letter for a vector register is known, nothing happens.
+    The module's triple says for which architecture; where no letter for its vector registers is
+    known, nothing happens.
 
     Examples
     --------
     >>> builder, address = _example()
     >>> x = load(builder, pointer(builder, address), vector_type("float64", 128), 8)
+    >>> builder.module.triple = "x86_64-unknown-linux-gnu"
     >>> after(builder, [x])
+    >>> print(builder.block.instructions[-1])
+    call void asm sideeffect "", "v,~{memory}"(<2 x double> %".6")
     """
-    register = _VECTOR_REGISTER.get(platform.machine())
+    register = _VECTOR_REGISTER.get(builder.module.triple.split("-")[0])
     if register is not None:
         kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
         constraint = ",".join([register] * len(values))

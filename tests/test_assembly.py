@@ -1,0 +1,137 @@
+"""The machine code of microkernels, read as it is built for CPUs that need not be this one."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels.catalogue import default
+from tilesolve.kernels.code import Cpu, Family, assembly
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.summing import PENDING
+
+MADE_FOR = (
+    ("skylake-avx512", 512, 32),
+    ("znver4", 512, 32),
+    ("skylake-avx512", 256, 32),
+    ("haswell", 256, 16),
+    ("haswell", 128, 16),
+)
+"""A CPU, the width of the vectors that a machine may ask for there, and their registers."""
+
+REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
+SUFFIX = {"float32": "ps", "float64": "pd"}
+FMA = r"^vfn?m(add|sub)\d+"
+ON_STACK = r"\(%r[sb]p"
+
+
+def has_x86():
+    """Whether this build of LLVM makes code for x86."""
+    family = Family("float32", 128, 4, 4)
+    try:
+        assembly(family, family.shapes[:1], Cpu.named("haswell", 256))
+    except MachineError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not has_x86(), reason="this LLVM makes no code for x86")
+
+kernels = pytest.mark.parametrize(
+    ("cpu", "bits", "registers", "dtype"), [(*made, dtype) for made in MADE_FOR for dtype in DTYPES]
+)
+
+
+@dataclass(frozen=True)
+class Code:
+    """The assembly of one kernel: its lines, and those of each loop that multiplies."""
+
+    lines: list[str]
+    loops: list[list[str]]
+
+    @classmethod
+    def of(cls, text, name):
+        body = text.split(f"\n{name}:\n")[1].split(".Lfunc_end")[0]
+        lines = [line.strip() for line in body.splitlines()]
+        labels, loops = {}, []
+        for at, line in enumerate(lines):
+            if label := re.match(r"(\.LBB\w+):", line):
+                labels[label[1]] = at
+            elif (jump := re.match(r"j\w+\s+(\.LBB\w+)", line)) and jump[1] in labels:
+                loops.append(lines[labels[jump[1]] : at + 1])
+        return cls(lines, [loop for loop in loops if count(loop, FMA)])
+
+
+def count(lines, pattern):
+    return sum(bool(re.search(pattern, line)) for line in lines)
+
+
+@cache
+def around_default(cpu, bits, registers, dtype):
+    """The default register tile and those around it, each with its code."""
+    family = Family.of(dtype, bits, registers)
+    tile = default(dtype, bits, registers)
+    vectors = tile.rows // lanes(dtype, bits)
+    wanted = [
+        shape
+        for shape in family.shapes
+        if abs(shape.vectors - vectors) + abs(shape.columns - tile.columns) <= 1
+    ]
+    assert any((shape.vectors, shape.columns) == (vectors, tile.columns) for shape in wanted)
+    text = assembly(family, wanted, Cpu.named(cpu, 512 if registers == 32 else 256))
+    return {shape: Code.of(text, shape.name) for shape in wanted}
+
+
+@kernels
+def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
+    """A step of k is one FMA of the full width an accumulator, two for complex ones, and no other.
+
+    Where few accumulators would wait for each other, a loop does several steps, and another one
+    what is left.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        step = shape.accumulators * (2 if shape.complex else 1)
+        sets = 1
+        while sets * shape.accumulators < PENDING:
+            sets *= 2
+        full = rf"{FMA}{SUFFIX[shape.real]}\b.*%{REGISTERS[bits]}\d+$"
+        expected = [step] if sets == 1 else [sets * step, step]
+        assert [count(loop, full) for loop in code.loops] == expected, shape.name
+        assert [count(loop, FMA) for loop in code.loops] == expected, shape.name
+        assert not any(count(loop, r"^v?(mul|add|sub)[ps][sd]") for loop in code.loops), shape.name
+
+
+@kernels
+def test_nothing_is_spilled(cpu, bits, registers, dtype):
+    """While k is summed, no accumulator goes through the stack.
+
+    Kernels that read in place have more addresses than there are integer registers; these may.
+    A complex tile that takes all 32 vector registers may leave two of its 24 accumulators there.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        parts = 2 if shape.complex else 1
+        taken = shape.accumulators + parts * (shape.vectors + 1)
+        excused = 4 if taken == 32 else 0
+        for loop in code.loops:
+            assert count(loop, rf"^v.*{ON_STACK}") <= excused, shape.name
+            if shape.packed:
+                assert count(loop, ON_STACK) <= excused, shape.name
+
+
+@kernels
+def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
+    """One way of writing C stores every vector of the tile past the caches, and none in pieces."""
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        streamed = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
+        assert count(code.lines, streamed) == shape.accumulators, shape.name
+        assert count(code.lines, r"^v?movnt") == shape.accumulators, shape.name
+
+
+def test_unknown_architectures_are_named():
+    """An architecture that LLVM was not built with is an error that says so."""
+    family = Family("float32", 128, 4, 4)
+    with pytest.raises(MachineError, match="some-cpu"):
+        assembly(family, family.shapes[:1], Cpu("nowhere-unknown-linux-gnu", "some-cpu", "", 128))
