@@ -6,7 +6,8 @@ import contextlib
 import mmap
 import threading
 from dataclasses import dataclass
-from typing import Self
+from math import prod
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,20 @@ def allocate(size: int) -> Bytes:
     block = pages(size + HUGE)
     begin = -block.ctypes.data % HUGE
     return block[begin : begin + size]
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a new array in C order, of unknown content.
+
+    Examples
+    --------
+    >>> empty((2, 3), np.dtype("float32")).shape
+    (2, 3)
+    """
+    size = prod(shape) * dtype.itemsize
+    if size < HUGE:
+        return np.empty(shape, dtype)
+    return allocate(size).view(dtype).reshape(shape)
 
 
 def pages(size: int) -> Bytes:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.arrays import Array, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.packing.buffers import HUGE, allocate
+from tilesolve.packing.buffers import empty
 from tilesolve.task import Task, Visit
+from tilesolve.workers import together
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-Array = npt.NDArray[Any]
-
-OVERLAP_WORK = 10_000
-"""Effort to prove that two arrays share no element before they count as overlapping."""
 
 LAYOUTS = 64
 """Combinations of shapes, strides and dtypes that a plan remembers what to do for."""
@@ -38,8 +33,6 @@ class Layout:
     ----------
     shape, dtype
         Of the output.
-    size
-        Bytes of the output.
     tasks
         What each thread does; nothing if the output is empty.
 
@@ -53,7 +46,6 @@ class Layout:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    size: int
     tasks: list[Task]
 
     @classmethod
@@ -65,21 +57,14 @@ class Layout:
         for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
             _check_dtype(problem, f"operand {name}", array)
         shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
-        size = prod(shape) * dtype.itemsize
         if out is None:
             steps = np.empty(shape, dtype).strides
         else:
             _check_output(problem, out)
             steps = out.strides
         strides = (steps, first.strides, second.strides)
-        tasks = [Task.of(plan, *part, strides) for part in _parts(plan)] if size else []
-        return cls(shape, dtype, size, tasks)
-
-    def empty(self) -> Array:
-        """Return a new output."""
-        if self.size < HUGE:
-            return np.empty(self.shape, self.dtype)
-        return allocate(self.size).view(self.dtype).reshape(self.shape)
+        tasks = [Task.of(plan, *part, strides) for part in _parts(plan)] if prod(shape) else []
+        return cls(shape, dtype, tasks)
 
 
 def execute(
@@ -124,17 +109,14 @@ def execute(
     if out is None:
         if beta:
             raise PlanError(f"beta is {beta}: there is no out to multiply by it")
-        out = layout.empty()
+        out = empty(layout.shape, layout.dtype)
     else:
         if np.may_share_memory(out, first) or np.may_share_memory(out, second):
             _check_overlap(plan.problem, out, (first, second))
     tasks = layout.tasks
     if len(tasks) > 1:
-        pool = _pool(plan.threads)
-        jobs = [pool.submit(task.run, (out, first, second), alpha, beta) for task in tasks[1:]]
-        tasks[0].run((out, first, second), alpha, beta)
-        for job in jobs:
-            job.result()
+        arrays = (out, first, second)
+        together([partial(task.run, arrays, alpha, beta) for task in tasks])
     elif tasks:
         tasks[0].run((out, first, second), alpha, beta)
     return out
@@ -211,23 +193,6 @@ def _check_overlap(problem: Problem, out: Array, operands: Sequence[Array]) -> N
             raise PlanError(f"{_out(problem)} shares memory with operand {other}")
 
 
-def overlap(out: Array, array: Array) -> bool:
-    """Return whether two arrays have elements in common, or may have: a proof can be too long.
-
-    Examples
-    --------
-    >>> both = np.zeros(4)
-    >>> overlap(both[::2], both[1::2]), overlap(both, both[1:])
-    (False, True)
-    """
-    if not np.may_share_memory(out, array):
-        return False
-    try:
-        return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
-
-
 def _factor(problem: Problem, name: str, factor: complex) -> complex:
     """Return a factor as a float, or as a complex number where the problem is complex."""
     number = np.asarray(factor)
@@ -262,12 +227,3 @@ def _parts(plan: Plan) -> list[tuple[Problem, dict[str, int]]]:
         sizes = {**plan.problem.sizes, split: min(step, whole - begin)}
         found.append((Problem.of(plan.problem.spec, sizes, plan.problem.dtype), {split: begin}))
     return found
-
-
-@lru_cache(maxsize=8)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="tilesolve")
-
-
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from tilesolve.arrays import Array, pointer
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
@@ -24,12 +24,6 @@ from tilesolve.schedule import Box, Schedule
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-Array = npt.NDArray[Any]
-
-DATA = object.__basicsize__
-"""Where the address of an array's elements lies in it: right behind what every object has. NumPy's
-C interface promises that, and `Array.ctypes.data`, which says the same, takes a microsecond."""
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
 """The indices of each letter that a call covered, and its row of the trace."""
@@ -132,9 +126,9 @@ class Task:
             self.addresses[1],
             len(self.boxes),
             memory.address,
-            id(arrays[out]) + DATA,
-            id(arrays[rows]) + DATA,
-            id(arrays[columns]) + DATA,
+            pointer(arrays[out]),
+            pointer(arrays[rows]),
+            pointer(arrays[columns]),
             0 if trace is None else trace.ctypes.data,
             alpha.real,
             alpha.imag,
