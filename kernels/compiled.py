@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
@@ -21,8 +22,8 @@ _intrinsic: Any = intrinsic
 _njit: Any = njit  # numba's types describe neither of the two well
 
 INT = types.int64
+REAL = types.float64
 POINTER = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
-ARRAY = types.Array(types.int64, 1, "C")
 
 _functions: dict[str, list[Any]] = {}
 """The compiled functions of each module."""
@@ -63,6 +64,50 @@ def pointer(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001,
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
     return POINTER(address), generate
+
+
+@_intrinsic(prefer_literal=True)
+def on_stack(_context, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return the address of room for so many integers, gone when the function returns.
+
+    Examples
+    --------
+    It is for compiled functions only, and the count is a constant there:
+
+    >>> type(on_stack).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> ir.Value:  # noqa: ANN401
+        room = ir.ArrayType(ir.IntType(64), count.literal_value)
+        found = cgutils.alloca_once(builder, room)  # type: ignore[no-untyped-call]
+        return builder.ptrtoint(found, ir.IntType(64))
+
+    return types.int64(count), generate
+
+
+@_intrinsic
+def word(_context, value, single):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return the bits of a number as an integer: of its four-byte form where that is asked for.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(word).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:  # noqa: ANN401
+        double, short = args
+        single = builder.bitcast(builder.fptrunc(double, ir.FloatType()), ir.IntType(32))
+        return builder.select(
+            builder.trunc(short, ir.IntType(1)),
+            builder.zext(single, ir.IntType(64)),
+            builder.bitcast(double, ir.IntType(64)),
+        )
+
+    return types.int64(value, single), generate
 
 
 @_intrinsic

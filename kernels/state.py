@@ -51,7 +51,7 @@ class S(IntEnum):
     SOURCE = WAY + 2
     """Address of the operand in this box."""
     BUFFER = SOURCE + 2
-    """Address of its packed copy."""
+    """Address of its packed copy; before a run how far into the run's memory it is."""
     STEP = BUFFER + 2
     """Bytes of one k of a strip."""
     STRIP = STEP + 2
@@ -91,7 +91,8 @@ class S(IntEnum):
     CELLS = TABLES + 4
     """How many cells of rows and of columns there are."""
     BASES = CELLS + 2
-    """Addresses of the output, the rows' operand and the columns' operand."""
+    """Addresses of the output, the rows' operand and the columns' operand; before a run how far
+    from the arrays' first elements they are."""
     TRACING = BASES + 3
     """Where the trace begins; 0 if calls are not traced."""
     CALLS = TRACING + 1
@@ -102,7 +103,9 @@ class S(IntEnum):
     """The number of the current box."""
     SELF = BOX + 1
     """Address of the state."""
-    KERNELS = SELF + 1
+    SINGLE = SELF + 1
+    """Whether a real number takes four bytes, not eight."""
+    KERNELS = SINGLE + 1
     """Addresses of the kernels that read strips, then of those that read in place."""
     SIZE = KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import mmap
 import threading
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ HUGE = 1 << 21
 """Bytes of a huge page; smaller buffers are not worth one."""
 
 KEPT = 1 << 28
-"""Bytes that a thread's idle buffers keep at most; a larger buffer is given back after its run."""
+"""Bytes of a thread's idle buffer at most; a larger one is given back after its run."""
 
 Bytes = NDArray[np.uint8]
 
@@ -42,6 +44,20 @@ def allocate(size: int) -> Bytes:
     return block[begin : begin + size]
 
 
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a new array in C order, of unknown content.
+
+    Examples
+    --------
+    >>> empty((2, 3), np.dtype("float32")).shape
+    (2, 3)
+    """
+    size = prod(shape) * dtype.itemsize
+    if size < HUGE:
+        return np.empty(shape, dtype)
+    return allocate(size).view(dtype).reshape(shape)
+
+
 def pages(size: int) -> Bytes:
     """Return `size` zero bytes from the system: huge pages where it grants them, page-aligned.
 
@@ -57,40 +73,60 @@ def pages(size: int) -> Bytes:
     return np.frombuffer(found, dtype=np.uint8)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """A buffer and what compiled code needs to know of it.
+
+    Parameters
+    ----------
+    bytes
+        The memory.
+    address
+        Where it begins.
+    size
+        Its bytes.
+
+    Examples
+    --------
+    >>> Room.of(100).address % ALIGNMENT
+    0
+    """
+
+    bytes: Bytes
+    address: int
+    size: int
+
+    @classmethod
+    def of(cls, size: int) -> Self:
+        """Allocate a buffer."""
+        found = allocate(size)
+        return cls(found, found.ctypes.data, size)
+
+
 class _Kept(threading.local):
-    """The idle buffers of one thread."""
+    """The idle buffer of one thread."""
 
     def __init__(self) -> None:
-        self.buffers: list[Bytes] = []
+        self.room = Room.of(0)
 
 
 _kept = _Kept()
 
 
-@contextlib.contextmanager
-def borrowed(sizes: Sequence[int]) -> Iterator[list[Bytes]]:
-    """Hand out one buffer of at least each size, and keep them for the next time.
+def room(size: int) -> Room:
+    """Return the calling thread's buffer, of at least `size` bytes.
 
-    A thread keeps the largest buffers that it has needed, `KEPT` bytes at most.
+    Whoever asks next in this thread gets it too, so it is for what has been used up by then. A
+    thread keeps the largest buffer that it has needed, if that is not beyond `KEPT`.
 
     Examples
     --------
-    >>> with borrowed([100, 200]) as (first, second):
-    ...     len(first) >= 100, len(second) >= 200
-    (True, True)
+    >>> room(200) is room(100)
+    True
     """
-    taken: list[Bytes] = []
-    for size in sizes:
-        fitting = [at for at, held in enumerate(_kept.buffers) if len(held) >= size]
-        if fitting:
-            least = min(fitting, key=lambda at: len(_kept.buffers[at]))
-            taken.append(_kept.buffers.pop(least))
-        else:
-            taken.append(allocate(size))
-    try:
-        yield taken
-    finally:
-        kept = sorted([*_kept.buffers, *taken], key=len, reverse=True)[: len(sizes)]
-        while kept and sum(map(len, kept)) > KEPT:
-            kept.pop(0)
-        _kept.buffers = kept
+    found = _kept.room
+    if found.size < size:
+        found = Room.of(size)
+        if size <= KEPT:
+            _kept.room = found
+    return found

@@ -1,5 +1,6 @@
 """Plans that run: right for every layout, exact about their tiles, clear about bad input."""
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -268,6 +269,63 @@ def test_bad_input(changes, error, words):
     with pytest.raises(error, match=words):
         found(**arguments)
     assert kept is None or np.array_equal(arguments["out"], kept)
+
+
+def test_every_call_is_checked():
+    """A call that went well lets no mistake of a later one through, and each leaves out alone."""
+    found = plan("ik-ij-jk", "i=3 j=4 k=5", "i7-6700k", cache=False)
+    found(**bad())
+    found(np.ones((3, 4)), np.ones((4, 5)))
+    room, fixed = np.ones(60), np.zeros((3, 5))
+    fixed.flags.writeable = False
+    shared = {"first": room[:12].reshape(3, 4), "out": room[10:25].reshape(3, 5)}
+    for changes, error in (
+        ({"out": fixed}, PlanError),
+        (shared, PlanError),
+        ({"second": room[20:40].reshape(4, 5), "out": room[10:25].reshape(3, 5)}, PlanError),
+        ({"first": np.ones((3, 4), np.int64)}, DtypeError),
+        ({"out": np.zeros((3, 5), np.int64)}, DtypeError),
+        ({"first": np.ones((4, 3)).T[:, :3]}, SizeError),
+        ({"out": None, "beta": 1}, PlanError),
+    ):
+        with pytest.raises(error):
+            found(**bad(**changes))
+    assert not fixed.any()
+    assert np.all(room == 1)
+
+
+def test_layouts_take_turns():
+    """A plan remembers many layouts, and mixes none of them up."""
+    problem = Problem.of("mnb-bmk-knb", "m=5 n=3 k=4 b=2")
+    found = plan(problem, machine=machine(), cache=False)
+    first, second = drawn(problem)
+    expected = reference(problem, first, second)
+    for _ in range(2):
+        for one, two, three in itertools.product(LAYOUTS, repeat=3):
+            operands = relaid(first, one), relaid(second, two)
+            out = relaid(poisoned(problem), three)
+            found(*operands, out)
+            close(problem, out, expected, operands)
+            close(problem, found(*operands), expected, operands)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_numbers_of_any_kind_are_factors(dtype):
+    """Python's and numpy's integers, booleans and floats, complex ones where the problem is."""
+    problem = Problem.of("mn-mk-kn", 3, dtype)
+    found = plan(problem, machine=machine(), cache=False)
+    operands = drawn(problem)
+    product = reference(problem, *operands)
+    factors = [2, True, 2.5, np.float32(2.5), np.int8(-2), np.array(3), 2 + 0j]
+    for factor in [*factors, 1 - 2j] if dtype == "complex128" else factors:
+        out = np.ones((3, 3), dtype)
+        found(*operands, out, alpha=factor, beta=factor)
+        close(problem, out, factor * product + factor, operands, scale=8)
+    out = np.ones((3, 3), dtype)
+    with pytest.raises(DtypeError, match="alpha"):
+        found(*operands, out, alpha=10**400)
+    found(*operands, out, beta=np.nan)
+    assert np.all(np.isnan(out))
 
 
 def test_overlapping_elements_of_out():

@@ -2,65 +2,124 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.arrays import Array, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.packing.buffers import HUGE, allocate
+from tilesolve.packing.buffers import empty
 from tilesolve.task import Task, Visit
+from tilesolve.workers import together
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
 
-Array = npt.NDArray[Any]
-
-OVERLAP_WORK = 10_000
-"""Effort to prove that two arrays share no element before they count as overlapping."""
-
 LAYOUTS = 64
-"""Combinations of strides that a plan remembers what to do for."""
+"""Combinations of shapes, strides and dtypes that a plan remembers what to do for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """What a plan does for arrays of given shapes, strides and dtypes, which have been checked.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of the output.
+    tasks
+        What each thread does; nothing if the output is empty.
+
+    Examples
+    --------
+    >>> from tilesolve import plan
+    >>> found = plan("ik-ij-jk", 2, "i7-6700k", cache=False)
+    >>> Layout.of(found, np.ones((2, 2)), np.ones((2, 2)), None).shape
+    (2, 2)
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    tasks: list[Task]
+
+    @classmethod
+    def of(cls, plan: Plan, first: Array, second: Array, out: Array | None) -> Self:
+        """Check what the arrays alone tell and work out the tasks."""
+        problem = plan.problem
+        _check_count(problem)
+        problem.check_operands(first, second)
+        for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
+            _check_dtype(problem, f"operand {name}", array)
+        shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+        if out is None:
+            steps = np.empty(shape, dtype).strides
+        else:
+            _check_output(problem, out)
+            steps = out.strides
+        strides = (steps, first.strides, second.strides)
+        tasks = [Task.of(plan, *part, strides) for part in _parts(plan)] if prod(shape) else []
+        return cls(shape, dtype, tasks)
 
 
 def execute(
     plan: Plan,
-    operands: Sequence[npt.ArrayLike],
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
     out: Array | None = None,
     *,
-    alpha: complex = 1,
-    beta: complex = 0,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
 ) -> Array:
     """Compute ``alpha * contraction + beta * out`` by a plan; see `Plan.__call__`.
+
+    What shapes, strides and dtypes decide is worked out when they come for the first time; a call
+    with the same ones again only looks at where the arrays are.
 
     Examples
     --------
     >>> from tilesolve import plan
     >>> found = plan("ik-ij-jk", "i=2 j=3 k=2", "i7-6700k", cache=False)
-    >>> execute(found, (np.ones((2, 3)), np.ones((3, 2)))).tolist()
+    >>> execute(found, np.ones((2, 3)), np.ones((3, 2))).tolist()
     [[3.0, 3.0], [3.0, 3.0]]
     """
-    given = _checked_operands(plan.problem, operands)
-    target = _checked_output(plan.problem, given, out, beta)
-    for name, factor in (("alpha", alpha), ("beta", beta)):
-        _check_factor(plan.problem, name, factor)
-    if target.size:
-        arrays = (target, *given)
-        tasks = _tasks(plan, arrays)
-        if len(tasks) == 1:
-            tasks[0].run(arrays, alpha, beta)
-        else:
-            pool = _pool(plan.threads)
-            jobs = [pool.submit(task.run, arrays, alpha, beta) for task in tasks]
-            for job in jobs:
-                job.result()
-    return target
+    if type(first) is not np.ndarray or type(second) is not np.ndarray:
+        first, second = _as_operands(plan.problem, first, second)
+    if type(alpha) is not float:
+        alpha = _factor(plan.problem, "alpha", alpha)
+    if type(beta) is not float:
+        beta = _factor(plan.problem, "beta", beta)
+    key: tuple[Any, ...]
+    key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
+    if out is not None:
+        if not isinstance(out, np.ndarray):
+            kind = type(out).__name__
+            raise DtypeError(f"{_out(plan.problem)} must be a numpy array, got {kind}")
+        if not out.flags.writeable:
+            raise PlanError(f"{_out(plan.problem)} is read-only")
+        key += (out.shape, out.strides, out.dtype)
+    layout = plan.layouts.get(key)
+    if layout is None:
+        layout = _keep(plan, key, Layout.of(plan, first, second, out))
+    if out is None:
+        if beta:
+            raise PlanError(f"beta is {beta}: there is no out to multiply by it")
+        out = empty(layout.shape, layout.dtype)
+    else:
+        if np.may_share_memory(out, first) or np.may_share_memory(out, second):
+            _check_overlap(plan.problem, out, (first, second))
+    tasks = layout.tasks
+    if len(tasks) > 1:
+        arrays = (out, first, second)
+        together([partial(task.run, arrays, alpha, beta) for task in tasks])
+    elif tasks:
+        tasks[0].run((out, first, second), alpha, beta)
+    return out
 
 
 def visited(plan: Plan) -> list[Visit]:
@@ -79,23 +138,28 @@ def visited(plan: Plan) -> list[Visit]:
     >>> sum(len(call["i"]) * len(call["k"]) * len(call["j"]) for call, _ in visited(found))
     512
     """
-    arrays = tuple(np.zeros(shape, plan.problem.dtype) for shape in plan.problem.shapes)
-    return [call for task in _tasks(plan, arrays) for call in task.visited(arrays)]
+    out, first, second = (np.zeros(shape, plan.problem.dtype) for shape in plan.problem.shapes)
+    tasks = Layout.of(plan, first, second, out).tasks
+    return [call for task in tasks for call in task.visited((out, first, second))]
 
 
 # Checks
 
 
-def _checked_operands(problem: Problem, operands: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
+def _as_operands(
+    problem: Problem, first: npt.ArrayLike, second: npt.ArrayLike
+) -> tuple[Array, Array]:
+    _check_count(problem)
+    given = problem.check_operands(first, second)
+    return given[0], given[1]
+
+
+def _check_count(problem: Problem) -> None:
     if len(problem.spec.operands) != 2:
         raise PlanError(
             f"{str(problem.spec)!r} has {len(problem.spec.operands)} operands; plans of two can "
             "be run"
         )
-    given = problem.check_operands(*operands)
-    for name, array in zip(problem.spec.names[1:], given, strict=True):
-        _check_dtype(problem, f"operand {name}", array)
-    return given
 
 
 def _check_dtype(problem: Problem, name: str, array: Array) -> None:
@@ -105,70 +169,51 @@ def _check_dtype(problem: Problem, name: str, array: Array) -> None:
         )
 
 
-def _checked_output(
-    problem: Problem, operands: Sequence[Array], out: Array | None, beta: complex
-) -> Array:
-    spec, shape = problem.spec, problem.shapes[0]
-    name = f"out ({spec.names[0]}) of {str(spec)!r}"
-    if out is None:
-        if beta != 0:
-            raise PlanError(f"beta is {beta}: there is no out to multiply by it")
-        return _empty(shape, problem)
-    if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+def _out(problem: Problem) -> str:
+    """Return what an error calls the output."""
+    return f"out ({problem.spec.names[0]}) of {str(problem.spec)!r}"
+
+
+def _check_output(problem: Problem, out: Array) -> None:
+    shape, name = problem.shapes[0], _out(problem)
     if out.shape != shape:
-        for letter, have, want in zip(spec.output.letters, out.shape, shape, strict=False):
+        for letter, have, want in zip(problem.spec.output.letters, out.shape, shape, strict=False):
             if have != want and len(out.shape) == len(shape):
                 raise SizeError(f"{name} has {have} for {letter!r}, the plan {want}")
         raise SizeError(f"{name} has the shape {out.shape}, the plan {shape}")
     _check_dtype(problem, "out", out)
-    if not out.flags.writeable:
-        raise PlanError(f"{name} is read-only")
     shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
     if out.size and any(shared):
         raise PlanError(f"{name} has elements that share memory: a stride of it is 0")
-    for other, array in zip(spec.names[1:], operands, strict=True):
-        if _overlap(out, array):
-            raise PlanError(f"{name} shares memory with operand {other}")
-    return out
 
 
-def _overlap(out: Array, array: Array) -> bool:
-    if not np.may_share_memory(out, array):
-        return False
-    try:
-        return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
+def _check_overlap(problem: Problem, out: Array, operands: Sequence[Array]) -> None:
+    for other, array in zip(problem.spec.names[1:], operands, strict=True):
+        if overlap(out, array):
+            raise PlanError(f"{_out(problem)} shares memory with operand {other}")
 
 
-def _check_factor(problem: Problem, name: str, factor: complex) -> None:
+def _factor(problem: Problem, name: str, factor: complex) -> complex:
+    """Return a factor as a float, or as a complex number where the problem is complex."""
     number = np.asarray(factor)
     if number.ndim or number.dtype.kind not in "buifc":
         raise DtypeError(f"{name} must be a number, got {factor!r}")
-    if number.dtype.kind == "c" and number.imag != 0 and not problem.dtype.startswith("complex"):
+    if number.dtype.kind != "c":
+        return float(number)
+    if number.imag != 0 and not problem.dtype.startswith("complex"):
         raise DtypeError(f"{name} is {factor}, the plan's dtype is {problem.dtype}")
-
-
-def _empty(shape: tuple[int, ...], problem: Problem) -> Array:
-    size = prod(shape) * problem.itemsize
-    if size < HUGE:
-        return np.empty(shape, problem.dtype)
-    return allocate(size).view(problem.dtype).reshape(shape)
+    return complex(number)
 
 
 # Tasks
 
 
-def _tasks(plan: Plan, arrays: Sequence[Array]) -> list[Task]:
-    """Return what each thread does, worked out once for a plan and the strides of its arrays."""
-    strides = tuple(array.strides for array in arrays)
-    tasks = plan.tasks.get(strides)
-    if tasks is None:
-        if len(plan.tasks) >= LAYOUTS:
-            plan.tasks.clear()
-        tasks = plan.tasks[strides] = [Task.of(plan, *part, strides) for part in _parts(plan)]
-    return tasks
+def _keep(plan: Plan, key: tuple[Any, ...], layout: Layout) -> Layout:
+    """Have a plan remember a layout, and forget all others where these have become many."""
+    if len(plan.layouts) >= LAYOUTS:
+        plan.layouts.clear()
+    plan.layouts[key] = layout
+    return layout
 
 
 def _parts(plan: Plan) -> list[tuple[Problem, dict[str, int]]]:
@@ -182,12 +227,3 @@ def _parts(plan: Plan) -> list[tuple[Problem, dict[str, int]]]:
         sizes = {**plan.problem.sizes, split: min(step, whole - begin)}
         found.append((Problem.of(plan.problem.spec, sizes, plan.problem.dtype), {split: begin}))
     return found
-
-
-@lru_cache(maxsize=8)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="tilesolve")
-
-
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -7,8 +7,9 @@ decides what is worth packing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from tilesolve.whatif import changed
 
 if TYPE_CHECKING:
     from tilesolve.certificate import Certificate
-    from tilesolve.task import Task
+    from tilesolve.execution import Layout
 
 Sizes = Mapping[str, int] | str | int
 """Extents as `Problem.of` takes them."""
@@ -133,10 +134,10 @@ class Plan:
     nest: Nest
     price: Price
     search: Search
-    tasks: dict[tuple[tuple[int, ...], ...], list[Task]] = field(
+    layouts: dict[tuple[Any, ...], Layout] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What has been worked out for the strides of arrays that the plan was called with."""
+    """What has been worked out for layouts of arrays that the plan was called with."""
 
     @property
     def share(self) -> Problem:
@@ -234,8 +235,8 @@ class Plan:
         second: npt.ArrayLike,
         out: npt.NDArray[Any] | None = None,
         *,
-        alpha: complex = 1,
-        beta: complex = 0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
     ) -> npt.NDArray[Any]:
         """Compute the contraction of two arrays: ``alpha * contraction + beta * out``.
 
@@ -269,9 +270,7 @@ class Plan:
         >>> matmul(np.eye(4), 2 * np.eye(4), alpha=0.5).tolist() == np.eye(4).tolist()
         True
         """
-        from tilesolve.execution import execute
-
-        return execute(self, (first, second), out, alpha=alpha, beta=beta)
+        return _executor()(self, first, second, out, alpha=alpha, beta=beta)
 
     def __repr__(self) -> str:
         return (
@@ -347,6 +346,14 @@ def plan(
         problem = problem_of(spec, sizes, dtype)
         return solve(problem, Machine.load(machine), threads, not accumulate)
     return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate)
+
+
+@cache
+def _executor() -> Callable[..., npt.NDArray[Any]]:
+    """Return what runs plans: code that planning alone does not load, looked up once."""
+    from tilesolve.execution import execute
+
+    return execute
 
 
 def _usual_threads() -> int:

@@ -6,26 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from tilesolve.arrays import Array, pointer
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.kernels import macrokernel, packers
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
-from tilesolve.kernels.shape import FIELDS, Mode
+from tilesolve.kernels.shape import Mode
 from tilesolve.kernels.state import BATCHES, COLUMNS, ROWS, SUMS, TRACE, S, Step
 from tilesolve.packing.axes import Integers
-from tilesolve.packing.buffers import GUARD, borrowed
+from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.schedule import Box, Schedule
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-Array = npt.NDArray[Any]
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
 """The indices of each letter that a call covered, and its row of the trace."""
@@ -43,18 +41,18 @@ class Task:
         Where each letter of the part begins.
     order
         Which tensors are the output, the rows' and the columns' operand.
-    starts
-        Bytes from the beginning of each of them to the part.
     boxes
         Sizes, corner and tables of every box.
     steps
         The same for the macrokernel.
     state
-        The state before a run, without its addresses and factors.
+        The state before a run, see `S`.
     sums
         Offsets of packed k for both operands.
+    addresses
+        Of the state and of the steps.
     room
-        Bytes of packed copies of both operands.
+        Bytes of the packed copies of both operands.
 
     Examples
     --------
@@ -70,12 +68,12 @@ class Task:
     schedule: Schedule
     start: dict[str, int]
     order: tuple[int, int, int]
-    starts: tuple[int, int, int]
     boxes: list[tuple[dict[str, int], dict[str, int], Box]]
     steps: Integers
     state: Integers
     sums: Integers
-    room: tuple[int, int]
+    addresses: tuple[int, int]
+    room: int
 
     @classmethod
     def of(
@@ -101,47 +99,43 @@ class Task:
             (copies[first], copies[1 - first]),
         )
         boxes = list(schedule.boxes())
-        starts = [_distance(start, of) for of in steps]
         longest = max(box.axes[SUMS].size for *_, box in boxes)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         state = _state(schedule, plan.output == "stream")
+        state[S.BASES : S.BASES + 3] = [_distance(start, of) for of in steps]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
-        widest = [max(box.elements(side) for *_, box in boxes) for side in (ROWS, COLUMNS)]
-        return cls(
-            schedule,
-            start,
-            order,
-            (starts[0], starts[1], starts[2]),
-            boxes,
-            _rows(schedule, boxes),
-            state,
-            sums,
-            (
-                widest[0] * schedule.step(ROWS) + GUARD,
-                widest[1] * schedule.step(COLUMNS) + GUARD,
-            ),
-        )
+        taken = 0
+        for side in (ROWS, COLUMNS):
+            state[S.BUFFER + side] = taken
+            most = max(box.elements(side) for *_, box in boxes)
+            taken += most * schedule.step(side) + GUARD
+            taken += -taken % ALIGNMENT
+        rows = _rows(schedule, boxes)
+        addresses = (state.ctypes.data, rows.ctypes.data)
+        return cls(schedule, start, order, boxes, rows, state, sums, addresses, taken)
 
     def run(
         self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
     ) -> int:
         """Compute the part and return how many calls of a microkernel that took."""
-        state, dtype = self.state.copy(), self.schedule.problem.dtype
-        _put(state, S.FRAME + FIELDS.index("alpha"), alpha, dtype)
-        if beta != 0:
-            _put(state, S.BETA, beta, dtype)
-            state[S.STREAMING] = 0
-            state[S.STORE], state[S.WRITE + 1] = Mode.ADD, Mode.SCATTER_ADD
-        for at, (number, begin) in enumerate(zip(self.order, self.starts, strict=True)):
-            state[S.BASES + at] = arrays[number].ctypes.data + begin
-        if trace is not None:
-            state[S.TRACING] = trace.ctypes.data
-        with borrowed(self.room) as buffers:
-            for side in (ROWS, COLUMNS):
-                state[S.BUFFER + side] = buffers[side].ctypes.data
-            macrokernel.run(state, self.steps)
-        return int(state[S.CALLS])
+        out, rows, columns = self.order
+        memory = room(self.room)
+        calls: int = macrokernel.run(
+            self.addresses[0],
+            self.addresses[1],
+            len(self.boxes),
+            memory.address,
+            pointer(arrays[out]),
+            pointer(arrays[rows]),
+            pointer(arrays[columns]),
+            0 if trace is None else trace.ctypes.data,
+            alpha.real,
+            alpha.imag,
+            beta.real,
+            beta.imag,
+        )
+        return calls
 
     def visited(self, arrays: Sequence[Array]) -> list[Visit]:
         """Run the task and return what each call covered."""
@@ -229,7 +223,7 @@ def _state(schedule: Schedule, stream: bool) -> Integers:
         state[S.WAY + side] = schedule.ways[side]
         state[S.STEP + side] = schedule.step(side)
         state[S.GROUP + side] = schedule.group(side)
-    _put(state, S.BETA + 2, 1, dtype)
+    state[S.SINGLE] = dtype in ("float32", "complex64")
     state[S.STREAMING] = family.bits // 8 if stream else 0
     state[S.STORE], state[S.WRITE + 1] = Mode.STORE, Mode.SCATTER
     state[S.LATER], state[S.LATER + 1] = Mode.ADD, Mode.SCATTER_ADD
@@ -250,12 +244,3 @@ def _kernel_addresses(family: Family) -> Integers:
             at = S.PACKERS + len(packers.KINDS) * side + number
             state[at] = loaded.address(strip.name(kind_of_packer))
     return state
-
-
-def _put(state: Integers, field: int, value: complex, dtype: str) -> None:
-    """Write a number into a field, and its imaginary part into the next one."""
-    parts = np.zeros(2, np.zeros(0, dtype).real.dtype)
-    parts[0], parts[1] = np.real(value), np.imag(value)
-    raw = state[field : field + 2].view(np.uint8)
-    size = parts.itemsize
-    raw[:size], raw[8 : 8 + size] = parts[:1].view(np.uint8), parts[1:].view(np.uint8)

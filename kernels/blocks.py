@@ -1,0 +1,197 @@
+"""Blocks of elements that compiled functions move: transposed in registers, or one by one.
+
+Elements are bytes without meaning, so that one function serves every dtype of a size. Nothing needs
+to be aligned but what is streamed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tilesolve.kernels import vectors
+from tilesolve.kernels.vectors import INT64
+
+_intrinsic: Any = intrinsic
+
+LINE = 64
+"""Bytes that are streamed at once."""
+
+BLOCKS = {
+    1: (16, 4, 1),
+    2: (16, 4, 1),
+    4: (16, 4, 1),
+    8: (8, 4, 1),
+    16: (4, 1),
+    32: (2, 1),
+    64: (1,),
+}
+"""For each size of an element in bytes, the sides of the blocks that there is code for."""
+
+KINDS = tuple((size, side) for size, sides in BLOCKS.items() for side in sides)
+"""All of these, in the order of the numbers that `turn` takes."""
+
+_PART = 8
+"""Bytes of the largest part of an element that a vector's lane holds."""
+
+
+@_intrinsic
+def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
+    _context,  # noqa: ANN001
+    kind,  # noqa: ANN001
+    source,  # noqa: ANN001
+    target,  # noqa: ANN001
+    columns,  # noqa: ANN001
+    rows,  # noqa: ANN001
+    column_steps,  # noqa: ANN001
+    row_steps,  # noqa: ANN001
+):
+    """Move a tile by blocks of a kind: a number of `KINDS`.
+
+    Parameters
+    ----------
+    source, target
+        Addresses of the first element.
+    columns, rows
+        Extents; neither is less than the block's side. Blocks overlap where it does not divide one.
+    column_steps, row_steps
+        Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
+        other in the target and rows in the source, unless the side is 1.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(turn).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        number, source, target, columns, rows, *steps = args
+        (column_far, column_near), (row_far, row_near) = (
+            [builder.extract_value(pair, at) for at in range(2)] for pair in steps
+        )
+        done = builder.append_basic_block("moved")
+        choice = builder.switch(number, done)
+        for at, (size, side) in enumerate(KINDS):
+            choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
+            builder.position_at_end(choice.cases[-1][1])
+            part = min(size, _PART)
+            vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
+
+            def at_column(
+                trip: ir.Value,
+                size: int = size,
+                side: int = side,
+                part: int = part,
+                vector: ir.VectorType = vector,
+            ) -> None:
+                column = _clamped(builder, trip, side, columns)
+                near = builder.add(source, builder.mul(column, column_near))
+                far = builder.add(target, builder.mul(column, column_far))
+                soon = builder.add(near, builder.mul(INT64(side), column_near))
+
+                def block(trip: ir.Value) -> None:
+                    row = _clamped(builder, trip, side, rows)
+                    begin = builder.mul(row, row_near)
+                    loaded = []
+                    for lane in range(side):
+                        away = builder.add(begin, builder.mul(INT64(lane), column_near))
+                        if side * size >= LINE:
+                            vectors.prefetch(builder, vectors.pointer(builder, soon, away))
+                        place = vectors.pointer(builder, near, away)
+                        loaded.append(vectors.load(builder, place, vector, 1))
+                    for lane, value in enumerate(vectors.transpose(builder, loaded, size // part)):
+                        away = builder.mul(builder.add(row, INT64(lane)), row_far)
+                        vectors.store(builder, value, vectors.pointer(builder, far, away), 1)
+
+                vectors.each(builder, _trips(builder, rows, side), block)
+
+            vectors.each(builder, _trips(builder, columns, side), at_column)
+            builder.branch(done)
+        builder.position_at_end(done)
+
+    arguments = (kind, source, target, columns, rows, column_steps, row_steps)
+    return types.void(*arguments), generate
+
+
+def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
+    return builder.udiv(builder.add(extent, INT64(side - 1)), INT64(side))
+
+
+def _clamped(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
+    """Return where a block begins: the last one ends with the extent."""
+    begin, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
+    return builder.select(builder.icmp_signed("<", begin, last), begin, last)
+
+
+@_intrinsic
+def stream(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy a line to an address that is a multiple of `LINE`, past the caches.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(stream).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _copy(builder, LINE, args, streaming=True)
+
+    return types.void(source, target), generate
+
+
+@_intrinsic
+def move(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy `LINE` bytes.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(move).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _copy(builder, LINE, args)
+
+    return types.void(source, target), generate
+
+
+@_intrinsic
+def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy less than `LINE` bytes.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(piece).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        source, target, size = args
+        power = LINE // 2
+        while power:
+            part = builder.and_(size, INT64(power))
+            with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
+                _copy(builder, power, (source, target))
+            source, target = builder.add(source, part), builder.add(target, part)
+            power //= 2
+
+    return types.void(source, target, size), generate
+
+
+def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:  # noqa: ANN401
+    part = min(size, _PART)
+    kind = ir.VectorType(ir.IntType(8 * part), size // part)
+    source, target = (vectors.pointer(builder, place) for place in places)
+    value = vectors.load(builder, source, kind, 1)
+    vectors.store(builder, value, target, LINE if streaming else 1, streaming=streaming)
