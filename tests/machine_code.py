@@ -1,6 +1,7 @@
 """What tests of machine code share: memory with guard zones, and kernels compiled once."""
 
 import ctypes
+import mmap
 import platform
 from functools import cache
 
@@ -8,7 +9,6 @@ import numpy as np
 from llvmlite import binding
 
 from tilesolve.kernels.code import Cpu, Family, Loaded, build
-from tilesolve.packing.buffers import allocate
 
 WIDTHS = {128: 16, 256: 16, 512: 32}
 """Bits of vectors, and how many of them a machine with such vectors has."""
@@ -20,36 +20,59 @@ address or an offset of one they lie nowhere."""
 _ZONE = 256
 """Bytes between pieces, and more than any vector has."""
 
+_SIZE, _EDGE = 1 << 18, 1 << 16
+"""Bytes of a room, and those at each edge of it that a piece may have for itself."""
+
+
+@cache
+def _memory():
+    """Return bytes whose neighbours, on both sides, cannot be accessed."""
+    pages = mmap.mmap(-1, _SIZE + 2 * mmap.PAGESIZE)
+    whole = np.frombuffer(pages, np.uint8)
+    for begin in (0, len(whole) - mmap.PAGESIZE):
+        address = ctypes.c_void_p(whole.ctypes.data + begin)
+        assert not ctypes.CDLL(None).mprotect(address, ctypes.c_size_t(mmap.PAGESIZE), 0)
+    return whole[mmap.PAGESIZE : -mmap.PAGESIZE]
+
 
 class Room:
-    """Memory from which pieces are taken, with guard zones around them, all of it poisoned."""
+    """Memory from which pieces are taken, with guard zones around them, all of it poisoned.
 
-    def __init__(self, size=1 << 18):
-        self.bytes = allocate(size)
+    There is only one: the next room has the same memory.
+    """
+
+    def __init__(self):
+        self.bytes = _memory()
         self.bytes.view(np.uint32)[:] = _WORD
-        self.used = _ZONE
+        self.used = _EDGE
 
     @property
     def address(self):
         return self.bytes.ctypes.data
 
-    def take(self, size, shift=0):
-        """Return the address of a new piece, `shift` bytes behind a multiple of 64."""
-        self.used += -self.used % 64 + shift
-        begin = self.used
-        self.used += size + _ZONE
-        assert self.used <= self.bytes.size
+    def take(self, size, shift=0, edge=None):
+        """Return the address of a new piece.
+
+        It begins `shift` bytes behind a multiple of 64; or at the "first" edge of the memory, or
+        ends at the "last" one, where an access beyond is the end of the process.
+        """
+        assert size <= _EDGE - _ZONE
+        if edge is not None:
+            return self.address + (0 if edge == "first" else self.bytes.size - size)
+        begin = self.used + -self.used % 64 + shift
+        self.used = begin + size + _ZONE
+        assert self.used <= self.bytes.size - _EDGE
         return self.address + begin
 
     def scatter(self, places, values):
         """Write each value to the address at its position in `places`."""
         raw = np.ascontiguousarray(values)[..., None].view(np.uint8)
-        self.bytes[self._bytes_of(places, raw.shape[-1])] = raw
+        self.bytes[self.offsets(places, raw.shape[-1])] = raw
 
     def gather(self, places, dtype):
         """Read the value at each address in `places`."""
         size = np.dtype(dtype).itemsize
-        return self.bytes[self._bytes_of(places, size)].view(dtype)[..., 0]
+        return self.bytes[self.offsets(places, size)].view(dtype)[..., 0]
 
     def table(self, values, length=0):
         """Return the address of a new table of integers; entries beyond `values` are poison."""
@@ -67,7 +90,8 @@ class Room:
             self.scatter(np.array(begin + 8 * fields.index(name)), value)
         return begin
 
-    def _bytes_of(self, places, size):
+    def offsets(self, places, size):
+        """Return where the bytes of elements at some addresses lie in `bytes`."""
         offsets = np.asarray(places, np.int64)[..., None] - self.address
         return offsets + np.arange(size)
 

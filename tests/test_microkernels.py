@@ -11,6 +11,9 @@ from tilesolve.kernels.summing import FAR
 COUNTS = (0, 1, 2, 7, FAR - 1, FAR, FAR + 1)
 """Steps of k: none, fewer than there are sets of sums, and around where C is prefetched."""
 
+NOWHERE = 0x7FFDBEEF7FFDBEEF
+"""An offset that is not to be used: no address begins like this."""
+
 IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM)
 ADDING = (Mode.ADD, Mode.SCATTER_ADD)
 REAL_FACTORS = ((1, 1), (2.5, -0.5), (-1, 0), (0, 2), (1, 0))
@@ -29,7 +32,7 @@ kernels = pytest.mark.parametrize(
         for dtype in DTYPES
         for bits in WIDTHS
         for plain in plain_or_not()
-        if bits == 512 or not plain
+        if not plain or (bits == 512 and dtype in ("float32", "complex128"))
     ],
 )
 
@@ -42,18 +45,22 @@ def drawn(generator, shape, dtype):
     return values.astype(dtype)
 
 
-def put_strips(room, generator, values, lanes, strips, align):
-    """Lay rows in strips, for each step of k their `lanes`; return address and bytes of a strip."""
-    rows, steps = values.shape
-    size = values.itemsize
+def put_strips(room, generator, values, lanes, rows, align, edge):
+    """Lay rows in strips, for each step of k their `lanes`; return address and bytes of a strip.
+
+    Nothing lies behind the last of `rows`, which may be more than there are values for.
+    """
+    steps, size = values.shape[1], values.itemsize
     pitch = steps * lanes * size + align * int(generator.integers(0, 3))
-    begin = room.take(max(1, strips * pitch), shift=align * int(generator.integers(0, 4)))
-    row, step = np.ogrid[:rows, :steps]
+    whole = (rows - 1) // lanes * pitch + (steps * lanes - -rows % lanes) * size
+    shift = align * int(generator.integers(0, 4))
+    begin = room.take(whole if steps else 0, shift, edge)
+    row, step = np.ogrid[: len(values), :steps]
     room.scatter(begin + row // lanes * pitch + (step * lanes + row % lanes) * size, values)
-    return {"begin": begin, "pitch": pitch}
+    return begin, pitch
 
 
-def put_anywhere(room, generator, values, lanes, rows):
+def put_anywhere(room, generator, values, lanes, rows, edge):
     """Lay rows so that each `lanes` of them are neighbours, and all else in any order.
 
     Returns
@@ -61,57 +68,59 @@ def put_anywhere(room, generator, values, lanes, rows):
     tuple
         The address that offsets count from, and the offsets of rows and of steps.
     """
-    groups, steps, size = -(-rows // lanes), values.shape[1], values.itemsize
+    groups, steps, size = rows // lanes, values.shape[1], values.itemsize
     group = lanes * size + int(generator.integers(0, 2)) * size
     step = groups * group + int(generator.integers(0, 3)) * size
-    starts = generator.permutation(groups) * group
-    row_offsets = starts[np.arange(rows) // lanes] + np.arange(rows) % lanes * size
-    step_offsets = generator.permutation(steps) * step
-    sign = int(generator.choice((1, -1)))
-    base = room.take(max(1, steps * step), shift=int(generator.choice((0, 1, size))))
-    if sign < 0:
-        step_offsets = -step_offsets
-        base += (steps - 1) * step
-    found = base + row_offsets[: len(values), None] + step_offsets
-    room.scatter(found, values)
+    heads = generator.permutation(groups) * group
+    row_offsets = (heads[:, None] + np.arange(lanes) * size).ravel()
+    step_offsets = generator.permutation(steps) * step * int(generator.choice((1, -1)))
+    base = put(room, row_offsets, step_offsets, size, int(generator.choice((0, 1, size))), edge)
+    room.scatter(base + row_offsets[: len(values), None] + step_offsets, values)
     return base, row_offsets, step_offsets
 
 
-def operands(room, generator, shape, a, b):
+def put(room, row_offsets, column_offsets, size, shift, edge):
+    """Take the piece that a matrix of such offsets covers; return the address they count from."""
+    if not len(column_offsets):
+        return 0
+    low = row_offsets.min() + column_offsets.min()
+    high = row_offsets.max() + column_offsets.max() + size
+    return room.take(int(high - low), shift, edge) - low
+
+
+def operands(room, generator, shape, a, b, edges):
     """Lay both operands as a kernel reads them, and return its fields for them.
 
-    Entries of tables that are not to be read are left out: they are poison. So is what lies in the
-    lanes of missing rows, and behind the columns of a packed group.
+    Entries of tables that are not to be read lead nowhere. What lies in the lanes of missing rows,
+    and behind the columns of a packed group, is poison.
     """
-    nowhere = int.from_bytes(b"\xef\xbe\xfd\x7f" * 2, "little")
     if shape.packed:
-        rows = put_strips(room, generator, a, shape.lanes, shape.vectors, shape.bits // 8)
-        groups = -(-shape.columns // shape.group)
-        columns = put_strips(room, generator, b, shape.group, groups, a.itemsize)
+        align = shape.bits // 8
+        rows = put_strips(room, generator, a, shape.lanes, shape.rows, align, edges["a"])
+        columns = put_strips(room, generator, b, shape.group, shape.columns, b.itemsize, edges["b"])
         return {
-            "a": rows["begin"],
-            "a_step": rows["pitch"],
-            "b": columns["begin"],
-            "b_step": columns["pitch"],
-            "next_a": nowhere,
+            "a": rows[0],
+            "a_step": rows[1],
+            "b": columns[0],
+            "b_step": columns[1],
+            "next_a": NOWHERE,
         }
-    base_a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, shape.rows)
-    base_b, columns_b, sums_b = put_anywhere(room, generator, b, 1, shape.columns)
-    heads = np.full(shape.rows, nowhere)
-    heads[:: shape.lanes] = rows_a[:: shape.lanes]
+    a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, shape.rows, edges["a"])
+    b, columns_b, sums_b = put_anywhere(room, generator, b, 1, shape.columns, edges["b"])
+    rows_a[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
     return {
-        "a": base_a,
-        "rows_a": room.table(heads),
+        "a": a,
+        "rows_a": room.table(rows_a),
         "sums_a": room.table(sums_a),
-        "b": base_b,
+        "b": b,
         "columns_b": room.table(columns_b),
         "sums_b": room.table(sums_b),
-        "a_ahead": nowhere,
-        "b_ahead": nowhere,
+        "a_ahead": NOWHERE,
+        "b_ahead": NOWHERE,
     }
 
 
-def output(room, generator, shape, mode, rows):
+def output(room, generator, shape, mode, rows, edge):
     """Choose where C lies, and return its addresses and the fields that say so."""
     size = np.dtype(shape.dtype).itemsize
     columns = np.arange(shape.columns)
@@ -119,15 +128,10 @@ def output(room, generator, shape, mode, rows):
         line = 64 if mode is Mode.STREAM else size
         group = shape.lanes * size + line * int(generator.integers(0, 2))
         group += -group % line
-        starts = generator.permutation(shape.vectors) * group
-        row_offsets = np.repeat(starts, shape.lanes) + np.tile(
-            np.arange(shape.lanes) * size, shape.vectors
-        )
-        heads = row_offsets.copy()
-        heads[np.arange(shape.rows) % shape.lanes > 0] = 1 << 60  # which nothing is to read
+        heads = generator.permutation(shape.vectors) * group
+        row_offsets = (heads[:, None] + np.arange(shape.lanes) * size).ravel()
         pitch = shape.vectors * group + line * int(generator.integers(0, 3))
         column_offsets = generator.permutation(columns) * pitch
-        whole = shape.columns * pitch
     else:
         step = size * int(generator.integers(1, 3))
         row_offsets = generator.permutation(shape.rows) * step
@@ -135,51 +139,61 @@ def output(room, generator, shape, mode, rows):
         if generator.integers(0, 2):  # columns are neighbours
             row_offsets = row_offsets * shape.columns
             column_offsets = column_offsets // shape.rows
-        heads = row_offsets
-        whole = step * shape.rows * shape.columns
-    base = room.take(whole, shift=0 if mode is Mode.STREAM else int(generator.choice((0, 1, size))))
-    if generator.integers(0, 2):  # columns that run backwards
-        base += int(column_offsets.max())
+    if generator.integers(0, 2):
         column_offsets = -column_offsets
+    shift = 0 if mode is Mode.STREAM else int(generator.choice((0, 1, size)))
+    written = row_offsets[:rows] if rows else row_offsets
+    base = put(room, written, column_offsets, size, shift, None if mode is Mode.STREAM else edge)
     places = base + row_offsets[:rows, None] + column_offsets
-    fields = {"c": base, "rows_c": room.table(heads), "columns_c": room.table(column_offsets)}
-    return places, fields
+    if mode in IN_VECTORS:
+        row_offsets[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
+    else:
+        row_offsets[rows:] = NOWHERE
+    return places, {
+        "c": base,
+        "rows_c": room.table(row_offsets),
+        "columns_c": room.table(column_offsets),
+    }
+
+
+def factor(name, value, shape):
+    """Return the fields of a factor."""
+    value = np.asarray(value, shape.dtype if shape.complex else shape.real)
+    found = {name: value.real}
+    return found | {f"{name}_imaginary": value.imag} if shape.complex else found
 
 
 def check(generator, kernels, shape, mode, steps, rows):
     """Call a kernel once, and compare every byte of a room afterwards."""
     room, wide = Room(), WIDER[shape.dtype]
+    edges = dict.fromkeys("abc")
+    edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
     a = drawn(generator, (rows, steps), shape.dtype)
     b = drawn(generator, (shape.columns, steps), shape.dtype)
     factors = COMPLEX_FACTORS if shape.complex else REAL_FACTORS
     alpha, beta = factors[generator.integers(0, len(factors))]
-    places, fields = output(room, generator, shape, mode, rows)
+    places, fields = output(room, generator, shape, mode, rows, edges["c"])
+    fields |= operands(room, generator, shape, a, b, edges)
+    fields |= {"k": steps, "rows": rows, "mode": int(mode), **factor("alpha", alpha, shape)}
     old = np.zeros(places.shape, shape.dtype)
-    fields |= operands(room, generator, shape, a, b)
-    fields |= {"k": steps, "rows": rows, "mode": int(mode)}
-    fields |= {"alpha": np.asarray(alpha, wide).real.astype(shape.real)}
-    if shape.complex:
-        fields |= {"alpha_imaginary": np.asarray(alpha).imag.astype(shape.real)}
     if mode in ADDING:
         old = drawn(generator, places.shape, shape.dtype)
         room.scatter(places, old)
-        fields |= {"beta": np.asarray(beta).real.astype(shape.real)}
-        if shape.complex:
-            fields |= {"beta_imaginary": np.asarray(beta).imag.astype(shape.real)}
+        fields |= factor("beta", beta, shape)
+    else:
+        beta = 0
     frame = room.frame(FIELDS, fields)
-    before = room.bytes.copy()
+    untouched = room.bytes.copy()
     call(kernels, shape.name, frame)
     found = room.gather(places, shape.dtype)
-    beta = beta if mode in ADDING else 0
     expected = alpha * (a.astype(wide) @ b.astype(wide).T) + beta * old.astype(wide)
     magnitude = abs(alpha) * (abs(a) @ abs(b).T) + abs(beta) * abs(old)
     bound = 4 * (steps + 4) * np.finfo(shape.dtype).eps * magnitude
     assert np.all(np.abs(found - expected) <= bound)
-    room.scatter(places, np.zeros(places.shape, shape.dtype))
-    after = room.bytes.copy()
-    room.bytes[:] = before
-    room.scatter(places, np.zeros(places.shape, shape.dtype))
-    assert np.array_equal(after, room.bytes)
+    untouched[room.offsets(places, found.itemsize)] = room.bytes[
+        room.offsets(places, found.itemsize)
+    ]
+    assert np.array_equal(untouched, room.bytes)
 
 
 @kernels
