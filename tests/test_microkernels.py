@@ -5,6 +5,7 @@ import pytest
 from machine_code import WIDTHS, Room, call, loaded, plain_or_not
 
 from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels.microkernel import MOVED
 from tilesolve.kernels.shape import FIELDS, Mode
 from tilesolve.kernels.summing import FAR
 
@@ -13,6 +14,9 @@ COUNTS = (0, 1, 2, 7, FAR - 1, FAR, FAR + 1)
 
 NOWHERE = 0x7FFDBEEF7FFDBEEF
 """An offset that is not to be used: no address begins like this."""
+
+ALONE = {f"{name}_move": 0 for name in MOVED} | {"more": 0, "next_move": 0, "next_end": 2**63 - 1}
+"""Fields of a call that computes one tile: it leaves the frame as it was."""
 
 IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM)
 ADDING = (Mode.ADD, Mode.SCATTER_ADD)
@@ -174,7 +178,7 @@ def check(generator, kernels, shape, mode, steps, rows):
     alpha, beta = factors[generator.integers(0, len(factors))]
     places, fields = output(room, generator, shape, mode, rows, edges["c"])
     fields |= operands(room, generator, shape, a, b, edges)
-    fields |= {"k": steps, "rows": rows, "mode": int(mode), **factor("alpha", alpha, shape)}
+    fields |= ALONE | {"k": steps, "rows": rows, "mode": int(mode)} | factor("alpha", alpha, shape)
     old = np.zeros(places.shape, shape.dtype)
     if mode in ADDING:
         old = drawn(generator, places.shape, shape.dtype)
@@ -218,3 +222,82 @@ def test_element_by_element(dtype, bits, plain, mode):
             fewest = shape.rows - shape.lanes + 1
             for rows in {shape.rows, int(generator.integers(fewest, shape.rows + 1)), steps % 2}:
                 check(generator, kernels, shape, mode, steps, rows)
+
+
+@kernels
+@pytest.mark.parametrize("along", ["rows", "columns"])
+def test_runs(dtype, bits, plain, along):
+    """One call computes several tiles, and its frame then stands where the next would be."""
+    family, shapes, kernels = loaded(dtype, bits, plain)
+    generator = np.random.default_rng(bits)
+    size, steps = np.dtype(dtype).itemsize, 5
+    for shape, tiles in [(shape, tiles) for shape in shapes for tiles in (2, 3)]:
+        room = Room()
+        per_tile = -(-shape.columns // shape.group)
+        most = {"rows": (tiles, 1), "columns": (1, tiles)}[along]
+        rows, columns = shape.rows * most[0], shape.columns * most[1]
+        a, b = drawn(generator, (rows, steps), dtype), drawn(generator, (columns, steps), dtype)
+        c = room.take(rows * columns * size)
+        by_rows, by_columns = along == "rows", along == "columns"
+        moves = {
+            "rows_c_move": 8 * shape.rows * by_rows,
+            "columns_c_move": 8 * shape.columns * by_columns,
+        }
+        fields = ALONE | {"k": steps, "rows": shape.rows, "mode": int(Mode.STORE)}
+        fields |= factor("alpha", 1, shape)
+        fields |= {
+            "c": c,
+            "rows_c": room.table(np.arange(rows) * size),
+            "columns_c": room.table(np.arange(columns) * rows * size),
+        }
+        if shape.packed:
+            # Each tile's columns begin a strip of their own.
+            lanes = per_tile * shape.group
+            spread = np.zeros((most[1] * lanes, steps), dtype)
+            spread.reshape(most[1], lanes, steps)[:, : shape.columns] = b.reshape(
+                most[1], shape.columns, steps
+            )
+            begin_a, pitch_a = put_strips(
+                room, generator, a, shape.lanes, rows, shape.bits // 8, None
+            )
+            begin_b, pitch_b = put_strips(
+                room, generator, spread, shape.group, len(spread), size, None
+            )
+            moves |= {
+                "a_move": shape.vectors * pitch_a * by_rows,
+                "b_move": per_tile * pitch_b * by_columns,
+            }
+            fields |= {
+                "a": begin_a,
+                "next_a": begin_a,
+                "a_step": pitch_a,
+                "b": begin_b,
+                "b_step": pitch_b,
+                "next_move": 8,
+                "next_end": begin_a + 16,
+            }
+        else:
+            base_a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, rows, None)
+            base_b, columns_b, sums_b = put_anywhere(room, generator, b, 1, columns, None)
+            moves |= {
+                "rows_a_move": 8 * shape.rows * by_rows,
+                "columns_b_move": 8 * shape.columns * by_columns,
+            }
+            fields |= {"a": base_a, "b": base_b, "next_a": 0, "a_ahead": 0, "b_ahead": 0}
+            fields |= {"rows_a": room.table(rows_a), "columns_b": room.table(columns_b)}
+            fields |= {"sums_a": room.table(sums_a), "sums_b": room.table(sums_b)}
+        frame = room.frame(FIELDS, fields | moves | {"more": tiles - 1})
+        call(kernels, shape.name, frame)
+        places = c + (np.arange(rows)[:, None] + np.arange(columns) * rows) * size
+        wide = WIDER[dtype]
+        expected = a.astype(wide) @ b.astype(wide).T
+        bound = 4 * (steps + 4) * np.finfo(dtype).eps * (abs(a) @ abs(b).T)
+        assert np.all(np.abs(room.gather(places, dtype) - expected) <= bound)
+        after = room.gather(frame + 8 * np.arange(len(FIELDS)), np.int64)
+        for name in MOVED:
+            if name in fields:
+                moved = after[FIELDS.index(name)] - fields[name]
+                assert moved == tiles * moves.get(f"{name}_move", 0), name
+        if shape.packed:  # 8 bytes on, then from the beginning of the rows again
+            on = 8 if tiles == 3 and by_columns else 0
+            assert after[FIELDS.index("next_a")] == after[FIELDS.index("a")] + on
