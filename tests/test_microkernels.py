@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from machine_code import WIDTHS, Room, call, loaded, plain_or_not
+from machine_code import NOWHERE, WIDTHS, Room, call, loaded, plain_or_not
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.shape import FIELDS, Mode
@@ -10,9 +10,6 @@ from tilesolve.kernels.summing import FAR
 
 COUNTS = (0, 1, 2, 7, FAR - 1, FAR, FAR + 1)
 """Steps of k: none, fewer than there are sets of sums, and around where C is prefetched."""
-
-NOWHERE = 0x7FFDBEEF7FFDBEEF
-"""An offset that is not to be used: no address begins like this."""
 
 IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM)
 ADDING = (Mode.ADD, Mode.SCATTER_ADD)
