@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from strategies import problems, specs
 
@@ -395,14 +395,20 @@ def test_large_classes_are_walked_in_boxes():
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    problems(specs(operands=2, diagonal=False), least=0, most=14),
-    st.sampled_from(WIDTHS),
-    st.integers(1, 3),
-)
-def test_soak(problem, width, threads):
-    """Thousands of random problems."""
-    operands, out = drawn(problem), poisoned(problem)
-    plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+@pytest.mark.parametrize("part", range(12))
+def test_soak(part):
+    """Thousands of random problems, in parts that can be run by themselves."""
+
+    @seed(part)
+    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        problems(specs(operands=2, diagonal=False), least=0, most=14),
+        st.sampled_from(WIDTHS),
+        st.integers(1, 3),
+    )
+    def runs(problem, width, threads):
+        operands, out = drawn(problem), poisoned(problem)
+        plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
+        close(problem, out, reference(problem, *operands), operands)
+
+    runs()
