@@ -39,7 +39,7 @@ class CalibrationError(TilesolveError, RuntimeError):
 
 
 class SolverError(TilesolveError, RuntimeError):
-    """IPOPT is missing, or found no point that satisfies the program."""
+    """IPOPT found no point that satisfies the program, SCIP no proof, or one of them is missing."""
 
 
 class SettingError(TilesolveError, ValueError):

@@ -17,6 +17,9 @@ _WORD = 0x7FFDBEEF
 """Unwritten memory: one word is a float32 that is not a number, two are such a float64, and as an
 address or an offset of one they lie nowhere."""
 
+NOWHERE = _WORD << 32 | _WORD
+"""An offset that is not to be used."""
+
 _ZONE = 256
 """Bytes between pieces, and more than any vector has."""
 

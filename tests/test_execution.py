@@ -4,11 +4,11 @@ import itertools
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from strategies import problems, specs
 
@@ -141,13 +141,71 @@ def test_every_level_of_packing(spec, packed):
     close(problem, out, reference(problem, *operands), operands)
 
 
-def test_guard_zones_stay():
-    """Nothing is written around the output, whatever its edges."""
-    problem = Problem.of("mn-mk-kn", "m=13 n=21 k=9")
-    room = np.full((13 + 8, 21 + 24), 7.0)
-    plan(problem, machine=machine(512, 32), cache=False)(*drawn(problem), room[4:17, 12:33])
-    room[4:17, 12:33] = 7.0
-    assert np.all(room == 7.0)
+@dataclass(frozen=True)
+class Lying:
+    """How an array lies within a larger one: the steps of its axes, their order, and a shift."""
+
+    steps: list[int]
+    order: list[int]
+    shift: int
+
+    def carve(self, shape, dtype):
+        """Return a buffer, and what makes an array of its bytes."""
+        size = np.dtype(dtype).itemsize
+        steps = self.steps[: len(shape)]
+        spans = [max(n - 1, 0) * abs(step) for n, step in zip(shape, steps, strict=True)]
+        strides, begin, pitch = [0] * len(shape), self.shift, size
+        for axis in (axis for axis in self.order if axis < len(shape)):
+            strides[axis] = steps[axis] * pitch
+            begin += (2 + (spans[axis] if steps[axis] < 0 else 0)) * pitch
+            pitch *= spans[axis] + 5
+        buffer = np.zeros(self.shift + max(pitch, 4 * size), np.uint8)
+        return buffer, lambda raw: np.ndarray(shape, dtype, raw, begin, strides)
+
+
+def lyings(steps):
+    """Strategy for how an array lies within a larger one."""
+    return st.builds(
+        Lying,
+        st.lists(st.sampled_from(steps), min_size=6, max_size=6),
+        st.permutations(range(6)),
+        st.integers(0, 1),
+    )
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    problems(specs(operands=2, diagonal=False), least=0, most=9),
+    st.sampled_from(WIDTHS),
+    lyings((1, 1, 2, 3, -1, -2)),
+    st.tuples(*[lyings((1, 1, 2, 3, -1, -2, 0))] * 2),
+    st.sampled_from([(1, 0), (2, 0), (-1, 1)]),
+    st.integers(1, 2),
+)
+def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threads):
+    """What lies around operands is not used, what lies around the output stays, nor do operands."""
+    operands, buffers = [], []
+    for values, lying in zip(drawn(problem), sources, strict=True):
+        raw, view = lying.carve(values.shape, problem.dtype)
+        raw[lying.shift :].view(problem.dtype)[:] = (
+            complex("nan+nanj") if np.iscomplexobj(values) else np.nan
+        )
+        view(raw)[...] = values
+        operands.append(view(raw))
+        buffers.append(raw)
+    kept = [raw.copy() for raw in buffers]
+    whole, view = target.carve(problem.shapes[0], problem.dtype)
+    whole[:] = np.random.default_rng(0).integers(0, 256, whole.size, np.uint8)
+    alpha, beta = factors
+    out = view(whole)
+    out[...] = 1 if beta else np.nan
+    around = whole.copy()
+    found = plan(problem, machine=machine(*width), threads=threads, cache=False)
+    assert found(*operands, out, alpha=alpha, beta=beta) is out
+    close(problem, out, alpha * reference(problem, *operands) + beta, operands, scale=4)
+    view(around)[...] = out
+    assert np.array_equal(whole, around)
+    assert all(np.array_equal(raw, old) for raw, old in zip(buffers, kept, strict=True))
 
 
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])
@@ -395,14 +453,20 @@ def test_large_classes_are_walked_in_boxes():
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    problems(specs(operands=2, diagonal=False), least=0, most=14),
-    st.sampled_from(WIDTHS),
-    st.integers(1, 3),
-)
-def test_soak(problem, width, threads):
-    """Thousands of random problems."""
-    operands, out = drawn(problem), poisoned(problem)
-    plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+@pytest.mark.parametrize("part", range(25))
+def test_soak(part):
+    """Thousands of random problems, in parts that can be run by themselves."""
+
+    @seed(part)
+    @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        problems(specs(operands=2, diagonal=False), least=0, most=14),
+        st.sampled_from(WIDTHS),
+        st.integers(1, 3),
+    )
+    def runs(problem, width, threads):
+        operands, out = drawn(problem), poisoned(problem)
+        plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
+        close(problem, out, reference(problem, *operands), operands)
+
+    runs()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from machine_code import WIDTHS, Room, call, loaded, plain_or_not
+from machine_code import NOWHERE, WIDTHS, Room, call, loaded, plain_or_not
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.microkernel import MOVED
@@ -11,9 +11,6 @@ from tilesolve.kernels.summing import FAR
 
 COUNTS = (0, 1, 2, 7, FAR - 1, FAR, FAR + 1)
 """Steps of k: none, fewer than there are sets of sums, and around where C is prefetched."""
-
-NOWHERE = 0x7FFDBEEF7FFDBEEF
-"""An offset that is not to be used: no address begins like this."""
 
 ALONE = {f"{name}_move": 0 for name in MOVED} | {"more": 0, "next_move": 0, "next_end": 2**63 - 1}
 """Fields of a call that computes one tile: it leaves the frame as it was."""

@@ -2,22 +2,28 @@
 
 The integer program picks for every index one chain of nested tiles. In logarithms a chain is a
 constant, so that picking one with binary variables keeps the program convex: SCIP solves it to
-proven optimality.
+proven optimality. It does so in a process of its own: on programs of many chains SCIP may not
+keep its time limit, or end its process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from math import log
 from typing import Any
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.expressions import tile
+from tilesolve.isolation import apart
 from tilesolve.planning import Plan
 from tilesolve.program import Setting, formulate, pyomo_model
 
 MOST_CHAINS = 20_000
 """Chains of one index beyond which the integer program is not attempted."""
+
+MARGIN = 30.0
+"""Seconds that a process may take besides SCIP's: to start, and to write the program down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,13 @@ def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
     plan
         A plan of a contraction with few enough nested tiles.
     limit
-        Seconds that SCIP may take.
+        Seconds that SCIP may take. It is ended `MARGIN` seconds later if it does not stop.
 
     Raises
     ------
     SolverError
-        If SCIP is missing, there are too many tiles, or the limit is reached.
+        If SCIP is missing, there are too many tiles, the limit is reached, or SCIP fails, be it
+        that its process ends.
 
     Examples
     --------
@@ -75,6 +82,29 @@ def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
     >>> found.bound <= found.optimum, round(found.gap, 3)
     (True, 0.0)
     """
+    request = json.dumps({"plan": plan.to_json(), "limit": limit})
+    try:
+        answer = json.loads(apart(_answer, request, limit + MARGIN))
+    except TimeoutError as error:
+        raise SolverError(f"SCIP proved nothing in {limit:g} s, and did not stop") from error
+    except ChildProcessError as error:
+        raise SolverError(f"SCIP failed, and its process with it: {error}") from error
+    if "error" in answer:
+        raise SolverError(answer["error"])
+    return Certificate(**answer)
+
+
+def _answer(request: str) -> str:
+    """Return what `certify` asks another process for."""
+    asked = json.loads(request)
+    try:
+        return json.dumps(asdict(_certified(Plan.from_json(asked["plan"]), asked["limit"])))
+    except SolverError as error:
+        return json.dumps({"error": str(error)})
+
+
+def _certified(plan: Plan, limit: float) -> Certificate:
+    """Write the integer program down and solve it."""
     import pyomo.environ as pyo
 
     setting = plan.setting
@@ -143,8 +173,13 @@ def _solve(model: Any, limit: float) -> float:  # noqa: ANN401 - Pyomo has no ty
     if not solver.available():
         raise SolverError("SCIP is missing: pip install 'tilesolve[certify]'")
     results = solver.solve(
-        model, time_limit=limit, rel_gap=1e-4, raise_exception_on_nonoptimal_result=False
+        model,
+        time_limit=limit,
+        rel_gap=1e-4,
+        load_solutions=False,  # there may be none
+        raise_exception_on_nonoptimal_result=False,
     )
     if results.termination_condition != TerminationCondition.convergenceCriteriaSatisfied:
         raise SolverError(f"SCIP proved nothing in {limit:g} s: {results.termination_condition}")
+    results.solution_loader.load_vars()
     return float(pyo.exp(results.objective_bound))

@@ -223,7 +223,9 @@ class Plan:
     def certify(self, *, limit: float = 300.0) -> Certificate:
         """Prove with SCIP how far the integer tiles are from the best ones.
 
-        Needs the extra ``certify``, and few enough nested tiles; see `certificate.certify`.
+        Needs the extra ``certify``, and few enough nested tiles. SCIP has `limit` seconds, in a
+        process of its own; where it proves nothing, or fails, that is a `SolverError`. See
+        `certificate.certify`.
         """
         from tilesolve.certificate import certify
 

@@ -1,0 +1,61 @@
+"""Isolation: a function runs in a process of its own, which may hang or die and harm no other."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+_CHILD = """
+import importlib, os, sys
+sys.path[:] = sys.argv[3:]
+answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)  # what libraries print is no answer
+function = getattr(importlib.import_module(sys.argv[1]), sys.argv[2])
+answer.write(function(sys.stdin.buffer.read().decode()))
+answer.close()
+"""
+
+
+def apart(function: Callable[[str], str], text: str, seconds: float) -> str:
+    """Return ``function(text)``, computed in a new process.
+
+    Nothing but the text is handed over: the process starts from nothing, and the script that this
+    one runs needs no guard.
+
+    Parameters
+    ----------
+    function
+        One that can be imported by its name.
+    text
+        Its argument.
+    seconds
+        When the process is ended, its start included.
+
+    Raises
+    ------
+    TimeoutError
+        If it had to be.
+    ChildProcessError
+        If it ended without an answer; the message says how, and what it printed last.
+
+    Examples
+    --------
+    >>> from textwrap import dedent
+    >>> apart(dedent, "  text", seconds=60)
+    'text'
+    """
+    command = [sys.executable, "-c", _CHILD, function.__module__, function.__name__, *sys.path]
+    try:
+        done = subprocess.run(
+            command, input=text.encode(), capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"ended after {seconds:g} s") from error
+    if done.returncode:
+        code = done.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        printed = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ChildProcessError(": ".join([how, *printed[-1:]]))
+    return done.stdout.decode()
