@@ -23,17 +23,26 @@ from tilesolve.detect import threads as cores
 from tilesolve.files import setting
 from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
-from tilesolve.kernels.moving import W
+from tilesolve.kernels.moving import A, W
 from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import empty, room
 from tilesolve.workers import together
 
-SIDE = 512
-"""Bytes of a tile's rows and columns at most, where blocks are transposed."""
+SIDE = 2048
+"""Bytes that a tile covers without a gap in the target and in the source, if there are as many."""
+
+ROOM = 1 << 18
+"""Bytes of a tile at most, more or less: it stays in the second cache, beside the next one."""
+
+EVEN = 8
+"""What parts of an axis are a multiple of, so that lines and blocks are whole."""
 
 PADDING = LINE
-"""Bytes between rows of the buffer, so that they do not fall on the same ways of a cache."""
+"""Bytes between runs of the buffer, so that they do not fall on the same ways of a cache."""
+
+WHOLE = 256
+"""Bytes of an element from which on it is moved without the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +58,13 @@ class Axis:
 
     Examples
     --------
-    >>> Axis(4, 8, 80).tiles(2)
-    Axis(extent=2, far=16, near=160)
+    >>> Axis(extent=4, far=8, near=80).near
+    80
     """
 
     extent: int
     far: int
     near: int
-
-    def tiles(self, share: int) -> Axis:
-        """Return the axis of tiles of so many elements."""
-        return Axis(-(-self.extent // share), self.far * share, self.near * share)
 
 
 def transpose(
@@ -105,12 +110,14 @@ def transpose(
     turned = source.transpose(_checked_axes(source, axes))
     if source.dtype.hasobject:
         raise DtypeError(f"elements of dtype {source.dtype} are references, which are not moved")
+    shared = _threads() if threads is None else threads
+    if shared < 1:
+        raise PlanError(f"threads must be positive, got {threads}")
     if out is None:
         out = empty(turned.shape, source.dtype)
     else:
         _check_output(out, turned)
     if turned.nbytes:
-        shared = _threads() if threads is None else threads
         _move(turned.shape, out.strides, turned.strides, source.itemsize, shared).run(out, turned)
     return out
 
@@ -186,38 +193,81 @@ class Move:
     ) -> Move:
         """Return the move between strided arrays that are not empty."""
         begin, element, axes = _merged(shape, far, near, itemsize)
-        columns = min(axes, key=lambda axis: axis.far)
-        rows = min(axes, key=lambda axis: abs(axis.near) or np.inf)
-        others = [axis for axis in axes if axis is not columns and axis is not rows]
-        if rows is columns:
-            rows = _ALONE
-        share = max(1, SIDE // element)
-        tiles = (columns.tiles(share), rows.tiles(share))
-        loops = sorted((*tiles, *others), key=lambda axis: axis.far + abs(axis.near), reverse=True)
-        if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
-            loops.sort(key=lambda axis: min(axis.extent, 4 * threads), reverse=True)
-        blocked = columns.far == rows.near == element
+        tile = _box(element, axes)
+        count = len(axes)
+        columns = count - 1
+        rows = min(range(count), key=lambda at: abs(axes[at].near) or np.inf)
+        if rows == columns:  # then rows are an axis more
+            axes, tile, rows = [_ALONE, *axes], [1, *tile], 0
+            count, columns = count + 1, columns + 1
+        blocked = axes[columns].far == axes[rows].near == element
         sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
-        pitch = min(share, columns.extent) * element + PADDING
+        trips = [-(-axis.extent // size) for axis, size in zip(axes, tile, strict=True)]
+        buffered = max(trips) > 1 and axes[columns].far == element < WHOLE
+
         walk = np.zeros(W.SIZE, np.int64)
-        walk[W.ELEMENT], walk[W.PITCH] = element, pitch
+        walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = element, columns, rows
         walk[W.BLOCKS : W.BLOCKS + 2 * len(sides) : 2] = sides
         walk[W.BLOCKS + 1 : W.BLOCKS + 2 * len(sides) : 2] = [
             KINDS.index((element, side)) if side else 0 for side in sides
         ]
         walk[W.STREAMED] = prod(shape) * itemsize > _last_cache()
         walk[W.BEGIN : W.BEGIN + 2] = begin
-        for field, axis in ((W.COLUMNS, columns), (W.ROWS, rows)):
-            walk[field : field + 4] = axis.extent, share, axis.far, axis.near
-        for field, tile in ((W.COLUMN_LOOP, tiles[0]), (W.ROW_LOOP, tiles[1])):
-            walk[field] = next(at for at, loop in enumerate(loops) if loop is tile)
-        walk[W.COUNT] = len(loops)
-        for at, loop in enumerate(loops):
-            walk[W.LOOP + 3 * at : W.LOOP + 3 * at + 3] = loop.extent, loop.far, loop.near
-        trips = loops[0].extent
-        bounds = [trips * part // threads for part in range(threads + 1)]
+
+        # In the buffer a run's axes lie as in the target, the others as in the source.
+        here, step = [axis.far for axis in axes], element
+        runs: list[int] = []
+        if buffered:
+            others = list(range(count))
+            while others and axes[others[-1]].far == step:
+                at = others.pop()
+                walk[W.RUN : W.RUN + 2] = step, at
+                here[at], step = step, step * tile[at]
+                if trips[at] > 1:
+                    break
+            step += PADDING
+            for at in sorted(others, key=lambda at: abs(axes[at].near)):
+                here[at], step = step, step * tile[at]
+                runs.insert(0, at)
+        joined: list[int] = []
+        last = rows
+        for at in sorted(runs, key=lambda at: abs(axes[at].near)) if rows in runs else ():
+            before = axes[last]
+            if (
+                at != rows
+                and tile[last] == before.extent
+                and axes[at].near == before.near * before.extent
+                and here[at] == here[last] * tile[last]
+            ):
+                joined.append(at)
+                last = at
+        for at, axis in enumerate(axes):
+            begin_at = W.AXES + A.SIZE * at
+            walk[begin_at : begin_at + A.SIZE] = (
+                axis.extent,
+                tile[at],
+                trips[at],
+                axis.far,
+                axis.near,
+                here[at],
+            )
+        loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
+        if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
+            loops.sort(key=lambda at: min(trips[at], 4 * threads), reverse=True)
+        fills = sorted(
+            (at for at in range(count) if at not in (columns, rows, *joined)),
+            key=lambda at: abs(axes[at].near),
+            reverse=True,
+        )
+        for number, (field, chosen) in enumerate(
+            ((W.LOOPS, loops), (W.FILLS, fills), (W.RUNS, runs), (W.JOINED, joined))
+        ):
+            walk[W.COUNTS + number] = len(chosen)
+            walk[field : field + len(chosen)] = chosen
+        walk[W.FILLS + len(fills)] = columns
+        bounds = [trips[loops[0]] * part // threads for part in range(threads + 1)]
         parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-        return cls(walk, walk.ctypes.data, min(share, rows.extent) * pitch, parts)
+        return cls(walk, walk.ctypes.data, step if buffered else 0, parts)
 
     def run(self, target: Array, source: Array) -> None:
         """Copy one array to the other."""
@@ -268,6 +318,29 @@ def _merged(
     if merged and merged[-1].far == merged[-1].near == itemsize:
         element *= merged.pop().extent
     return (begin_far, begin_near), element, merged or [_ALONE]
+
+
+def _box(element: int, axes: Sequence[Axis]) -> list[int]:
+    """Return the extents of a tile: whole axes and at most a part of one, on either side."""
+    far = sorted(range(len(axes)), key=lambda at: axes[at].far)
+    near = sorted(range(len(axes)), key=lambda at: abs(axes[at].near))
+    tile = [1] * len(axes)
+    side = SIDE
+    for order in (far, near):
+        length = element
+        for at in order:
+            if length >= side:
+                break
+            extent = axes[at].extent
+            share = -(-extent // -(-extent * length // side))
+            if EVEN < share < extent:
+                share = min(extent, -(-share // EVEN) * EVEN)
+            tile[at] = max(tile[at], share)
+            length *= share
+            if share < extent:
+                break
+        side = min(SIDE, ROOM * element // length)
+    return tile
 
 
 @cache
