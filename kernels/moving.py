@@ -43,7 +43,7 @@ class A(IntEnum):
 
 
 class W(IntEnum):
-    """Fields of a walk: what `run` knows of two arrays, written by `tilesolve.transposing`.
+    """Fields of a walk: what `run` knows of two arrays, written by `tilesolve.moves`.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
 
     Examples
     --------
-    It is called with what `tilesolve.transposing` makes:
+    It is called with what `tilesolve.moves` makes:
 
     >>> run.nopython_signatures[0].return_type
     none
