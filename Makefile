@@ -52,6 +52,8 @@ bench: $(READY)
 	-$(BIN)/python -m pip install --quiet torch
 	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
 	$(BIN)/python examples/planning_speed.py
+	$(BIN)/python examples/call_overhead.py
+	$(BIN)/python examples/transposing_speed.py
 	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/running_speed.py
 
 clean:

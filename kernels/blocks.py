@@ -92,7 +92,6 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                 column = _clamped(builder, trip, side, columns)
                 near = builder.add(source, builder.mul(column, column_near))
                 far = builder.add(target, builder.mul(column, column_far))
-                soon = builder.add(near, builder.mul(INT64(side), column_near))
 
                 def block(trip: ir.Value) -> None:
                     row = _clamped(builder, trip, side, rows)
@@ -100,8 +99,6 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                     loaded = []
                     for lane in range(side):
                         away = builder.add(begin, builder.mul(INT64(lane), column_near))
-                        if side * size >= LINE:
-                            vectors.prefetch(builder, vectors.pointer(builder, soon, away))
                         place = vectors.pointer(builder, near, away)
                         loaded.append(vectors.load(builder, place, vector, 1))
                     for lane, value in enumerate(vectors.transpose(builder, loaded, size // part)):
@@ -126,6 +123,24 @@ def _clamped(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value)
     """Return where a block begins: the last one ends with the extent."""
     begin, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
     return builder.select(builder.icmp_signed("<", begin, last), begin, last)
+
+
+@_intrinsic
+def expect(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Have a line brought to the second cache.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(expect).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        vectors.prefetch(builder, vectors.pointer(builder, args[0]), near=False)
+
+    return types.void(address), generate
 
 
 @_intrinsic

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SLOW = {"planning_speed", "running_speed"}
+SLOW = {"planning_speed", "running_speed", "transposing_speed"}
 """Examples that measure and take minutes; `make bench` runs them."""
 
 
@@ -37,6 +37,16 @@ def test_first_contraction(capsys):
     """The plan's result is numpy's."""
     example("first_contraction").main()
     assert "equal to numpy's" in capsys.readouterr().out
+
+
+def test_call_overhead(capsys):
+    """Every contender is called, and a fresh process contracts."""
+    example("call_overhead").main(["--calls", "3", "--rounds", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split(" | ") for line in lines if "×" in line]
+    assert len(rows) == 12
+    assert all(float(cell) > 0 for row in rows for cell in row[1:])
+    assert [line for line in lines if line.startswith("First contraction of the next process")]
 
 
 def test_model_against_simulation(capsys):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilesolve.contractions.suites import suite
     from tilesolve.machine import Level, Machine
     from tilesolve.planning import Plan, plan
+    from tilesolve.transposing import transpose
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOMES = {
     "plan": "tilesolve.planning",
     "reference": "tilesolve.contractions.reference",
     "suite": "tilesolve.contractions.suites",
+    "transpose": "tilesolve.transposing",
 }
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "plan",
     "reference",
     "suite",
+    "transpose",
 ]
 
 

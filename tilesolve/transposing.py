@@ -1,65 +1,19 @@
-"""Transposes: arrays whose elements are written in another order of their axes.
-
-A transpose is a copy between two strided arrays, so one walk serves all: axes that stay together
-are merged, tiles are ranges of the axes that are near in the target and in the source, and loops
-go from the longest steps to the shortest.
-"""
+"""Transposes: copies of arrays with their axes in another order."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
-from itertools import pairwise
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arrays import Array, overlap, pointer
+from tilesolve.arrays import Array, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.detect import threads as cores
 from tilesolve.files import setting
-from tilesolve.kernels import moving
-from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
-from tilesolve.kernels.moving import W
-from tilesolve.machine import Machine
-from tilesolve.packing.axes import Integers
-from tilesolve.packing.buffers import empty, room
-from tilesolve.workers import together
-
-SIDE = 512
-"""Bytes of a tile's rows and columns at most, where blocks are transposed."""
-
-PADDING = LINE
-"""Bytes between rows of the buffer, so that they do not fall on the same ways of a cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of both arrays.
-
-    Parameters
-    ----------
-    extent
-        Elements along it.
-    far, near
-        Bytes between neighbours in the target and in the source.
-
-    Examples
-    --------
-    >>> Axis(4, 8, 80).tiles(2)
-    Axis(extent=2, far=16, near=160)
-    """
-
-    extent: int
-    far: int
-    near: int
-
-    def tiles(self, share: int) -> Axis:
-        """Return the axis of tiles of so many elements."""
-        return Axis(-(-self.extent // share), self.far * share, self.near * share)
+from tilesolve.moves import move
+from tilesolve.packing.buffers import empty
 
 
 def transpose(
@@ -94,7 +48,7 @@ def transpose(
     DtypeError
         If the dtypes differ, or elements are references to objects.
     PlanError
-        If `out` is read-only, or overlaps itself or `a`.
+        If `out` is read-only, or overlaps itself or `a`, or `threads` is no positive integer.
 
     Examples
     --------
@@ -105,13 +59,15 @@ def transpose(
     turned = source.transpose(_checked_axes(source, axes))
     if source.dtype.hasobject:
         raise DtypeError(f"elements of dtype {source.dtype} are references, which are not moved")
+    shared = _threads() if threads is None else threads
+    if type(shared) is not int or shared < 1:
+        raise PlanError(f"threads must be a positive integer, got {threads!r}")
     if out is None:
         out = empty(turned.shape, source.dtype)
     else:
         _check_output(out, turned)
     if turned.nbytes:
-        shared = _threads() if threads is None else threads
-        _move(turned.shape, out.strides, turned.strides, source.itemsize, shared).run(out, turned)
+        move(turned.shape, out.strides, turned.strides, source.itemsize, shared).run(out, turned)
     return out
 
 
@@ -145,132 +101,3 @@ def _check_output(out: Array, turned: Array) -> None:
 
 def _threads() -> int:
     return 1 if setting("TILESOLVE_NUM_THREADS") is None else cores()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Move:
-    """How arrays of given strides are copied.
-
-    Parameters
-    ----------
-    walk
-        What compiled code knows of it, see `kernels.moving.W`.
-    address
-        Of the walk.
-    room
-        Bytes of a tile's buffer.
-    parts
-        Trips of the outermost loop that each thread does.
-
-    Examples
-    --------
-    >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
-    >>> Move.of((3, 2), target.strides, source.T.strides, 8, 1).run(target, source.T)
-    >>> target.tolist()
-    [[0, 3], [1, 4], [2, 5]]
-    """
-
-    walk: Integers
-    address: int
-    room: int
-    parts: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(
-        cls,
-        shape: tuple[int, ...],
-        far: tuple[int, ...],
-        near: tuple[int, ...],
-        itemsize: int,
-        threads: int,
-    ) -> Move:
-        """Return the move between strided arrays that are not empty."""
-        begin, element, axes = _merged(shape, far, near, itemsize)
-        columns = min(axes, key=lambda axis: axis.far)
-        rows = min(axes, key=lambda axis: abs(axis.near) or np.inf)
-        others = [axis for axis in axes if axis is not columns and axis is not rows]
-        if rows is columns:
-            rows = _ALONE
-        share = max(1, SIDE // element)
-        tiles = (columns.tiles(share), rows.tiles(share))
-        loops = sorted((*tiles, *others), key=lambda axis: axis.far + abs(axis.near), reverse=True)
-        if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
-            loops.sort(key=lambda axis: min(axis.extent, 4 * threads), reverse=True)
-        blocked = columns.far == rows.near == element
-        sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
-        pitch = min(share, columns.extent) * element + PADDING
-        walk = np.zeros(W.SIZE, np.int64)
-        walk[W.ELEMENT], walk[W.PITCH] = element, pitch
-        walk[W.BLOCKS : W.BLOCKS + 2 * len(sides) : 2] = sides
-        walk[W.BLOCKS + 1 : W.BLOCKS + 2 * len(sides) : 2] = [
-            KINDS.index((element, side)) if side else 0 for side in sides
-        ]
-        walk[W.STREAMED] = prod(shape) * itemsize > _last_cache()
-        walk[W.BEGIN : W.BEGIN + 2] = begin
-        for field, axis in ((W.COLUMNS, columns), (W.ROWS, rows)):
-            walk[field : field + 4] = axis.extent, share, axis.far, axis.near
-        for field, tile in ((W.COLUMN_LOOP, tiles[0]), (W.ROW_LOOP, tiles[1])):
-            walk[field] = next(at for at, loop in enumerate(loops) if loop is tile)
-        walk[W.COUNT] = len(loops)
-        for at, loop in enumerate(loops):
-            walk[W.LOOP + 3 * at : W.LOOP + 3 * at + 3] = loop.extent, loop.far, loop.near
-        trips = loops[0].extent
-        bounds = [trips * part // threads for part in range(threads + 1)]
-        parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-        return cls(walk, walk.ctypes.data, min(share, rows.extent) * pitch, parts)
-
-    def run(self, target: Array, source: Array) -> None:
-        """Copy one array to the other."""
-        jobs = [partial(self._part, target, source, *part) for part in self.parts]
-        if len(jobs) == 1:
-            jobs[0]()
-        else:
-            together(jobs)
-
-    def _part(self, target: Array, source: Array, first: int, last: int) -> None:
-        memory = room(self.room)
-        moving.run(self.address, pointer(target), pointer(source), memory.address, first, last)
-
-
-_ALONE = Axis(1, 0, 0)
-"""The axis of an array that has none."""
-
-_move = lru_cache(maxsize=256)(Move.of)
-
-
-def _merged(
-    shape: tuple[int, ...], far: tuple[int, ...], near: tuple[int, ...], itemsize: int
-) -> tuple[tuple[int, int], int, list[Axis]]:
-    """Return where a walk begins, the bytes that stay together, and the axes that do not.
-
-    Steps in the target are made positive, and axes that are one on both sides are merged.
-    """
-    begin_far = begin_near = 0
-    axes: list[Axis] = []
-    for axis in map(Axis, shape, far, near):
-        if axis.extent == 1:
-            continue
-        if axis.far < 0:
-            begin_far += (axis.extent - 1) * axis.far
-            begin_near += (axis.extent - 1) * axis.near
-            axis = Axis(axis.extent, -axis.far, -axis.near)
-        axes.append(axis)
-    axes.sort(key=lambda axis: axis.far, reverse=True)
-    merged: list[Axis] = []
-    for axis in axes:
-        if merged and merged[-1].far == axis.extent * axis.far:
-            outer = merged[-1]
-            if outer.near == axis.extent * axis.near:
-                merged[-1] = Axis(outer.extent * axis.extent, axis.far, axis.near)
-                continue
-        merged.append(axis)
-    element = itemsize
-    if merged and merged[-1].far == merged[-1].near == itemsize:
-        element *= merged.pop().extent
-    return (begin_far, begin_near), element, merged or [_ALONE]
-
-
-@cache
-def _last_cache() -> int:
-    """Return the bytes of this machine's last cache."""
-    return Machine.load().caches[-1].capacity or 0

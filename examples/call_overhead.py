@@ -1,0 +1,72 @@
+"""Measure what a call costs: `python examples/call_overhead.py [--calls N] [--rounds N]`.
+
+`make bench` runs it. Tiny matrices are multiplied by a plan, by `numpy.einsum` and `numpy.matmul`,
+into an output that exists or into a new one; the best round counts. Then a fresh process is timed
+from its first import to the result of its first contraction, twice: the first one may have had to
+compile and to plan, the second one finds both on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import timeit
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilesolve import plan, transpose
+
+EXTENTS = (1, 2, 4, 8, 16, 32)
+
+FIRST = """
+import time
+start = time.perf_counter()
+import numpy, tilesolve
+contraction = tilesolve.plan("abcd-aebf-dfce", 8)
+first = numpy.ones((8, 8, 8, 8))
+assert (contraction(first, first) == 64).all()
+print(time.perf_counter() - start)
+"""
+
+
+def microseconds(call: Callable[[], object], calls: int, rounds: int) -> float:
+    return 1e6 * min(timeit.repeat(call, number=calls, repeat=rounds)) / calls
+
+
+def first_contraction() -> float:
+    """Return the seconds of the first contraction of a process, imports included."""
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table and both times."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=10_000, help="calls in a round")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args(arguments)
+    heads = ("plan, out", "plan, new", "plan, α and β", "einsum, out", "matmul, out", "transpose")
+    print("µs a call | " + " | ".join(heads))
+    print("--- |" + " --: |" * len(heads))
+    for dtype in ("float64", "complex64"):
+        for n in EXTENTS:
+            contraction = plan("ik-ij-jk", n, dtype=dtype)
+            first, second, out = (np.ones((n, n), dtype) for _ in range(3))
+            calls: tuple[Callable[[], object], ...] = (
+                lambda p=contraction, a=first, b=second, c=out: p(a, b, out=c),
+                lambda p=contraction, a=first, b=second: p(a, b),
+                lambda p=contraction, a=first, b=second, c=out: p(a, b, c, alpha=0.5, beta=0.5),
+                lambda a=first, b=second, c=out: np.einsum("ij,jk->ik", a, b, out=c),
+                lambda a=first, b=second, c=out: np.matmul(a, b, out=c),
+                lambda a=first, c=out: transpose(a, out=c),
+            )
+            cells = (f"{microseconds(call, options.calls, options.rounds):.2f}" for call in calls)
+            print(f"{n}×{n} {dtype} | " + " | ".join(cells))
+    print(f"\nFirst contraction of a process: {first_contraction():.2f} s")
+    print(f"First contraction of the next process: {first_contraction():.2f} s")
+
+
+if __name__ == "__main__":
+    main()

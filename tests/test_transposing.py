@@ -1,0 +1,236 @@
+"""Transposes: every element where numpy puts it, nothing else touched, mistakes named."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesolve import moves, transpose
+from tilesolve.contractions.errors import DtypeError, PlanError, SettingError, SizeError
+
+DTYPES = (
+    "?",
+    "i1",
+    "u2",
+    "f2",
+    "f4",
+    ">f4",
+    "c8",
+    "f8",
+    "c16",
+    "M8[s]",
+    "S3",
+    "U5",
+    "i4,f8",
+    "V64",
+)
+SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
+"""How far tiles reach: a short reach has small arrays walked as large ones are."""
+
+
+@pytest.fixture
+def reach(monkeypatch):
+    """Return a function that sets how far tiles reach, and whether lines are streamed."""
+
+    def chosen(span, streamed):
+        moves.move.cache_clear()
+        if SPANS[span] is not None:
+            monkeypatch.setattr(moves, "SIDE", SPANS[span][0])
+            monkeypatch.setattr(moves, "ROOM", SPANS[span][1])
+        monkeypatch.setattr(moves, "_last_cache", lambda: 0 if streamed else 1 << 40)
+
+    yield chosen
+    moves.move.cache_clear()
+
+
+def drawn(shape, dtype, seed=0):
+    """Return an array of random bytes."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=int)) * dtype.itemsize
+    return np.frombuffer(np.random.default_rng(seed).bytes(size), dtype).reshape(shape)
+
+
+def same(found, expected):
+    """Whether two arrays have the same shape, dtype and bytes, NaN or not."""
+    return (found.shape, found.dtype) == (expected.shape, expected.dtype) and (
+        found.tobytes() == expected.tobytes()
+    )
+
+
+def guarded(shape, dtype, how):
+    """Return an array of a layout, and the bytes around and between its elements."""
+    dtype = np.dtype(dtype)
+    order = sorted(range(len(shape)), key=lambda axis: how["order"][axis])
+    gaps = how["gaps"][: len(shape)]
+    strides, step = [0] * len(shape), dtype.itemsize
+    for axis, gap in zip(order, gaps, strict=False):
+        strides[axis] = step * gap
+        step = strides[axis] * max(1, shape[axis])
+    room = np.full(step + 256, 0xA5, np.uint8)
+    array = np.ndarray(shape, dtype, room, 128 + how["shift"], strides)
+    turned = tuple(slice(None, None, -1 if flip else 1) for flip in how["flips"][: len(shape)])
+    return array[(*turned, ...)], room
+
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "order": st.permutations(range(5)),
+        "gaps": st.lists(st.sampled_from([1, 1, 1, 2, 3]), min_size=5, max_size=5),
+        "flips": st.lists(st.booleans(), min_size=5, max_size=5),
+        "shift": st.integers(0, 70),
+    }
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=["function_scoped_fixture"])
+@given(st.data())
+def test_any_axes_of_any_layout(reach, data):
+    """Elements go where numpy puts them; the bytes around the output and the array stay."""
+    reach(data.draw(st.sampled_from(sorted(SPANS))), data.draw(st.booleans()))
+    extents = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31])
+    shape = tuple(data.draw(st.lists(extents, max_size=4)))
+    if np.prod(shape) > 20_000:
+        shape = shape[:2]
+    axes = data.draw(st.none() | st.permutations(range(len(shape))))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    values = drawn(shape, dtype)
+    a, room = guarded(shape, dtype, data.draw(LAYOUTS))
+    a[...] = values
+    expected = np.transpose(values, axes)
+    kept = room.copy()
+    a.flags.writeable = False
+    threads = data.draw(st.integers(1, 3))
+
+    fresh = transpose(a, axes, threads=threads)
+    assert fresh.flags.c_contiguous
+    assert same(fresh, expected)
+
+    out, room_out = guarded(expected.shape, dtype, data.draw(LAYOUTS))
+    untouched = room_out.copy()
+    assert transpose(a, axes, out, threads=threads) is out
+    assert same(out, expected)
+    assert np.array_equal(room, kept)
+    begin = out.ctypes.data - room_out.ctypes.data
+    np.ndarray(out.shape, out.dtype, untouched, begin, out.strides)[...] = out
+    assert np.array_equal(room_out, untouched)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 64, 12])
+@pytest.mark.parametrize("span", sorted(SPANS))
+@pytest.mark.parametrize("streamed", [False, True])
+def test_around_block_sizes(reach, size, span, streamed):
+    """One less, exactly, and one more than the sides of blocks and of tiles."""
+    reach(span, streamed)
+    for rows, columns in itertools.product([1, 3, 4, 5, 15, 16, 17, 33], repeat=2):
+        a = drawn((rows, columns), f"V{size}")
+        assert same(transpose(a), a.T)
+        b = drawn((3, rows, 2, columns), f"V{size}")
+        assert same(transpose(b, (3, 2, 1, 0)), b.transpose(3, 2, 1, 0))
+        assert same(transpose(b, (1, 0, 3, 2)), b.transpose(1, 0, 3, 2))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_larger_than_a_tile(threads):
+    """Arrays of many tiles, in every order of three and some of six axes."""
+    a = drawn((67, 130, 129), "f8")
+    for axes in itertools.permutations(range(3)):
+        assert same(transpose(a, axes, threads=threads), a.transpose(axes))
+    b = drawn((9, 7, 6, 8, 5, 11), "c8")
+    for axes in ((5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4), (0, 2, 1, 5, 3, 4), (3, 0, 4, 1, 5, 2)):
+        assert same(transpose(b, axes, threads=threads), b.transpose(axes))
+
+
+def test_streamed_lines():
+    """Beyond the last cache, lines go past it; rows that begin within a line are whole, too."""
+    a = drawn((1201, 1023), "f8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moves, "_last_cache", lambda: 1 << 20)
+        moves.move.cache_clear()
+        assert same(transpose(a), a.T)
+    moves.move.cache_clear()
+
+
+def test_elements_that_are_repeated():
+    """A stride of 0 in the array is read as often as needed."""
+    a = np.broadcast_to(drawn((5, 1, 7), "f4"), (5, 40, 7))
+    for axes in itertools.permutations(range(3)):
+        assert same(transpose(a, axes), np.ascontiguousarray(a.transpose(axes)))
+
+
+def test_anything_that_becomes_an_array():
+    """Lists and scalars; axes that count from the end; a result of no axes."""
+    assert transpose([[1, 2], [3, 4]]).tolist() == [[1, 3], [2, 4]]
+    assert transpose(5).shape == ()
+    assert same(
+        transpose(drawn((2, 3, 4), "f8"), (-1, 0, -2)), drawn((2, 3, 4), "f8").transpose(2, 0, 1)
+    )
+
+
+def test_several_callers():
+    """Calls from several threads at once, each with threads of its own, do not meet."""
+    arrays = [drawn((150, 40, 90), "f8", seed) for seed in range(4)]
+    found = {}
+
+    def call(number):
+        found[number] = transpose(arrays[number], (2, 1, 0), threads=2)
+
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert all(same(found[at], array.transpose(2, 1, 0)) for at, array in enumerate(arrays))
+
+
+READ_ONLY = np.zeros((4, 3))
+READ_ONLY.flags.writeable = False
+BOTH = np.zeros((4, 6))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"axes": (0, 0)}, SizeError, r"\(0, 0\).*2"),
+        ({"axes": (0, 2)}, SizeError, "permutation"),
+        ({"axes": (0,)}, SizeError, "permutation"),
+        ({"axes": (0.0, 1)}, SizeError, "integers"),
+        ({"axes": 1}, SizeError, "integers"),
+        ({"out": np.zeros((3, 4))}, SizeError, r"\(3, 4\).*\(4, 3\)"),
+        ({"out": np.zeros((4, 3), np.float32)}, DtypeError, "float32.*float64"),
+        ({"out": [[0.0] * 3] * 4}, DtypeError, "list"),
+        ({"out": READ_ONLY}, PlanError, "read-only"),
+        ({"out": np.lib.stride_tricks.as_strided(np.zeros(3), (4, 3), (0, 8))}, PlanError, "0"),
+        ({"a": BOTH[:3, :4], "out": BOTH[:, 2:5]}, PlanError, "shares memory"),
+        ({"a": np.zeros((3, 4), object)}, DtypeError, "object"),
+        ({"threads": 0}, PlanError, "threads"),
+        ({"threads": 1.5}, PlanError, "threads"),
+    ],
+)
+def test_bad_input(arguments, error, words):
+    """Each mistake is named, and out stays as it was."""
+    out = arguments.get("out")
+    kept = np.array(out) if out is not None else None
+    with pytest.raises(error, match=words):
+        transpose(**{"a": np.ones((3, 4)), **arguments})
+    assert kept is None or np.array_equal(out, kept)
+
+
+def test_threads_that_are_set(monkeypatch):
+    """The environment's number of threads holds where none is named, and is checked."""
+    a = drawn((64, 300), "f8")
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "2")
+    assert same(transpose(a), a.T)
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "none")
+    with pytest.raises(SettingError):
+        transpose(a)
+
+
+def test_interleaved_memory_is_no_overlap():
+    """An output between the array's own elements is allowed."""
+    room = np.arange(32.0).reshape(4, 8)
+    expected = room[:, ::2].T.copy()
+    transpose(room[:, ::2], out=room[:, 1::2])
+    assert np.array_equal(room[:, 1::2], expected)

@@ -1,0 +1,305 @@
+"""Moves: how the elements of one strided array get to another of the same shape.
+
+One walk serves every pair of strides: axes that stay together are merged, tiles are boxes that are
+long in both arrays, and loops go from the longest steps to the shortest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from tilesolve.arrays import Array, pointer
+from tilesolve.kernels import moving
+from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
+from tilesolve.kernels.moving import A, W
+from tilesolve.machine import Machine
+from tilesolve.packing.axes import Integers
+from tilesolve.packing.buffers import room
+from tilesolve.workers import together
+
+SIDE = 2048
+"""Bytes that a tile covers without a gap in the target and in the source, if there are as many."""
+
+ROOM = 1 << 18
+"""Bytes of a tile at most, more or less: it stays in the second cache, beside the next one."""
+
+EVEN = 8
+"""What parts of an axis are a multiple of, so that lines and blocks are whole."""
+
+PADDING = LINE
+"""Bytes between runs of the buffer, so that they do not fall on the same ways of a cache."""
+
+WHOLE = 256
+"""Bytes of an element from which on it is moved without the buffer."""
+
+Strides = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of both arrays.
+
+    Parameters
+    ----------
+    extent
+        Elements along it.
+    far, near
+        Bytes between neighbours in the target and in the source.
+    tile
+        Elements of a tile along it.
+
+    Examples
+    --------
+    >>> Axis(extent=5, far=8, near=80, tile=2).trips
+    3
+    """
+
+    extent: int
+    far: int
+    near: int
+    tile: int = 1
+
+    @property
+    def trips(self) -> int:
+        """How many tiles there are."""
+        return -(-self.extent // self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """How a tile lies before it goes to the target.
+
+    Parameters
+    ----------
+    steps
+        Bytes between neighbours along each axis.
+    run
+        Bytes of a run for each element of its outermost axis, and that axis; 0 if a tile is moved
+        without a buffer.
+    runs
+        The axes that runs do not cover, the outermost first.
+    size
+        Bytes of all.
+
+    Examples
+    --------
+    >>> Buffer.of([Axis(4, 16, 8, 4), Axis(2, 8, 32, 2)], 8).steps
+    (16, 8)
+    """
+
+    steps: tuple[int, ...]
+    run: tuple[int, int]
+    runs: tuple[int, ...]
+    size: int
+
+    @classmethod
+    def of(cls, axes: Sequence[Axis], element: int) -> Buffer:
+        """Let axes of a run lie as in the target, and the others as in the source."""
+        steps, step, run = [axis.far for axis in axes], element, (0, 0)
+        others = list(range(len(axes)))
+        while others and axes[others[-1]].far == step:
+            at = others.pop()
+            run = (step, at)
+            steps[at], step = step, step * axes[at].tile
+            if axes[at].trips > 1:
+                break
+        step += PADDING
+        runs = sorted(others, key=lambda at: abs(axes[at].near))
+        for at in runs:
+            steps[at], step = step, step * axes[at].tile
+        return cls(tuple(steps), run, tuple(reversed(runs)), step)
+
+    @classmethod
+    def none(cls, axes: Sequence[Axis]) -> Buffer:
+        """Return where a tile lies that is moved at once."""
+        return cls(tuple(axis.far for axis in axes), (0, 0), (), 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """How arrays of given strides are copied.
+
+    Parameters
+    ----------
+    walk
+        What compiled code knows of it, see `kernels.moving.W`.
+    address
+        Of the walk.
+    room
+        Bytes of a tile's buffer.
+    parts
+        Trips of the outermost loop that each thread does.
+
+    Examples
+    --------
+    >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
+    >>> move((3, 2), target.strides, source.T.strides, 8, 1).run(target, source.T)
+    >>> target.tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    """
+
+    walk: Integers
+    address: int
+    room: int
+    parts: tuple[tuple[int, int], ...]
+
+    def run(self, target: Array, source: Array) -> None:
+        """Copy one array to the other."""
+        jobs = [partial(self._part, target, source, *part) for part in self.parts]
+        if len(jobs) == 1:
+            jobs[0]()
+        else:
+            together(jobs)
+
+    def _part(self, target: Array, source: Array, first: int, last: int) -> None:
+        memory = room(self.room)
+        moving.run(self.address, pointer(target), pointer(source), memory.address, first, last)
+
+
+@lru_cache(maxsize=256)
+def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, threads: int) -> Move:
+    """Return the move between arrays that are not empty: of their shape and both strides.
+
+    Parameters
+    ----------
+    shape
+        Of both arrays.
+    far, near
+        Strides of the target and of the source.
+    itemsize
+        Bytes of an element.
+    threads
+        How many share the work.
+
+    Examples
+    --------
+    >>> len(move((400, 300), (2400, 8), (8, 3200), 8, 2).parts)
+    2
+    """
+    begin, element, axes = merged(shape, far, near, itemsize)
+    axes = _tiled(element, axes)
+    columns = len(axes) - 1
+    rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
+    if rows == columns:  # then rows are an axis more
+        axes, rows, columns = [_ALONE, *axes], 0, columns + 1
+    tiled = any(axis.trips > 1 for axis in axes)
+    if tiled and axes[columns].far == element < WHOLE:
+        buffer = Buffer.of(axes, element)
+    else:
+        buffer = Buffer.none(axes)
+    joined = _joined(axes, buffer, rows)
+    blocked = axes[columns].far == axes[rows].near == element
+    sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
+    kinds = [KINDS.index((element, side)) if side else 0 for side in sides]
+    count = len(axes)
+    loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
+    if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
+        loops.sort(key=lambda at: min(axes[at].trips, 4 * threads), reverse=True)
+    rest = [at for at in range(count) if at not in (columns, rows, *joined)]
+    fills = sorted(rest, key=lambda at: abs(axes[at].near), reverse=True)
+
+    walk = np.zeros(W.SIZE, np.int64)
+    walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = element, columns, rows
+    walk[W.BLOCKS : W.BLOCKS + 2 * len(sides)] = np.stack([sides, kinds], axis=1).ravel()
+    walk[W.STREAMED] = prod(shape) * itemsize > _last_cache()
+    walk[W.BEGIN : W.BEGIN + 2] = begin
+    walk[W.RUN : W.RUN + 2] = buffer.run
+    for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
+        fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
+        walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
+    lists = ((W.LOOPS, loops), (W.FILLS, fills), (W.RUNS, buffer.runs), (W.JOINED, joined))
+    for number, (field, chosen) in enumerate(lists):
+        walk[W.COUNTS + number] = len(chosen)
+        walk[field : field + len(chosen)] = chosen
+    walk[W.FILLS + len(fills)] = columns
+
+    trips = axes[loops[0]].trips
+    bounds = [trips * part // threads for part in range(threads + 1)]
+    parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
+    return Move(walk, walk.ctypes.data, buffer.size, parts)
+
+
+_ALONE = Axis(1, 0, 0)
+"""The axis of an array that has none."""
+
+
+def merged(
+    shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int
+) -> tuple[tuple[int, int], int, list[Axis]]:
+    """Return where a walk begins, the bytes that stay together, and the axes that do not.
+
+    Steps in the target are made positive, axes that are one on both sides are merged, and the
+    longest steps come first.
+
+    Examples
+    --------
+    >>> merged((2, 3, 4), (96, 32, 8), (32, 64, 8), 8)
+    ((0, 0), 32, [Axis(extent=2, far=96, near=32, tile=1), Axis(extent=3, far=32, near=64, tile=1)])
+    """
+    begin_far = begin_near = 0
+    axes: list[Axis] = []
+    for axis in map(Axis, shape, far, near):
+        if axis.extent == 1:
+            continue
+        if axis.far < 0:
+            begin_far += (axis.extent - 1) * axis.far
+            begin_near += (axis.extent - 1) * axis.near
+            axis = Axis(axis.extent, -axis.far, -axis.near)
+        axes.append(axis)
+    axes.sort(key=lambda axis: axis.far, reverse=True)
+    found: list[Axis] = []
+    for axis in axes:
+        length = (axis.extent * axis.far, axis.extent * axis.near)
+        if found and (found[-1].far, found[-1].near) == length:
+            axis = replace(axis, extent=found.pop().extent * axis.extent)
+        found.append(axis)
+    element = itemsize
+    if found and found[-1].far == found[-1].near == itemsize:
+        element *= found.pop().extent
+    return (begin_far, begin_near), element, found or [_ALONE]
+
+
+def _tiled(element: int, axes: Sequence[Axis]) -> list[Axis]:
+    """Return the axes with the extents of tiles: all of some, and a part of one on either side."""
+    tile, side = [1] * len(axes), SIDE
+    for steps in ([axis.far for axis in axes], [abs(axis.near) for axis in axes]):
+        length = element
+        for at in sorted(range(len(axes)), key=steps.__getitem__):
+            if length >= side:
+                break
+            extent = axes[at].extent
+            share = -(-extent // -(-extent * length // side))
+            if EVEN < share < extent:
+                share = min(extent, -(-share // EVEN) * EVEN)
+            tile[at] = max(tile[at], share)
+            length *= share
+            if share < extent:
+                break
+        side = min(SIDE, ROOM * element // length)
+    return [replace(axis, tile=share) for axis, share in zip(axes, tile, strict=True)]
+
+
+def _joined(axes: Sequence[Axis], buffer: Buffer, rows: int) -> list[int]:
+    """Return the axes that go on where rows end, in the source and in the buffer."""
+    joined: list[int] = []
+    if rows in buffer.runs:
+        last = rows
+        for at in reversed(buffer.runs):
+            before, ends = axes[last], axes[last].tile * buffer.steps[last]
+            on = axes[at].near == before.near * before.extent and buffer.steps[at] == ends
+            if at != rows and on and before.tile == before.extent:
+                joined.append(at)
+                last = at
+    return joined
+
+
+@cache
+def _last_cache() -> int:
+    """Return the bytes of this machine's last cache."""
+    return Machine.load().caches[-1].capacity or 0
