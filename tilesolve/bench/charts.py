@@ -116,6 +116,8 @@ def _bars(axes: Axes, sweep: Sweep) -> None:
 
 
 def _roofline(axes: Axes, sweep: Sweep) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     cases, names = _shown(sweep), taking_part(sweep)
     machine = divided(Machine.from_toml(sweep.machine), sweep.settings.batch)
     threads = sweep.settings.threads
@@ -134,8 +136,8 @@ def _roofline(axes: Axes, sweep: Sweep) -> None:
         axes.plot([low, ridge, high], line, color=INK, lw=1.6)
         note = f"{dtype}: {peak / 1e9:.4g} GFLOP/s"
         axes.text(high, peak / 1e9, note, ha="right", va="bottom", fontsize=9)
-        note = f"memory {bandwidth / 1e9:.4g} GB/s"
-        axes.text(low, low * bandwidth / 1e9, note, va="bottom", fontsize=9)
+        note = f"memory: {bandwidth / 1e9:.4g} GB/s"
+        axes.text(1.08 * low, low * bandwidth / 1e9, note, va="center", fontsize=9)
     for number, name in reversed(list(enumerate(names))):
         dots = [(c.problem.intensity, c.speed(name) / 1e9) for c in cases]
         axes.plot(
@@ -147,11 +149,15 @@ def _roofline(axes: Axes, sweep: Sweep) -> None:
             alpha=0.9,
             label=name,
         )
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("flop per byte, each tensor moved once")
     axes.set_ylabel("GFLOP/s")
     _frame(axes, "Roofline")
     axes.grid(color=GREY, alpha=0.25, lw=0.6)
-    axes.legend(fontsize=9, frameon=False, loc="lower right")
+    axes.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _frame(axes: Axes, title: str) -> None:

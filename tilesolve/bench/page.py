@@ -62,13 +62,13 @@ def _rows(sweep: Sweep) -> list[str]:
             case.roofline,
             case.speed(OURS),
             case.reached(OURS),
+            case.ratio,
             mine.spread if mine else None,
             case.predicted / case.ours,
             None,
             mine.preparation if mine else None,
             mine.memory if mine else None,
             *(case.speed(name) for name in peers),
-            case.ratio,
         ]
         made = []
         for side, cell, figure in zip(sides, cells, figures, strict=True):
@@ -88,7 +88,7 @@ _PAGE = Template("""<!DOCTYPE html>
 <style>
 :root { color-scheme: light; --ink: #22262b; --grey: #8a8f98; --line: #e3e5e8; }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: #fff;
-  margin: 2rem auto; max-width: 1200px; padding: 0 1.5rem; }
+  margin: 2rem auto; max-width: 1400px; padding: 0 1.5rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; }
 figure { margin: 0; overflow-x: auto; } figure svg { max-width: 100%; height: auto; }
 .table { overflow-x: auto; }

@@ -74,12 +74,12 @@ def columns(sweep: Sweep) -> dict[str, str]:
     >>> from tilesolve.bench.results import Settings
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "", "numpy": ""}, "")
     >>> list(columns(Sweep(settings, {}, "", ())))[-2:]
-    ['numpy', 'to best peer']
+    ['memory', 'numpy']
     """
     left = {"case": "left"}
     right = (
-        *("roofline", OURS, "of roofline", "spread", "predicted", "bound by", "planning"),
-        *("memory", *(name for name in taking_part(sweep) if name != OURS), "to best peer"),
+        *("roofline", OURS, "of roofline", "to best peer", "spread", "predicted", "bound by"),
+        *("planning", "memory", *(name for name in taking_part(sweep) if name != OURS)),
     )
     return left | dict.fromkeys(right, "right")
 
@@ -95,7 +95,7 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
     ...             {"tilesolve": Entry((2.0,)), "numpy": Entry((4.0,))})
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "", "numpy": ""}, "")
     >>> rows(Sweep(settings, {}, "", (case,)))
-    [('matmul', '1 s', '1', '50%', '0%', '0.75', 'L1', '-', '-', '0.5', '2.00')]
+    [('matmul', '1 s', '1', '50%', '2.00', '0%', '0.75', 'L1', '-', '-', '0.5')]
     """
     peers = [name for name in taking_part(sweep) if name != OURS]
     found = []
@@ -110,13 +110,13 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
                 duration(case.roofline),
                 _speed(case, OURS),
                 _figure(case.reached(OURS), "{:.0%}"),
+                _figure(case.ratio, "{:.2f}"),
                 _figure(mine.spread, "{:.0%}"),
                 _figure(case.predicted / mine.median, "{:.2f}"),
                 case.bottleneck,
                 "-" if mine.preparation is None else duration(mine.preparation),
                 "-" if mine.memory is None else volume(mine.memory),
                 *(_speed(case, name) for name in peers),
-                _figure(case.ratio, "{:.2f}"),
             )
         )
     return found
