@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -273,12 +274,21 @@ def _plans(count: int) -> str:
     return f"{count} plan" if count == 1 else f"{count} plans"
 
 
+class _Study(StrEnum):
+    """What `--study` looks at."""
+
+    TILES = "tiles"
+    MISSES = "misses"
+
+
 @app.command("bench")
 def _bench(
     suite: Annotated[
         str,
-        typer.Argument(help="A suite, the path of a suite file, or random:N:SEED."),
-    ],
+        typer.Argument(
+            help="A suite, the path of a suite file, or random:N:SEED; for a study also a case."
+        ),
+    ] = "",
     case: Annotated[
         list[str] | None, typer.Option(help="A problem's name, or a pattern; may be repeated.")
     ] = None,
@@ -313,21 +323,41 @@ def _bench(
     compare: Annotated[
         Path | None, typer.Option(help="Show what changed since these results.")
     ] = None,
+    study: Annotated[
+        _Study | None, typer.Option(help="Look at the model instead of at peers.")
+    ] = None,
 ) -> None:
     """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
 
+    A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
+    runners-up and random ones; `--study misses` simulates the caches of a machine.
+
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     """
-    from tilesolve.bench.command import Outputs, bench
+    from tilesolve.bench import command
     from tilesolve.bench.sweep import Effort
 
-    right = bench(
+    dtype = None if dtype is None else DTYPES.get(dtype, dtype)
+    outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
+    if study is not None:
+        if outputs != command.Outputs() or case:
+            raise typer.BadParameter("--study prints what it finds: it takes no --case and no file")
+        if study is _Study.MISSES:
+            command.study_misses(suite, machine=machine)
+            return
+    if not suite:
+        raise typer.BadParameter("name a suite, such as tccg")
+    effort = Effort(threads, batch, repeat, limit)
+    if study is _Study.TILES:
+        command.study_tiles(suite, dtype=dtype, effort=effort, machine=machine)
+        return
+    right = command.bench(
         suite,
         chosen=case or (),
         peers=peers,
-        dtype=None if dtype is None else DTYPES.get(dtype, dtype),
-        effort=Effort(threads, batch, repeat, limit),
+        dtype=dtype,
+        effort=effort,
         machine=machine,
-        outputs=Outputs(as_json, csv, plot, html, readme, compare),
+        outputs=outputs,
     )
     raise typer.Exit(0 if right else 1)

@@ -10,7 +10,7 @@ from math import exp, log, prod
 
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.suites import suite
+from tilesolve.contractions.suites import suite, suites
 
 WORK = (2**26, 2**30)
 """Multiplications of a random contraction: from under 10 ms to some tenths of a second."""
@@ -63,6 +63,21 @@ def cases(name: str, *, chosen: Sequence[str] = (), dtype: str | None = None) ->
         for key, problem in problems.items()
         if not chosen or any(fnmatchcase(key, pattern) for pattern in chosen)
     }
+
+
+def found_anywhere(name: str, *, dtype: str | None = None) -> dict[str, Problem]:
+    """Return a single problem by its name in any of the shipped suites, or else a whole suite.
+
+    Examples
+    --------
+    >>> list(found_anywhere("abc-bda-dc")), len(found_anywhere("tccg"))
+    (['abc-bda-dc'], 36)
+    """
+    for known in suites():
+        if name in suite(known):
+            found = suite(known)[name]
+            return {name: found if dtype is None else Problem.of(found.spec, found.sizes, dtype)}
+    return cases(name, dtype=dtype)
 
 
 def random_problems(count: int, seed: int) -> dict[str, Problem]:

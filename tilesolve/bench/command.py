@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilesolve.bench.cases import cases
+from tilesolve.bench import tiles
+from tilesolve.bench.cases import cases, found_anywhere
 from tilesolve.bench.comparison import COLUMNS, comparison
 from tilesolve.bench.contenders import OURS, contenders
 from tilesolve.bench.results import Sweep, keep, read, resumed
@@ -122,6 +123,53 @@ def bench(
     show(found)
     write(found, outputs)
     return not any(OURS in c.entries and not c.entries[OURS].seconds for c in found.cases)
+
+
+def study_tiles(
+    name: str, *, dtype: str | None, effort: Effort, machine: str | None
+) -> list[tiles.Study]:
+    """Study the tiles of a problem, or of each problem of a suite, and print what was found.
+
+    Examples
+    --------
+    $ tilesolve bench abc-bda-dc --study tiles --repeat 3
+    """
+    problems = found_anywhere(name, dtype=dtype)
+    found_machine, screen = Machine.load(machine), console()
+    found = []
+    for key, problem in problems.items():
+        with progress_bar("studying") as report:
+            found.append(tiles.study(key, problem, found_machine, effort, report))
+        screen.print(table(str(problem), tiles.COLUMNS, tiles.rows(found[-1])))
+        screen.print(tiles.summary(found[-1]))
+    if len(found) > 1:
+        screen.print("", tiles.overall(found), sep="\n")
+    return found
+
+
+def study_misses(name: str, *, machine: str | None) -> None:
+    """Print predicted and simulated misses of a case, a suite, or the paper's four contractions.
+
+    Examples
+    --------
+    $ tilesolve bench --study misses
+    """
+    from tilesolve.bench import misses
+
+    problems = found_anywhere(name) if name else misses.problems()
+    found_machine, screen = Machine.load(machine or misses.MACHINE), console()
+    rows: list[tuple[str, ...]] = []
+    with progress_bar("simulating") as report:
+        for at, (key, problem) in enumerate(problems.items()):
+            report(at / len(problems), key)
+            rows += misses.rows(key, problem, found_machine)
+        report(1.0, "")
+    title = f"Lines that the caches of {found_machine.name} miss, by the plan's nest"
+    screen.print(table(title, misses.COLUMNS, rows))
+    screen.print(
+        "Where a part was simulated, its first steps stand for the rest. The paper's figures "
+        "are those of its own tiles, without packing."
+    )
 
 
 def show(found: Sweep) -> None:

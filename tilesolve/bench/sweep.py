@@ -279,10 +279,21 @@ def measure(
     )
 
 
+def flushed(machine: Machine) -> int:
+    """Return the bytes that are written between runs, so that no cache helps the next one.
+
+    Examples
+    --------
+    >>> flushed(Machine.load("i7-6700k"))
+    16777216
+    """
+    return FLUSHED * max(level.capacity or 0 for level in machine.levels)
+
+
 def _orders(
     problem: Problem, contender: Contender, machine: Machine, effort: Effort
 ) -> Iterator[Order]:
-    flush = FLUSHED * max(level.capacity or 0 for level in machine.levels)
+    flush = flushed(machine)
     cores = sorted(os.sched_getaffinity(0))
     for at in range(effort.batch):
         alone = effort.batch > 1 and effort.threads == 1

@@ -123,7 +123,19 @@ def ready(order: Order) -> tuple[Ready, Callable[[], float]]:
     if not fault and not np.array_equal(expected(problem, operands, at)[0], values):
         fault = "changed the operands"
     taken = None if before is None or memory is None else max(0, memory - before)
-    trash = allocate(order.flush).view(np.uint64)
+    return Ready(preparation, digest(np.asarray(result)), fault, taken), timer(
+        run, allocate(order.flush)
+    )
+
+
+def timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
+    """Return what times a run in seconds, after it has written to all of an array.
+
+    Examples
+    --------
+    >>> timer(lambda: None, np.zeros(1000))() > 0
+    True
+    """
 
     def timed() -> float:
         np.add(trash, 1, out=trash)
@@ -131,7 +143,7 @@ def ready(order: Order) -> tuple[Ready, Callable[[], float]]:
         run()
         return time.perf_counter() - start
 
-    return Ready(preparation, digest(np.asarray(result)), fault, taken), timed
+    return timed
 
 
 def _memory(what: str) -> int | None:
