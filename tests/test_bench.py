@@ -7,6 +7,7 @@ import io
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,14 @@ class TestContenders:
         level = divided(MACHINE, 2).level("L3")
         assert level.capacity == MACHINE.level("L3").capacity // 2
         assert divided(MACHINE, 1) is MACHINE
+        near, far = MACHINE.level("L2"), MACHINE.level("L3")
+        noisy = [
+            replace(near, bandwidth=1e9, bandwidth_all=3e9),
+            replace(far, bandwidth=1e9, bandwidth_all=4e9),
+        ]
+        memory = replace(MACHINE.memory, bandwidth=1e9, bandwidth_all=4e9)
+        levels = (MACHINE.levels[0], *noisy, memory)
+        assert divided(MACHINE.replace(levels=levels), 4).level("L3").bandwidth == 3e9 / 4
 
     def test_a_batch_larger_than_the_computer_is_refused(self):
         """Processes that wait for each other would measure the waiting."""

@@ -20,7 +20,7 @@ from tilesolve.bench.worker import Order, Ready
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.free_memory import free_memory
-from tilesolve.machine import Machine
+from tilesolve.machine import Level, Machine
 from tilesolve.planning import plan
 from tilesolve.tables import size
 
@@ -137,7 +137,7 @@ def divided(machine: Machine, batch: int) -> Machine:
     """
     if batch == 1:
         return machine
-    levels = []
+    levels: list[Level] = []
     for level in machine.levels:
         among = min(batch, level.shared_by)
         capacity = level.capacity and max(level.line, level.capacity // among)
@@ -145,6 +145,8 @@ def divided(machine: Machine, batch: int) -> Machine:
         bandwidth = level.bandwidth
         if both is not None:
             bandwidth = min(bandwidth, both / min(batch, machine.cores))
+        if levels:  # a farther level is no faster, whatever the noise of its measurement
+            bandwidth = min(bandwidth, levels[-1].bandwidth)
         levels.append(
             replace(level, capacity=capacity, shared_by=1, bandwidth=bandwidth, bandwidth_all=None)
         )

@@ -49,7 +49,7 @@ class Worker:
         self.connection, far = Pipe()
         with far:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND, str(far.fileno())],
+                [sys.executable, "-c", COMMAND, str(far.fileno()), str(os.getpid())],
                 env=contender.variables(dict(os.environ), threads),
                 stdin=subprocess.DEVNULL,
                 stdout=said,

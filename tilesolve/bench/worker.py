@@ -1,15 +1,17 @@
 """The process of one contender: makes ready, shows its result, then times runs on request.
 
-It talks over the connection of the file descriptor that is its argument. It is sent an `Order`,
-answers with `Ready` or the text of an error, and then answers each None with the seconds of one
-run. It ends when the connection does.
+It talks over the connection of the file descriptor that is its first argument; the second is the
+parent's number. It is sent an `Order`, answers with `Ready` or the text of an error, and then
+answers each None with the seconds of one run. It ends when the connection does.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -29,6 +31,9 @@ from tilesolve.packing.buffers import allocate
 
 COMMAND = f"from {__name__} import main; main()"
 """What Python is told to run, so that a worker can import what lies in the folder it starts in."""
+
+PR_SET_PDEATHSIG = 1
+"""Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
 
 TINY = 3
 """Extent of the letters of the problem that a contender computes first, to load what it loads."""
@@ -192,11 +197,13 @@ def serve(connection: Connection) -> None:
 
 
 def main() -> None:
-    """Serve on the connection that the command line names.
+    """Serve on the connection that the command line names, for as long as the parent lives.
 
     Examples
     --------
     >>> "main()" in COMMAND
     True
     """
-    serve(Connection(int(sys.argv[1])))
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == int(sys.argv[2]):  # it may have ended before it was asked for
+        serve(Connection(int(sys.argv[1])))
