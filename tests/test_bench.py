@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +27,7 @@ from tilesolve.bench.results import Case, Entry, Settings, Sweep, keep, read
 from tilesolve.bench.summary import between, markdown, means, rows, worst_first
 from tilesolve.bench.sweep import Effort, divided, empty, measure, sweep
 from tilesolve.bench.team import PeerError, team
-from tilesolve.bench.worker import Order
+from tilesolve.bench.worker import Order, timer
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
 from tilesolve.contractions.problem import Problem
@@ -159,6 +161,48 @@ class TestContenders:
             (worker,) = one.workers
             assert worker.process.poll() is not None
         assert time.monotonic() - started < 60
+
+    def test_a_hung_contender_ends_with_the_command(self):
+        """Even where the command is killed outright, no process of a contender stays behind."""
+        code = """
+import fake_peers
+from tilesolve.bench.contenders import Contender
+from tilesolve.bench.team import team
+from tilesolve.bench.worker import Order
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine import Machine
+hanging = Contender("hanging", "fake_peers:hanging", "fake_peers")
+order = Order(Problem.of("ij-ik-kj", 9), Machine.load("i7-6700k"), 1, hanging.maker, 4096)
+with team(hanging, 1, 1, 600.0) as one:
+    print(one.workers[0].process.pid, flush=True)
+    one.prepare([order])
+"""
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+            worker = int(parent.stdout.readline())
+            assert self.lives(worker)
+            parent.kill()
+        deadline = time.monotonic() + 20
+        while self.lives(worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not self.lives(worker)
+
+    @staticmethod
+    def lives(process):
+        """Whether a process runs; one that has ended but that nobody waited for does not."""
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
+        return state not in "ZX"
+
+    def test_caches_are_flushed_before_a_run(self):
+        """All of the array is written, and before the run begins."""
+        trash = np.zeros(5000, np.uint8)
+        seen = []
+        timed = timer(lambda: seen.append(int(trash.sum())), trash)
+        assert timed() > 0
+        assert timed() > 0
+        assert seen == [5000, 10000]
 
     def test_a_missing_package_is_said(self):
         """A peer that is not installed takes no time and no process."""
