@@ -45,16 +45,19 @@ lint: $(READY)
 	cd / && $(CURDIR)/$(CLEAN)/bin/python -I $(CURDIR)/tests/outside.py
 	rm -rf $(CLEAN)
 
-# Peers that can be installed are; one that cannot is a line that says so.
+# Peers that can be installed are; one that cannot is a line that says so. A sweep that was stopped
+# goes on with the next call; a finished one is kept beside its page, and the next call starts anew.
 bench: $(READY)
 	@mkdir -p build
 	-$(BIN)/python -m pip install --quiet opt_einsum pytblis
+	-$(BIN)/python -m pip install --quiet jax
 	-$(BIN)/python -m pip install --quiet torch
 	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
 	$(BIN)/python examples/planning_speed.py
 	$(BIN)/python examples/call_overhead.py
 	$(BIN)/python examples/transposing_speed.py
-	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/running_speed.py
+	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --readme README.md
+	mv build/tccg.json build/tccg-latest.json
 
 clean:
 	rm -rf .venv build dist *.egg-info

@@ -56,3 +56,7 @@ class PlanError(TilesolveError, ValueError):
 
 class PictureError(TilesolveError, RuntimeError):
     """A picture that cannot be drawn: matplotlib is missing, or the format is unknown."""
+
+
+class BenchmarkError(TilesolveError, ValueError):
+    """A sweep that cannot be made as asked, or a file of results that cannot be gone on with."""

@@ -16,7 +16,9 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from simulation_cases import CASES, compare, machine, random_nests
+from simulation_cases import CASES, machine, random_nests
+
+from tilesolve.bench.misses import compare
 
 
 def main() -> None:

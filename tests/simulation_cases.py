@@ -6,16 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cache_simulator import CacheShape
-from nest_trace import COMPUTE, SOURCE, simulate
-
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Level, Machine, Peak
-from tilesolve.movement import price
 from tilesolve.nest import Nest
-from tilesolve.walk import Rule
-
-RULES: tuple[Rule, ...] = ("distance", "listing3")
 
 CAPACITIES = (4096, 16384, 131072)
 """Bytes of the toy caches, an eighth of usual ones or less."""
@@ -42,14 +35,6 @@ def machine(
     memory = Level("memory", None, 1e10, line=line)
     peaks = Peak("float64", 256, 1e10), Peak("float32", 256, 2e10)
     return Machine("toy", (*caches, memory), 1, 1e9, 256, 16, 4, 2.0, peaks)
-
-
-def shapes(machine: Machine) -> list[CacheShape]:
-    """Return the machine's caches as the simulator takes them."""
-    return [
-        CacheShape(level.capacity or 0, level.line, level.ways, level.inclusive)
-        for level in machine.caches
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,50 +82,6 @@ class Case:
             box.update(tile)
             bands.append((level, order, dict(box)))
         return Nest.of(self.problem, bands, self.packed)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Lines of each tensor that one level missed: simulated, and predicted by both rules."""
-
-    level: str
-    simulated: tuple[int, ...]
-    distance: tuple[float, ...]
-    listing3: tuple[float, ...]
-
-    @property
-    def ratio(self) -> float:
-        """What the reuse-distance rule predicts for all tensors over what the caches missed."""
-        return sum(self.distance) / sum(self.simulated)
-
-    @property
-    def ratio3(self) -> float:
-        """The same by Listing 3."""
-        return sum(self.listing3) / sum(self.simulated)
-
-
-def compare(problem: Problem, nest: Nest, toy: Machine) -> list[Row]:
-    """Return a row for each cache.
-
-    Nearer than its copy an operand is missed by the calls; at the copy's level and beyond by
-    the packing that reads the source, and by calls whose copy has been thrown out.
-    """
-    lines = simulate(problem, nest, shapes(toy)).lines
-    names = [level.name for level in toy.caches]
-    homes = [None, *(nest.packed or (None,) * len(problem.spec.operands))]
-    costs = [price(problem, nest, toy, rule=rule) for rule in RULES]
-    rows = []
-    for at, level in enumerate(toy.caches):
-        missed = [
-            int(lines[at, COMPUTE, t])
-            + (int(lines[at, SOURCE, t]) if home and at >= names.index(home) else 0)
-            for t, home in enumerate(homes)
-        ]
-        predicted = [
-            tuple(size / level.line for size in cost.levels[at + 1].moved) for cost in costs
-        ]
-        rows.append(Row(level.name, tuple(missed), *predicted))
-    return rows
 
 
 def _family(

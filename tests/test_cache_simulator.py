@@ -6,9 +6,10 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from cache_simulator import CacheShape, access_all, caches
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tilesolve.cache_simulator import CacheShape, access_all, caches
 
 SPAN = 2048
 compiling = settings(deadline=None)

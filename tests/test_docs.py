@@ -14,7 +14,13 @@ from tilesolve.machine import Machine
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
-PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
+PACKAGES = (
+    "tilesolve",
+    "tilesolve.bench",
+    "tilesolve.contractions",
+    "tilesolve.kernels",
+    "tilesolve.packing",
+)
 
 MODULES = [
     *PACKAGES,

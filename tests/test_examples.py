@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SLOW = {"planning_speed", "running_speed", "transposing_speed"}
+SLOW = {"planning_speed", "transposing_speed"}
 """Examples that measure and take minutes; `make bench` runs them."""
 
 

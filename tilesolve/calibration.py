@@ -8,12 +8,9 @@ the arithmetic peak, and the same with all cores at once.
 from __future__ import annotations
 
 import math
-import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -30,6 +27,7 @@ from tilesolve.curve import (
     plateaus,
     within,
 )
+from tilesolve.free_memory import free_memory
 from tilesolve.level import Level, Peak, Source
 from tilesolve.machine import Machine
 from tilesolve.measurement import Effort, Probe, Progress, add_rounds, blocks, probes
@@ -146,7 +144,7 @@ def calibrate(
         effort = replace(effort, seconds=seconds)
     report(0.0, "detecting the machine")
     base = Machine.detect()
-    limit = int(_free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
+    limit = int(free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
     sizes = blocks(base, limit, effort.density)
     with Crew(base.cores) as crew:
         report(0.0, "compiling the kernels")
@@ -330,32 +328,3 @@ def _arithmetic(base: Machine, rates: Mapping[Probe, Sequence[float]]) -> dict[s
         "fma_rate": round(best["fma", "float64", width, 1] / chain / latency, 2),
         "peaks": peaks,
     }
-
-
-def _free_memory() -> int:
-    """Return the bytes that this process may still take: the system's, or its control group's."""
-    return min([_system_memory(), *_group_memory()])
-
-
-def _system_memory() -> int:
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-        return int(re.findall(r"MemAvailable: +([0-9]+) kB", text)[0]) * 1024
-    except (OSError, IndexError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _group_memory() -> list[int]:
-    """Return what the control group leaves, by the files of version 2 and of version 1."""
-    root = Path("/sys/fs/cgroup")
-    files = (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    )
-    left = []
-    for limit, usage in files:
-        try:
-            left.append(int((root / limit).read_text()) - int((root / usage).read_text()))
-        except (OSError, ValueError):  # no such version, or no limit
-            continue
-    return [max(0, size) for size in left]

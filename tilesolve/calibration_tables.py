@@ -1,18 +1,12 @@
-"""What ``tilesolve calibrate`` shows: a progress bar, then tables."""
+"""What ``tilesolve calibrate`` shows: tables of levels and of arithmetic peaks."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tilesolve import measurement
 from tilesolve.calibration import Calibration
 from tilesolve.machine import Machine
-from tilesolve.tables import console, rate, size, table
+from tilesolve.tables import rate, size, table
 
 LEVEL_COLUMNS = {
     "level": "left",
@@ -31,27 +25,6 @@ PEAK_COLUMNS = {
     "one core": "right",
     "all cores": "right",
 }
-
-
-@contextmanager
-def progress_bar() -> Iterator[measurement.Progress]:
-    """Show a bar on standard error, and give the function that moves it.
-
-    Examples
-    --------
-    >>> with progress_bar() as report:
-    ...     report(0.5, "halfway")
-    """
-    columns = (
-        TextColumn("calibrating"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console(sys.stderr)) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda fraction, what: bar.update(task, completed=fraction, description=what)
 
 
 def calibration_tables(calibration: Calibration) -> list[Table]:

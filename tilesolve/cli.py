@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -119,6 +120,7 @@ def calibrate(
     from tilesolve.calibration import calibrate as measure
     from tilesolve.files import locked, machine_file, write_atomically
     from tilesolve.pictures import check_picture, draw_calibration
+    from tilesolve.tables import console, progress_bar
 
     target = output or machine_file()
     if target.is_dir():
@@ -127,7 +129,7 @@ def calibrate(
         check_picture(plot)
     with locked(target):
         try:
-            with show.progress_bar() as report:
+            with progress_bar("calibrating") as report:
                 found = measure(quick=quick, progress=report)
         except KeyboardInterrupt:
             typer.echo(f"interrupted: {target} is as it was", err=True)
@@ -138,8 +140,6 @@ def calibrate(
     if as_json:
         typer.echo(json.dumps({"file": str(target)} | found.to_dict(), indent=2))
         return
-    from tilesolve.tables import console
-
     console().print(*show.calibration_tables(found), *found.notes, sep="\n")
     saved = [f"saved in {target}", *([f"picture in {plot}"] if plot else [])]
     console().print(*saved, f"took {found.elapsed:.0f} s", sep="\n")
@@ -272,3 +272,92 @@ def _cache(
 
 def _plans(count: int) -> str:
     return f"{count} plan" if count == 1 else f"{count} plans"
+
+
+class _Study(StrEnum):
+    """What `--study` looks at."""
+
+    TILES = "tiles"
+    MISSES = "misses"
+
+
+@app.command("bench")
+def _bench(
+    suite: Annotated[
+        str,
+        typer.Argument(
+            help="A suite, the path of a suite file, or random:N:SEED; for a study also a case."
+        ),
+    ] = "",
+    case: Annotated[
+        list[str] | None, typer.Option(help="A problem's name, or a pattern; may be repeated.")
+    ] = None,
+    peers: Annotated[
+        str,
+        typer.Option(help="Names with commas between, none, or module:function for your own."),
+    ] = "numpy,numpy-best,opt_einsum,tblis,torch,jax",
+    dtype: Annotated[
+        str | None, typer.Option(help="f32, f64, c64, c128 or numpy's name; else the suite's.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each contender.")] = 1,
+    batch: Annotated[
+        int, typer.Option(help="Processes side by side, each with the whole problem.")
+    ] = 1,
+    repeat: Annotated[int, typer.Option(help="Rounds; the median counts.")] = 5,
+    limit: Annotated[
+        float, typer.Option(help="Seconds after which a contender that hangs is stopped.")
+    ] = 120.0,
+    machine: Annotated[
+        str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
+    ] = None,
+    as_json: Annotated[
+        Path | None,
+        typer.Option("--json", help="Keep results here as they come, and go on from them."),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a line per case and contender.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw speeds and roofline.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write all of it as one page.")] = None,
+    readme: Annotated[
+        Path | None, typer.Option(help="Write the table between this file's markers.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Show what changed since these results.")
+    ] = None,
+    study: Annotated[
+        _Study | None, typer.Option(help="Look at the model instead of at peers.")
+    ] = None,
+) -> None:
+    """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
+
+    A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
+    runners-up and random ones; `--study misses` simulates the caches of a machine.
+
+    Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
+    """
+    from tilesolve.bench import command
+    from tilesolve.bench.sweep import Effort
+
+    dtype = None if dtype is None else DTYPES.get(dtype, dtype)
+    outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
+    if study is not None:
+        if outputs != command.Outputs() or case:
+            raise typer.BadParameter("--study prints what it finds: it takes no --case and no file")
+        if study is _Study.MISSES:
+            command.study_misses(suite, machine=machine)
+            return
+    if not suite:
+        raise typer.BadParameter("name a suite, such as tccg")
+    effort = Effort(threads, batch, repeat, limit)
+    if study is _Study.TILES:
+        command.study_tiles(suite, dtype=dtype, effort=effort, machine=machine)
+        return
+    right = command.bench(
+        suite,
+        chosen=case or (),
+        peers=peers,
+        dtype=dtype,
+        effort=effort,
+        machine=machine,
+        outputs=outputs,
+    )
+    raise typer.Exit(0 if right else 1)

@@ -118,6 +118,25 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         raise FileAccessError(f"cannot write {Path(path)}: {error.strerror}") from error
 
 
+def svg(figure: Figure) -> str:
+    """Return a figure as an SVG element for a page: text stays text, and nothing is fetched.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> svg(Figure())[:4], "http://purl.org" in svg(Figure())
+    ('<svg', False)
+    """
+    from matplotlib import rc_context
+
+    picture = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none"}):
+        figure.savefig(picture, format="svg", metadata=nothing)
+    text = picture.getvalue()
+    return text[text.index("<svg") :]
+
+
 def _frame(axes: Axes, calibration: Calibration) -> None:
     """Draw the axes, whose ranges show every sample, and say what the picture is of."""
     from matplotlib.ticker import LogLocator, NullLocator

@@ -329,6 +329,23 @@ def _within(
     return good
 
 
+def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:
+    """Return whether an integer tiling keeps all limits.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> choice = ("M", "N", "M")
+    >>> feasible(setting, choice, {"M": (6, 6, 6), "N": (8, 8, 8), "K": (64, 64, 64)})
+    True
+    >>> feasible(setting, choice, dict.fromkeys("MNK", (512, 512, 512)))
+    False
+    """
+    columns = _columns([chains], setting.fused.problem.spec.letters)
+    return bool(_within(setting, choice, columns)[0])
+
+
 def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
     """Return the nest of one integer tiling.
 

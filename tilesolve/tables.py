@@ -1,8 +1,10 @@
-"""How the command line shows things: a console that suits pipes, tables, figures with units."""
+"""How the command line shows things: a console that suits pipes, a progress bar, tables, units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from rich import box
@@ -32,6 +34,31 @@ def console(file: IO[str] | None = None) -> Console:
     if not found.is_terminal:
         found.width = WIDE
     return found
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar on standard error, and give the function that moves it and says what is done.
+
+    Examples
+    --------
+    >>> with progress_bar("brewing") as report:
+    ...     report(0.5, "halfway")
+    """
+    from rich import progress
+
+    columns = (
+        progress.TextColumn(title),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left:"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"),
+    )
+    with progress.Progress(*columns, console=console(sys.stderr)) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda fraction, what: bar.update(task, completed=fraction, description=what)
 
 
 def table(

@@ -7,21 +7,42 @@ associative cache is one set.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 EMPTY = -1
 
-lean = njit(_nrt=False)
-"""Compile a function that allocates nothing: counting references would take most of the time."""
+_njit: Any = njit  # numba's types do not describe it well
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def lean(function: Function) -> Function:
+    """Compile a function that allocates nothing: counting references would take most of the time.
+
+    Examples
+    --------
+    >>> lean(lambda number: 2 * number)(3)
+    6
+    """
+    compiled: Function = _njit(_nrt=False)(function)
+    return compiled
 
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """The shape of one level: fully associative unless ways are given, inclusive or a victim."""
+    """The shape of one level: fully associative unless ways are given, inclusive or a victim.
+
+    Examples
+    --------
+    >>> CacheShape(32768, 64, 8).inclusive
+    True
+    """
 
     capacity: int
     line: int
@@ -30,22 +51,35 @@ class CacheShape:
 
 
 class Caches(NamedTuple):
-    """The state of all levels, nearest first, and the misses of each level and owner."""
+    """The state of all levels, nearest first, and the misses of each level and owner.
 
-    shift: np.ndarray  # level -> bits of the address within a line
-    mask: np.ndarray  # level -> bits of the line that number its set
-    inclusive: np.ndarray
-    where: np.ndarray  # level, line -> way that holds it
-    tag: np.ndarray  # level, way -> line it holds
-    newer: np.ndarray  # level, way -> neighbour in the list of its set
-    older: np.ndarray
-    newest: np.ndarray  # level, set -> ends of its list
-    oldest: np.ndarray
-    misses: np.ndarray  # level, owner
+    Examples
+    --------
+    >>> caches([CacheShape(4096, 64), CacheShape(16384, 64)], 10**6).misses.shape
+    (2, 1)
+    """
+
+    shift: NDArray[np.int64]  # level -> bits of the address within a line
+    mask: NDArray[np.int64]  # level -> bits of the line that number its set
+    inclusive: NDArray[np.bool_]
+    where: NDArray[np.int64]  # level, line -> way that holds it
+    tag: NDArray[np.int64]  # level, way -> line it holds
+    newer: NDArray[np.int64]  # level, way -> neighbour in the list of its set
+    older: NDArray[np.int64]
+    newest: NDArray[np.int64]  # level, set -> ends of its list
+    oldest: NDArray[np.int64]
+    misses: NDArray[np.int64]  # level, owner
 
 
-def caches(shapes: list[CacheShape], span: int, owners: int = 1) -> Caches:
-    """Return empty caches for addresses below `span`, with a counter for each owner."""
+def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
+    """Return empty caches for addresses below `span`, with a counter for each owner.
+
+    Examples
+    --------
+    >>> caches([CacheShape(4096, 64, 3)], 10**6)
+    Traceback (most recent call last):
+    ValueError: the ways [3] do not divide the lines [64]
+    """
     slots = [max(1, shape.capacity // shape.line) for shape in shapes]
     ways = [shape.ways or slot for shape, slot in zip(shapes, slots, strict=True)]
     sets = [slot // way for slot, way in zip(slots, ways, strict=True)]
@@ -79,7 +113,7 @@ def caches(shapes: list[CacheShape], span: int, owners: int = 1) -> Caches:
 
 
 @lean
-def unlink(state, level, group, way):
+def _unlink(state: Caches, level: int, group: int, way: int) -> None:
     """Take a way out of its set's list."""
     before, after = state.newer[level, way], state.older[level, way]
     if before == EMPTY:
@@ -93,10 +127,10 @@ def unlink(state, level, group, way):
 
 
 @lean
-def make_newest(state, level, group, way):
+def _make_newest(state: Caches, level: int, group: int, way: int) -> None:
     """Move a way to the new end of its set's list."""
     if state.newest[level, group] != way:
-        unlink(state, level, group, way)
+        _unlink(state, level, group, way)
         first = state.newest[level, group]
         state.newer[level, way], state.older[level, way] = EMPTY, first
         state.newer[level, first] = way
@@ -104,10 +138,10 @@ def make_newest(state, level, group, way):
 
 
 @lean
-def make_oldest(state, level, group, way):
+def _make_oldest(state: Caches, level: int, group: int, way: int) -> None:
     """Move a way to the old end of its set's list."""
     if state.oldest[level, group] != way:
-        unlink(state, level, group, way)
+        _unlink(state, level, group, way)
         final = state.oldest[level, group]
         state.older[level, way], state.newer[level, way] = EMPTY, final
         state.older[level, final] = way
@@ -115,24 +149,32 @@ def make_oldest(state, level, group, way):
 
 
 @lean
-def insert(state, level, line):
+def _insert(state: Caches, level: int, line: int) -> int:
     """Put a line that is not there into a level; return the line that had to go, or EMPTY."""
     group = line & state.mask[level]
     way = state.oldest[level, group]
-    gone = state.tag[level, way]
+    gone: int = state.tag[level, way]
     if gone != EMPTY:
         state.where[level, gone] = EMPTY
     state.tag[level, way] = line
     state.where[level, line] = way
-    make_newest(state, level, group, way)
+    _make_newest(state, level, group, way)
     return gone
 
 
 @lean
-def access(state, address, owner):
+def access(state: Caches, address: int, owner: int) -> None:
     """Touch an address: each level that lacks it counts a miss, asks the next and fills itself.
 
     A victim cache gives the line up to the nearer level and takes what that one let go.
+
+    Examples
+    --------
+    >>> small = caches([CacheShape(128, 64)], 1000)
+    >>> for address in (0, 8, 64, 0, 128, 64):
+    ...     access(small, address, 0)
+    >>> int(small.misses[0, 0])
+    4
     """
     gone = EMPTY
     for level in range(state.shift.size):
@@ -141,23 +183,31 @@ def access(state, address, owner):
         group = line & state.mask[level]
         if state.inclusive[level]:
             if way != EMPTY:
-                make_newest(state, level, group, way)
+                _make_newest(state, level, group, way)
             else:
-                gone = insert(state, level, line)
+                gone = _insert(state, level, line)
         else:
             if way != EMPTY:
                 state.tag[level, way] = EMPTY
                 state.where[level, line] = EMPTY
-                make_oldest(state, level, group, way)
+                _make_oldest(state, level, group, way)
             if gone != EMPTY:
-                gone = insert(state, level, gone)
+                gone = _insert(state, level, gone)
         if way != EMPTY:
             return
         state.misses[level, owner] += 1
 
 
-@njit
-def access_all(state, addresses, owners):
-    """Touch addresses one after another."""
+@lean
+def access_all(state: Caches, addresses: NDArray[np.int64], owners: NDArray[np.int64]) -> None:
+    """Touch addresses one after another.
+
+    Examples
+    --------
+    >>> small = caches([CacheShape(128, 64)], 1000)
+    >>> access_all(small, np.array([0, 8, 64, 0, 128, 64]), np.zeros(6, np.int64))
+    >>> int(small.misses[0, 0])
+    4
+    """
     for at in range(addresses.size):
         access(state, addresses[at], owners[at])

@@ -9,48 +9,56 @@ another tile; the buffer has the same addresses each time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from cache_simulator import EMPTY, CacheShape, access, caches, lean
+from numpy.typing import NDArray
 
+from tilesolve.cache_simulator import EMPTY, Caches, CacheShape, access, caches, lean
 from tilesolve.contractions.problem import Problem
 from tilesolve.nest import Nest
 
 PAGE = 4096
+Now = NDArray[np.int64]
+LEAST = 3
+"""Steps that a sample has at least: one to begin with, and others that go on."""
+
 COMPUTE, SOURCE, BUFFER = range(3)
 """What an access is part of: a call, or the reading or the writing of packing."""
 
 
-class Program(NamedTuple):
+class _Program(NamedTuple):
     """A nest as arrays; loops stand innermost first, those of a call before all others."""
 
-    letter: np.ndarray  # loop -> letter
-    step: np.ndarray
-    parent: np.ndarray  # loop -> next outer loop over the same letter, or EMPTY
-    inner: np.ndarray  # letter -> its innermost loop, or EMPTY
-    extent: np.ndarray
-    indexes: np.ndarray  # tensor, letter -> whether the letter is one of the tensor's
-    stride: np.ndarray  # tensor, letter -> bytes
-    base: np.ndarray  # tensor -> address
-    buffer: np.ndarray  # tensor -> address of its packed copy
-    inside: np.ndarray  # tensor -> loops inside its buffer's tile, or EMPTY if not packed
-    copied: np.ndarray  # packed tensors, those with the largest tile first
+    letter: NDArray[np.int64]  # loop -> letter
+    step: NDArray[np.int64]
+    parent: NDArray[np.int64]  # loop -> next outer loop over the same letter, or EMPTY
+    inner: NDArray[np.int64]  # letter -> its innermost loop, or EMPTY
+    extent: NDArray[np.int64]
+    indexes: NDArray[np.bool_]  # tensor, letter -> whether the letter is one of the tensor's
+    stride: NDArray[np.int64]  # tensor, letter -> bytes
+    base: NDArray[np.int64]  # tensor -> address
+    buffer: NDArray[np.int64]  # tensor -> address of its packed copy
+    inside: NDArray[np.int64]  # tensor -> loops inside its buffer's tile, or EMPTY if not packed
+    copied: NDArray[np.int64]  # packed tensors, those with the largest tile first
     plane: int  # loops of a call over letters of the output
     call: int  # loops of a call
     itemsize: int
+    fine: int  # bits of the address within the shortest line
 
 
-class Copies(NamedTuple):
+class _Copies(NamedTuple):
     """The state of the packed copies."""
 
-    slot: np.ndarray  # tensor, element -> place in the buffer
-    stamp: np.ndarray  # tensor, element -> the filling that put it there
-    tile: np.ndarray  # tensor, letter -> corner of the tile that the buffer holds
-    fillings: np.ndarray
-    elements: np.ndarray  # packed so far
+    slot: NDArray[np.int64]  # tensor, element -> place in the buffer
+    stamp: NDArray[np.int64]  # tensor, element -> the filling that put it there
+    tile: NDArray[np.int64]  # tensor, letter -> corner of the tile that the buffer holds
+    fillings: NDArray[np.int64]
+    elements: NDArray[np.int64]  # packed so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +73,64 @@ class Misses:
         Elements that calls touched, by tensor: what the registers take in.
     packed
         Elements that were packed, by tensor.
+    share
+        The part of the iterations that were run; the other figures are extrapolated from it.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 16)
+    >>> nest = Nest.of(problem, [("register", "nmk", 8), ("memory", "kmn", 16)])
+    >>> simulate(problem, nest, [CacheShape(32768, 64)]).lines[0, COMPUTE].tolist()
+    [32, 32, 32]
     """
 
-    lines: np.ndarray
-    touches: np.ndarray
-    packed: np.ndarray
+    lines: NDArray[np.int64]
+    touches: NDArray[np.int64]
+    packed: NDArray[np.int64]
+    share: float = 1.0
 
 
-def simulate(problem: Problem, nest: Nest, shapes: list[CacheShape]) -> Misses:
-    """Run the nest's accesses through empty caches."""
-    program, span = _program(problem, nest)
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Which steps of which loop are run: all steps within it, from its beginning."""
+
+    loop: int
+    steps: int
+    iterations: int  # of one step
+    passes: float  # how often the loop is begun in the whole nest
+    all_steps: float  # of all passes
+
+
+def simulate(
+    problem: Problem, nest: Nest, shapes: Sequence[CacheShape], budget: float | None = None
+) -> Misses:
+    """Run the nest's accesses through empty caches.
+
+    Parameters
+    ----------
+    problem, nest
+        What is run.
+    shapes
+        The caches, nearest first.
+    budget
+        Elements to touch, about. Where the nest has more, the first steps of one of its loops
+        are run; the first step counts once for each time that the loop begins, the mean of the
+        others for all others. None for all.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", "m=512 n=16 k=16")
+    >>> nest = Nest.of(problem, [("register", "nmk", 8), ("memory", "nkm", 512)])
+    >>> part = simulate(problem, nest, [CacheShape(32768, 64)], budget=10_000)
+    >>> part.share < 0.5, part.lines[0, COMPUTE].tolist()
+    (True, [1024, 1024, 32])
+    """
+    program, span = _program(problem, nest, shapes)
     tensors, letters = program.indexes.shape
     phases = COMPUTE, SOURCE, BUFFER
     state = caches(shapes, span, len(phases) * tensors)
-    most = max(int(np.prod(shape)) for shape in problem.shapes)
-    copies = Copies(
+    most = max(prod(shape) for shape in problem.shapes)
+    copies = _Copies(
         np.zeros((tensors, most), np.int64),
         np.zeros((tensors, most), np.int64),
         np.full((tensors, letters), EMPTY, np.int64),
@@ -87,13 +138,60 @@ def simulate(problem: Problem, nest: Nest, shapes: list[CacheShape]) -> Misses:
         np.zeros(tensors, np.int64),
     )
     touches = np.zeros(tensors, np.int64)
-    if 0 not in problem.sizes.values():
-        now, end = np.zeros((2, program.letter.size), np.int64)
-        _run(program, copies, state, touches, now, end)
-    return Misses(state.misses.reshape(-1, len(phases), tensors), touches, copies.elements)
+    if 0 in problem.sizes.values():
+        return Misses(state.misses.reshape(-1, len(phases), tensors), touches, copies.elements)
+    sample = None if budget is None else _sample(problem, nest, program, budget)
+    now, end = np.zeros((2, program.letter.size), np.int64)
+    steps, loop = (1, program.letter.size) if sample is None else (sample.steps, sample.loop)
+    counted = state.misses.size + 2 * tensors
+    record = np.zeros((steps, counted), np.int64)
+    _run(program, copies, state, touches, now, end, loop, record)
+    counts = record[0] if sample is None else _extrapolated(record, sample)
+    misses = counts[: state.misses.size].reshape(-1, len(phases), tensors)
+    touched, packed = counts[state.misses.size :].reshape(2, tensors)
+    run = 1.0 if sample is None else sample.steps / sample.all_steps
+    return Misses(misses, touched, packed, run)
 
 
-def _program(problem: Problem, nest: Nest) -> tuple[Program, int]:
+def _sample(problem: Problem, nest: Nest, program: _Program, budget: float) -> _Sample | None:
+    """Return the outermost loop of which three steps, or all, keep the budget; None for all."""
+    whole = prod(problem.sizes.values())
+    box, spec = dict(nest.bands[0].box), problem.spec
+    summed = prod(box[i] for i in box if i not in spec.output.letters)
+    kept = [
+        prod(box[i] for i in tensor.letters if i in spec.output.letters) for tensor in spec.operands
+    ]
+    touched = sum(kept) * summed / prod(box.values())  # elements per iteration
+    if whole * touched <= budget:
+        return None
+    names = list(problem.sizes)
+    done = dict.fromkeys(problem.sizes, 1)
+    found = None
+    for loop in range(program.letter.size):
+        letter = names[program.letter[loop]]
+        inside = prod(done.values())
+        outer = program.parent[loop]
+        full = problem.sizes[letter] if outer == EMPTY else int(program.step[outer])
+        trips = full / done[letter]
+        done[letter] = full
+        affordable = int(budget / (inside * touched))
+        if loop >= program.call and trips >= LEAST and (affordable >= LEAST or found is None):
+            steps = max(LEAST, min(affordable, int(trips)))
+            all_steps = whole / inside
+            found = _Sample(loop, steps, inside, all_steps / trips, all_steps)
+    return found
+
+
+def _extrapolated(record: NDArray[np.int64], sample: _Sample) -> NDArray[np.int64]:
+    """Return the counts of the whole nest from those after each step of a sample."""
+    first = record[0]
+    usual: NDArray[np.float64] = (record[-1] - first) / (len(record) - 1)
+    later = sample.all_steps - sample.passes
+    found: NDArray[np.int64] = np.rint(sample.passes * first + later * usual).astype(np.int64)
+    return found
+
+
+def _program(problem: Problem, nest: Nest, shapes: Sequence[CacheShape]) -> tuple[_Program, int]:
     """Return the nest as arrays, and the number of bytes that it addresses."""
     spec, sizes = problem.spec, problem.sizes
     output = spec.output.letters
@@ -106,7 +204,8 @@ def _program(problem: Problem, nest: Nest) -> tuple[Program, int]:
     for near, band in pairwise(nest.bands):
         loops += [(i, near[i]) for i in band.order if band[i] > near[i]]
         inside[band.level] = len(loops)
-    innermost, parents, first = dict.fromkeys(names, EMPTY), [EMPTY] * len(loops), {}
+    innermost, parents = dict.fromkeys(names, EMPTY), [EMPTY] * len(loops)
+    first: dict[str, int] = {}
     for at, (letter, _) in reversed(list(enumerate(loops))):
         parents[at] = first.get(letter, EMPTY)
         first[letter] = innermost[letter] = at
@@ -121,8 +220,8 @@ def _program(problem: Problem, nest: Nest) -> tuple[Program, int]:
     packed = (None, *(nest.packed or (None,) * len(spec.operands)))
     levels = [band.level for band in nest.bands]
     copied = [t for t, level in enumerate(packed) if level is not None]
-    copied.sort(key=lambda t: -levels.index(packed[t]))
-    program = Program(
+    copied.sort(key=lambda t: -levels.index(str(packed[t])))
+    program = _Program(
         np.array([names.index(letter) for letter, _ in loops], np.int64),
         np.array([step for _, step in loops], np.int64),
         np.array(parents, np.int64),
@@ -137,12 +236,13 @@ def _program(problem: Problem, nest: Nest) -> tuple[Program, int]:
         plane,
         inside[call.level],
         problem.itemsize,
+        min(shape.line for shape in shapes).bit_length() - 1,
     )
     return program, int(start[-1])
 
 
 @lean
-def _enter(program, now, end, loop):
+def _enter(program: _Program, now: Now, end: Now, loop: int) -> None:
     """Start a loop at the beginning of its range in the surrounding loops."""
     outer = program.parent[loop]
     if outer == EMPTY:
@@ -153,7 +253,7 @@ def _enter(program, now, end, loop):
 
 
 @lean
-def _offset(program, now, tensor):
+def _offset(program: _Program, now: Now, tensor: int) -> int:
     """Return where in a tensor the loops stand, in bytes."""
     offset = 0
     for letter in range(program.inner.size):
@@ -163,7 +263,7 @@ def _offset(program, now, tensor):
 
 
 @lean
-def _advance(program, now, end, tensor, first, last):
+def _advance(program: _Program, now: Now, end: Now, tensor: int, first: int, last: int) -> int:
     """Go to the next point of the loops that index a tensor (or all, if EMPTY).
 
     Return the loop that moved on, or EMPTY after the last point.
@@ -180,14 +280,22 @@ def _advance(program, now, end, tensor, first, last):
 
 
 @lean
-def _begin(program, now, end, tensor, first, last):
+def _begin(program: _Program, now: Now, end: Now, tensor: int, first: int, last: int) -> None:
     for loop in range(last - 1, first - 1, -1):
         if tensor == EMPTY or program.indexes[tensor, program.letter[loop]]:
             _enter(program, now, end, loop)
 
 
 @lean
-def _touch(program, copies, state, touches, now, end, tensor):
+def _touch(
+    program: _Program,
+    copies: _Copies,
+    state: Caches,
+    touches: Now,
+    now: Now,
+    end: Now,
+    tensor: int,
+) -> None:
     """Touch what one step of a call needs of a tensor, row by row along its innermost loop."""
     lane, pitch, length = 0, 0, 1
     while lane < program.plane and not program.indexes[tensor, program.letter[lane]]:
@@ -199,20 +307,25 @@ def _touch(program, copies, state, touches, now, end, tensor):
     moving = True
     while moving:
         offset = _offset(program, now, tensor)
+        latest = EMPTY
         for _ in range(length):
             if program.inside[tensor] == EMPTY:
                 address = program.base[tensor] + offset
             else:
                 slot = copies.slot[tensor, offset // program.itemsize]
                 address = program.buffer[tensor] + slot * program.itemsize
-            access(state, address, tensor)
+            if address >> program.fine != latest:  # else it is the newest line anyway
+                access(state, address, tensor)
+                latest = address >> program.fine
             offset += pitch
         touches[tensor] += length
         moving = _advance(program, now, end, tensor, lane + 1, program.plane) != EMPTY
 
 
 @lean
-def _pack(program, copies, state, now, end, tensor):
+def _pack(
+    program: _Program, copies: _Copies, state: Caches, now: Now, end: Now, tensor: int
+) -> None:
     """Copy a tile into its buffer, unless the buffer holds it, in the order of later reading."""
     tensors = program.base.size
     inside = program.inside[tensor]
@@ -246,10 +359,24 @@ def _pack(program, copies, state, now, end, tensor):
 
 
 @lean
-def _run(program, copies, state, touches, now, end):
-    """Run all calls, and packing where a loop outside a buffer's tile has moved."""
+def _run(
+    program: _Program,
+    copies: _Copies,
+    state: Caches,
+    touches: Now,
+    now: Now,
+    end: Now,
+    sampled: int,
+    record: NDArray[np.int64],
+) -> None:
+    """Run calls, and packing where a loop outside a buffer's tile has moved.
+
+    Misses, touches and packed elements so far are recorded after each step of the sampled loop,
+    until the record is full, and at the end.
+    """
     depth = program.letter.size
     tensors = program.base.size
+    step = 0
     _begin(program, now, end, EMPTY, program.call, depth)
     moved = depth
     while moved != EMPTY:
@@ -265,3 +392,14 @@ def _run(program, copies, state, touches, now, end):
             stepped = _advance(program, now, end, EMPTY, program.plane, program.call)
         _touch(program, copies, state, touches, now, end, 0)
         moved = _advance(program, now, end, EMPTY, program.call, depth)
+        if moved == EMPTY or moved >= sampled:
+            levels, owners = state.misses.shape
+            for level in range(levels):
+                for owner in range(owners):
+                    record[step, level * owners + owner] = state.misses[level, owner]
+            for tensor in range(tensors):
+                record[step, levels * owners + tensor] = touches[tensor]
+                record[step, levels * owners + tensors + tensor] = copies.elements[tensor]
+            step += 1
+            if step == len(record):
+                return

@@ -1,0 +1,475 @@
+"""The benchmark command: who takes part, what counts, what is kept, and what is shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems as any_problem
+from typer.testing import CliRunner
+
+from tilesolve.bench.cases import ELEMENTS, WORK, cases
+from tilesolve.bench.command import Outputs
+from tilesolve.bench.contenders import OURS, Contender, contenders
+from tilesolve.bench.oracle import differing, digest, drawn, expected, places, wrong
+from tilesolve.bench.results import Case, Entry, Settings, Sweep, keep, read
+from tilesolve.bench.summary import between, markdown, means, rows, worst_first
+from tilesolve.bench.sweep import Effort, divided, empty, measure, sweep
+from tilesolve.bench.team import PeerError, team
+from tilesolve.bench.worker import Order, timer
+from tilesolve.cli import app
+from tilesolve.contractions.errors import BenchmarkError, SuiteError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.reference import reference
+from tilesolve.machine import Machine
+
+SMALL = Problem.of("abc-acd-db", "a=6 b=5 c=4 d=7")
+MACHINE = Machine.load("i7-6700k")
+FLUSH = 2**12
+PATIENCE = 120.0
+
+
+@pytest.fixture(autouse=True)
+def with_fakes(monkeypatch):
+    """Workers find the peers that misbehave."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A folder of compiled code that the sweeps of this module share."""
+    return str(tmp_path_factory.mktemp("kernels"))
+
+
+def fake(name):
+    """Return a misbehaving contender."""
+    return Contender(name, f"fake_peers:{name}", "fake_peers")
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
+
+
+def order(contender, problem=SMALL):
+    return Order(problem, MACHINE, 1, contender.maker, FLUSH)
+
+
+def measured(*names):
+    """Return the entries of contenders for a small problem."""
+    everyone = [fake(name) for name in names]
+    return measure("small", SMALL, everyone, MACHINE, Effort(repeat=3), lambda _: None).entries
+
+
+def made(*cases, **contenders):
+    """Return a sweep as if it had been measured."""
+    labels = {name: f"{name}: {name} 1.0" for name in contenders or {OURS: ""}}
+    empty_settings = Settings("mine", None, 1, 1, 3, labels, "toy 123")
+    facts = {"CPU": "a <fast> one", "begun": "2024-02-29 12:00 UTC"}
+    return Sweep(empty_settings, facts, MACHINE.to_toml(), cases)
+
+
+class TestChecks:
+    @settings(deadline=None, max_examples=60)
+    @given(any_problem())
+    def test_expected_elements_are_those_of_the_reference(self, problem):
+        """At all places that are looked at, affine specs included."""
+        *operands, out = drawn(problem)
+        at = places(problem, 20)
+        values, slack = expected(problem, operands, at)
+        right = reference(problem, *operands)
+        assert out.shape == right.shape
+        assert not wrong(right[tuple(at.T)], values, slack)
+
+    @settings(deadline=None, max_examples=60)
+    @given(st.integers(0, 119), st.floats(1e-6, 1e6), st.booleans())
+    def test_one_wrong_element_is_found(self, at, off, negative):
+        """However little of the result is looked at directly, the sums of parts show it."""
+        *operands, _ = drawn(SMALL)
+        right = reference(SMALL, *operands)
+        other = right.copy()
+        other.flat[at] += -off if negative else off
+        digests = [digest(right), digest(other), digest(right * (1 + 1e-16))]
+        assert differing(SMALL, digests) == [False, True, False]
+        assert differing(SMALL, digests[:2]) == [True, True]
+
+    def test_a_result_that_was_never_written_is_wrong(self):
+        """The output starts as NaN, and NaN is no number within any slack."""
+        *operands, out = drawn(SMALL)
+        at = places(SMALL)
+        assert "wrong result: nan" in wrong(out[tuple(at.T)], *expected(SMALL, operands, at))
+
+    def test_float32_sums_of_many_terms_are_right(self):
+        """Rounding of a long sum in single precision is no fault, a missing term is one."""
+        problem = Problem.of("ik-ij-jk", "i=4 j=40000 k=4", "float32")
+        *operands, _ = drawn(problem)
+        at = places(problem)
+        values, slack = expected(problem, operands, at)
+        found = operands[0] @ operands[1]
+        assert not wrong(found[tuple(at.T)], values, slack)
+        short = operands[0][:, :-1000] @ operands[1][:-1000]
+        assert wrong(short[tuple(at.T)], values, slack)
+
+
+class TestContenders:
+    def test_each_fault_is_a_row_that_says_so(self):
+        """Wrong, crashed, gone, raising or missing: no time counts, and the others go on."""
+        there = ("right", "wrong", "crashing", "quitting", "raising", "spoiling", "missing")
+        found = measured(*there, "crashing_later")
+        reasons = {name: entry.reason for name, entry in found.items()}
+        assert len(found["right"].seconds) == 3
+        assert min(found["right"].seconds) > 0
+        assert not any(found[name].seconds for name in found if name != "right")
+        assert reasons["wrong"].startswith("wrong result: ")
+        assert reasons["crashing"] == reasons["crashing_later"] == "crashed: SIGSEGV"
+        assert reasons["quitting"] == "ended with status 3 (out of luck)"
+        assert reasons["raising"] == "ValueError: this peer does not like the problem"
+        assert reasons["spoiling"] == "changed the operands"
+        assert reasons["missing"].startswith("AttributeError: ")
+
+    def test_who_alone_finds_another_result_does_not_count(self):
+        """One wrong element that nobody looked at directly is found beside the others."""
+        problem = Problem.of("ij-ik-kj", "i=90 j=90 k=4")
+        everyone = [fake(name) for name in ("right", "subtly_wrong")]
+        everyone.append(Contender("again", "fake_peers:right", "fake_peers"))
+        found = measure("x", problem, everyone, MACHINE, Effort(repeat=1), lambda _: None).entries
+        assert found["subtly_wrong"].reason
+        assert found["right"].seconds
+        assert found["again"].seconds
+
+    def test_a_hung_contender_is_stopped(self):
+        """After the limit it is gone, whether it hangs when making ready or in a later run."""
+        started = time.monotonic()
+        with team(fake("hanging"), 1, 1, 3.0) as one, pytest.raises(PeerError, match="within 3 s"):
+            one.prepare([order(fake("hanging"))])
+        with team(fake("hanging_later"), 1, 1, PATIENCE) as one:
+            one.prepare([order(fake("hanging_later"))])
+            assert one.run() > 0
+            one.limit = 0.2
+            with pytest.raises(PeerError, match=r"stopped: no answer within 0\.2 s"):
+                one.run()
+            (worker,) = one.workers
+            assert worker.process.poll() is not None
+        assert time.monotonic() - started < 60
+
+    def test_a_hung_contender_ends_with_the_command(self):
+        """Even where the command is killed outright, no process of a contender stays behind."""
+        code = """
+import fake_peers
+from tilesolve.bench.contenders import Contender
+from tilesolve.bench.team import team
+from tilesolve.bench.worker import Order
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine import Machine
+hanging = Contender("hanging", "fake_peers:hanging", "fake_peers")
+order = Order(Problem.of("ij-ik-kj", 9), Machine.load("i7-6700k"), 1, hanging.maker, 4096)
+with team(hanging, 1, 1, 600.0) as one:
+    print(one.workers[0].process.pid, flush=True)
+    one.prepare([order])
+"""
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+            worker = int(parent.stdout.readline())
+            assert self.lives(worker)
+            parent.kill()
+        deadline = time.monotonic() + 20
+        while self.lives(worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not self.lives(worker)
+
+    @staticmethod
+    def lives(process):
+        """Whether a process runs; one that has ended but that nobody waited for does not."""
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
+        return state not in "ZX"
+
+    def test_caches_are_flushed_before_a_run(self):
+        """All of the array is written, and before the run begins."""
+        trash = np.zeros(5000, np.uint8)
+        seen = []
+        timed = timer(lambda: seen.append(int(trash.sum())), trash)
+        assert timed() > 0
+        assert timed() > 0
+        assert seen == [5000, 10000]
+
+    def test_a_missing_package_is_said(self):
+        """A peer that is not installed takes no time and no process."""
+        absent = Contender("absent", "tilesolve.bench.peers:torch", "no_such_package")
+        assert absent.label == "absent: not installed"
+        found = measure("x", SMALL, [absent], MACHINE, Effort(), lambda _: None)
+        assert found.entries["absent"] == Entry((), "not installed")
+
+    def test_settings_of_one_do_not_reach_another(self, monkeypatch):
+        """What is set outside does not select kernels, and threads are as asked."""
+        monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+        numpy = contenders("numpy", 2)[1]
+        variables = numpy.variables(dict(os.environ), 2)
+        assert "OPENBLAS_CORETYPE" not in variables
+        assert variables["OPENBLAS_NUM_THREADS"] == "2"
+
+    def test_unknown_peers_are_refused(self):
+        """A misspelt name lists those that there are."""
+        with pytest.raises(BenchmarkError, match=r"numpi.*numpy-best"):
+            contenders("numpi")
+
+    @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+    def test_a_batch_runs_side_by_side(self):
+        """Each process has data of its own; the slowest counts; all are gone afterwards."""
+        found = measure(
+            "x", SMALL, [fake("right")], MACHINE, Effort(batch=2, repeat=2), lambda _: None
+        )
+        assert len(found.entries["right"].seconds) == 2
+
+    def test_a_batch_divides_what_is_shared(self):
+        """The paper's model of a batch: a part of the shared cache and of the bandwidth each."""
+        level = divided(MACHINE, 2).level("L3")
+        assert level.capacity == MACHINE.level("L3").capacity // 2
+        assert divided(MACHINE, 1) is MACHINE
+        near, far = MACHINE.level("L2"), MACHINE.level("L3")
+        noisy = [
+            replace(near, bandwidth=1e9, bandwidth_all=3e9),
+            replace(far, bandwidth=1e9, bandwidth_all=4e9),
+        ]
+        memory = replace(MACHINE.memory, bandwidth=1e9, bandwidth_all=4e9)
+        levels = (MACHINE.levels[0], *noisy, memory)
+        assert divided(MACHINE.replace(levels=levels), 4).level("L3").bandwidth == 3e9 / 4
+
+    def test_a_batch_larger_than_the_computer_is_refused(self):
+        """Processes that wait for each other would measure the waiting."""
+        with pytest.raises(BenchmarkError, match="cores"):
+            Effort(batch=100_000)
+        with pytest.raises(BenchmarkError, match="repeat must be 1 or more"):
+            Effort(repeat=0)
+
+
+class TestCases:
+    def test_random_contractions_are_what_their_seed_says(self):
+        """They keep the limits, and are the same each time, but for another seed."""
+        found = cases("random:40:5")
+        assert found == cases("random:40:5")
+        assert list(found.values()) != list(cases("random:40:6").values())
+        for problem in found.values():
+            assert WORK[0] <= problem.flops / 2 <= WORK[1]
+            assert max(map(np.prod, problem.shapes)) <= ELEMENTS
+            assert {c.name for c in problem.classes} == {"M", "N", "K"}
+
+    @pytest.mark.parametrize("name", ["random:0:1", "random:3", "random:3:x", "nowhere"])
+    def test_what_names_no_problems_is_refused(self, name):
+        """Such an error is one line."""
+        with pytest.raises((BenchmarkError, SuiteError)):
+            cases(name)
+
+    def test_patterns_choose(self):
+        """Names and patterns; one that fits nothing is an error."""
+        assert list(cases("tccg", chosen=["abcd-ea-ebcd", "abc-b*"])) == [
+            "abc-bda-dc",
+            "abcd-ea-ebcd",
+        ]
+        with pytest.raises(BenchmarkError, match="xyz"):
+            cases("tccg", chosen=["xyz"])
+
+
+class TestSweep:
+    def run(self, problems, start, keep=lambda _: None, progress=lambda *_: None):
+        everyone = [fake("right")]
+        return sweep(problems, everyone, MACHINE, Effort(repeat=2), start, keep, progress)
+
+    def start(self):
+        return empty("mine", None, [fake("right")], MACHINE, Effort(repeat=2))
+
+    def test_it_goes_on_from_what_is_kept(self, tmp_path):
+        """An interruption leaves a file with what was done; the next sweep does the rest."""
+        file = tmp_path / "sweep.json"
+        other = Problem.of("ij-ik-kj", 5)
+        both = {"first": SMALL, "second": other}
+
+        def interrupt(_, what):
+            if what.startswith("second"):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            self.run(both, self.start(), lambda found: keep(file, found), interrupt)
+        half = read(file)
+        assert [case.name for case in half.cases] == ["first"]
+        whole = self.run(both, half)
+        assert [case.name for case in whole.cases] == ["first", "second"]
+        assert whole.cases[0] == half.cases[0]
+
+    def test_another_problem_of_the_same_name_is_measured_again(self):
+        """A changed suite file is no reason to show old figures."""
+        first = self.run({"x": SMALL}, self.start())
+        again = self.run({"x": Problem.of(SMALL.spec, 4)}, first)
+        assert len(again.cases) == 1
+        assert again.cases[0].problem != SMALL
+
+    def test_what_does_not_fit_is_skipped(self):
+        """A case larger than the memory is a line, and the next one is measured."""
+        found = self.run({"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}, self.start())
+        assert "does not fit into memory" in found.cases[0].skipped
+        assert found.cases[1].entries["right"].seconds
+
+    def test_progress_grows_to_the_end(self):
+        """The bar never goes back, and names the case and who is at work."""
+        told = []
+        self.run({"x": SMALL}, self.start(), progress=lambda part, what: told.append((part, what)))
+        parts = [part for part, _ in told]
+        assert parts == sorted(parts)
+        assert parts[-1] == 1.0
+        assert told[0][1] == "x: right makes ready"
+        assert told[-2][1] == "x: round 2, right"
+
+
+class TestCommand:
+    def test_a_sweep_from_end_to_end(self, tmp_path, monkeypatch, kernels):
+        """The command measures, prints, writes every file, goes on, and compares."""
+        monkeypatch.setenv("TILESOLVE_CACHE_DIR", kernels)
+        suite = tmp_path / "mine.toml"
+        suite.write_text(
+            'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" },'
+            '{ name = "two", spec = "abc-acd-db", sizes = "a=5 b=6 c=3 d=4" }]'
+        )
+        readme = tmp_path / "README.md"
+        readme.write_text("before\n<!-- running -->\nold\n<!-- /running -->\nafter\n")
+        kept = tmp_path / "kept.json"
+        common = ("--peers", "numpy,fake_peers:wrong", "--repeat", 2, "--json", kept)
+        common += ("--machine", "i7-6700k")
+        done = command(suite, "--case", "one", *common)
+        assert done.exit_code == 0, done.output
+        assert "fake_peers:wrong: wrong result" in done.stdout
+        first = read(kept)
+        files = {kind: tmp_path / f"found.{kind}" for kind in ("csv", "html", "svg")}
+        outputs = ("--csv", files["csv"], "--readme", readme, "--compare", kept)
+        drawn_too = ("--html", files["html"], "--plot", files["svg"])
+        done = command(suite, *common, *outputs, *drawn_too)
+        assert done.exit_code == 0, done.output
+        assert read(kept).cases[0] == first.cases[0]
+        names = [case.name for case in read(kept).cases]
+        assert names == ["one", "two"]
+        lines = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
+        assert len(lines) == 6
+        for line in lines:
+            assert (line["contender"] == "fake_peers:wrong") == (not line["median_s"])
+        text = readme.read_text()
+        assert text.startswith("before\n<!-- running -->\n")
+        assert text.endswith("\n<!-- /running -->\nafter\n")
+        assert "| two |" in text
+        assert "old" not in text
+        assert "Geometric means over 2 of 2 cases" in text
+        assert "1.000 times as fast as then" in done.stdout
+        assert files["svg"].read_bytes().startswith(b"<?xml")
+        assert files["html"].read_text().count("<svg") == 2
+
+    def test_other_settings_do_not_mix(self, tmp_path):
+        """A file of another sweep is refused before anything is measured, and kept as it is."""
+        kept = tmp_path / "kept.json"
+        keep(kept, made())
+        before = kept.read_bytes()
+        done = command("gemm", "--json", kept)
+        assert done.exit_code == 2
+        assert "another suite: 'mine', now 'gemm'" in done.stderr
+        assert kept.read_bytes() == before
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", '{"format": 9}', '{"format": 1}', '{"format": 1, "settings": {}}']
+    )
+    def test_damaged_files_are_refused(self, tmp_path, text):
+        """Nothing is overwritten, and the message names the file."""
+        kept = tmp_path / "kept.json"
+        kept.write_text(text)
+        done = command("gemm", "--json", kept)
+        assert done.exit_code == 2
+        assert "kept.json" in done.stderr
+        assert kept.read_text() == text
+
+    def test_outputs_are_checked_before_work(self, tmp_path):
+        """A file that could not be written is no surprise after minutes of measuring."""
+        (tmp_path / "README.md").write_text("no markers")
+        with pytest.raises(BenchmarkError, match="there must be one <!-- running -->"):
+            Outputs(readme=tmp_path / "README.md").check()
+        with pytest.raises(OSError, match="folder"):
+            Outputs(csv=tmp_path).check()
+
+    def test_a_wrong_plan_is_status_1(self, tmp_path):
+        """The command's status says if a plan of ours gave no right result."""
+        kept = tmp_path / "kept.json"
+        start = empty("gemm", None, contenders("none"), MACHINE, Effort(repeat=3))
+        ((name, problem),) = cases("gemm", chosen=["GNMT-2048*"]).items()
+        entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
+        keep(kept, start.added(Case(name, problem, 1.0, 1.0, "L1", entries)))
+        done = command(
+            *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
+            *("--machine", "i7-6700k", "--json", kept),
+        )
+        assert done.exit_code == 1
+        assert "wrong result" in done.stdout
+
+
+class TestResults:
+    CASE = Case(
+        "matmul",
+        Problem.of("ij-ik-kj", 100),
+        1e-3,
+        2e-3,
+        "L2",
+        {OURS: Entry((4e-3, 5e-3, 3e-3), "", 0.1, 123), "numpy": Entry((6e-3,) * 3)},
+    )
+
+    def test_json_reads_back(self):
+        """Whatever is kept is read back equal."""
+        skipped = Case("huge", Problem.of("ij-ik-kj", 10**6), skipped="too large")
+        both = made(self.CASE, skipped)
+        assert json.loads(both.to_json())["format"] == 1
+        again = Sweep.from_json(both.to_json())
+        assert again.cases[0] == self.CASE
+        assert again.settings == both.settings
+        assert again.cases[1].skipped == "too large"
+
+    def test_figures_are_those_of_the_medians(self):
+        """Speed, share of the roofline and ratio follow from the median round."""
+        assert self.CASE.speed(OURS) == pytest.approx(2e6 / 4e-3)
+        assert self.CASE.reached(OURS) == pytest.approx(0.25)
+        assert self.CASE.ratio == pytest.approx(1.5)
+        assert self.CASE.entries[OURS].spread == pytest.approx(0.5)
+
+    def test_worst_come_first(self):
+        """Who has no result, then by the ratio to the best peer, and last what was skipped."""
+        ratios = [2.0, 0.5, 1.0]
+        entries = [{OURS: Entry((1.0,)), "numpy": Entry((ratio,))} for ratio in ratios]
+        cases = [
+            Case(f"{ratio}", SMALL, 0.5, 0.5, "L1", e)
+            for ratio, e in zip(ratios, entries, strict=True)
+        ]
+        cases.append(Case("none", SMALL, 0.5, 0.5, "L1", {OURS: Entry((), "crashed: SIGSEGV")}))
+        cases.insert(0, Case("skipped", SMALL, skipped="too large"))
+        found = worst_first(made(*cases))
+        assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
+        table = rows(made(*cases, tilesolve="", numpy=""))
+        assert {len(row) for row in table} == {11}
+        (line,) = [line for line in means(made(*cases, tilesolve="", numpy="")) if "best" in line]
+        assert line == "1.00 times the best peer (slower than it in 1 of 3);"
+
+    def test_markers_are_needed_once(self):
+        """A README without them, or with two, is not written to."""
+        for text in ("", "<!-- x -->", "<!-- /x --><!-- x -->", 2 * "<!-- x --><!-- /x -->"):
+            with pytest.raises(BenchmarkError):
+                between(text, "x", "new")
+
+    def test_markdown_is_a_table(self):
+        """Each row has as many cells as the head, and the facts stand above."""
+        text = markdown(made(self.CASE, tilesolve="", numpy=""))
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in table}) == 1
+        assert len(table) == 3
+        assert "CPU: a <fast> one" in text
