@@ -14,33 +14,43 @@ if TYPE_CHECKING:
     from tilesolve.contractions.reference import reference
     from tilesolve.contractions.spec import Spec
     from tilesolve.contractions.suites import suite
+    from tilesolve.like_numpy import einsum, tensordot
     from tilesolve.machine import Level, Machine
     from tilesolve.planning import Plan, plan
+    from tilesolve.reusable import Expression, expression
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Expression": "tilesolve.reusable",
     "Level": "tilesolve.machine",
     "Machine": "tilesolve.machine",
     "Plan": "tilesolve.planning",
     "Problem": "tilesolve.contractions.problem",
     "Spec": "tilesolve.contractions.spec",
     "TilesolveError": "tilesolve.contractions.errors",
+    "einsum": "tilesolve.like_numpy",
+    "expression": "tilesolve.reusable",
     "plan": "tilesolve.planning",
     "reference": "tilesolve.contractions.reference",
     "suite": "tilesolve.contractions.suites",
+    "tensordot": "tilesolve.like_numpy",
 }
 
 __all__ = [
+    "Expression",
     "Level",
     "Machine",
     "Plan",
     "Problem",
     "Spec",
     "TilesolveError",
+    "einsum",
+    "expression",
     "plan",
     "reference",
     "suite",
+    "tensordot",
 ]
 
 

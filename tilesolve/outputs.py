@@ -1,0 +1,86 @@
+"""Checks of the array that a result is written to: nothing is, unless all of them pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.execution import OVERLAP_WORK
+
+Array = npt.NDArray[Any]
+
+
+def check_output(
+    out: object, letters: str, shape: tuple[int, ...], operands: Sequence[Array], text: str
+) -> Array:
+    """Return `out` if a result may be written to it.
+
+    Parameters
+    ----------
+    out
+        What the user gave.
+    letters, shape
+        Of the result.
+    operands
+        What may share no memory with it.
+    text
+        What is computed, for the messages.
+
+    Raises
+    ------
+    DtypeError
+        If it is no array.
+    SizeError
+        If it has another shape.
+    PlanError
+        If it is read-only, or overlaps itself or an operand.
+
+    Examples
+    --------
+    >>> check_output(np.zeros((2, 3)), "ij", (2, 4), [], "ji->ij")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SizeError: out of 'ji->ij' has 3 for 'j' on axis 1, \
+the result has 4
+    """
+    name = f"out of {text!r}"
+    if not isinstance(out, np.ndarray):
+        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+    if out.shape != shape:
+        if out.ndim == len(shape):
+            axis = next(at for at, extent in enumerate(shape) if out.shape[at] != extent)
+            raise SizeError(
+                f"{name} has {out.shape[axis]} for {letters[axis]!r} on axis {axis}, "
+                f"the result has {shape[axis]}"
+            )
+        raise SizeError(f"{name} has the shape {out.shape}, the result has {shape}")
+    if not out.flags.writeable:
+        raise PlanError(f"{name} is read-only")
+    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
+    if out.size and any(shared):
+        raise PlanError(f"{name} has elements that share memory: a stride of it is 0")
+    for number, array in enumerate(operands):
+        if overlap(out, array):
+            raise PlanError(f"{name} shares memory with operand {number}")
+    return out
+
+
+def overlap(out: Array, array: Array) -> bool:
+    """Return whether two arrays share an element, or might: proving it can take forever.
+
+    Examples
+    --------
+    >>> both = np.zeros(4)
+    >>> overlap(both[::2], both[1::2]), overlap(both[:3], both[2:])
+    (False, True)
+    """
+    if not np.may_share_memory(out, array):
+        return False
+    try:
+        return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
