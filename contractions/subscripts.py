@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from types import EllipsisType
@@ -196,7 +196,7 @@ def from_lists(arguments: Sequence[object]) -> tuple[str, list[object]]:
 
 def _term(labels: object, where: str) -> str:
     """Return a list of integers as text."""
-    if isinstance(labels, str | bytes) or not isinstance(labels, Sequence):
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise SpecError(
             f"the subscripts of {where} must be a list of integers, not {labels!r}; "
             "or give a string such as 'ij,jk->ik' before the operands"

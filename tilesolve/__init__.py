@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilesolve.compiling import expression
     from tilesolve.contractions.errors import TilesolveError
     from tilesolve.contractions.problem import Problem
     from tilesolve.contractions.reference import reference
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tilesolve.like_numpy import einsum, tensordot
     from tilesolve.machine import Level, Machine
     from tilesolve.planning import Plan, plan
-    from tilesolve.reusable import Expression, expression
+    from tilesolve.reusable import Expression
 
 __version__ = "0.1.0"
 
@@ -30,7 +31,7 @@ _HOMES = {
     "Spec": "tilesolve.contractions.spec",
     "TilesolveError": "tilesolve.contractions.errors",
     "einsum": "tilesolve.like_numpy",
-    "expression": "tilesolve.reusable",
+    "expression": "tilesolve.compiling",
     "plan": "tilesolve.planning",
     "reference": "tilesolve.contractions.reference",
     "suite": "tilesolve.contractions.suites",

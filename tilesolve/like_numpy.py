@@ -6,17 +6,18 @@ import operator
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from itertools import count, islice
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.arguments import as_array, check_dtype, check_output, common_dtype
+from tilesolve.compiling import compiled
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.subscripts import from_lists, read
 from tilesolve.files import setting
 from tilesolve.network import Settings
-from tilesolve.outputs import check_output
-from tilesolve.reusable import Expression, as_array, check_dtype, common_dtype, compiled
+from tilesolve.reusable import Expression
 
 Array = npt.NDArray[Any]
 Order = Literal["K", "A", "C", "F"]
@@ -170,13 +171,17 @@ def _general(
     dtype, order, casting, threads, optimize, memory_limit = options
     if not isinstance(subscripts, str):
         subscripts, operands = from_lists((subscripts, *operands))
+    if isinstance(order, str):  # numpy takes lower case too
+        order = order.upper()
     arrays = [as_array(array, number) for number, array in enumerate(operands)]
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
         check_dtype(out.dtype, "out")
+    if order not in get_args(Order):
+        raise SpecError(f"the order is one of {', '.join(get_args(Order))}, not {order!r}")
+    if casting not in get_args(Casting):
+        raise SpecError(f"the casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
     computed = _computed(dtypes, out, dtype, casting)
-    if order not in ("K", "A", "C", "F"):
-        raise SpecError(f"the order must be one of K, A, C, F, not {order!r}")
 
     shapes = [array.shape for array in arrays]
     known = (
@@ -222,11 +227,7 @@ def _computed(
 
 
 def _check_cast(given: np.dtype[Any], wanted: np.dtype[Any], casting: Casting, name: str) -> None:
-    try:
-        allowed = np.can_cast(given, wanted, casting)
-    except (TypeError, ValueError) as error:
-        raise SpecError(f"casting must be a rule of numpy, not {casting!r}") from error
-    if not allowed:
+    if not np.can_cast(given, wanted, casting):
         raise DtypeError(f"{name} cannot be cast from {given} to {wanted} by casting={casting!r}")
 
 
@@ -237,7 +238,7 @@ def _placed(
     if out is None:
         result = found.run(*arrays)
         if order == "A":
-            order = "F" if all(array.flags.fnc for array in arrays) else "C"
+            order = "F" if all(array.flags.f_contiguous for array in arrays) else "C"
         return np.asarray(result, order=order) if np.ndim(result) else result
     form = found.subscripts
     check_output(out, form.output, found.shape, arrays, form.text)

@@ -17,7 +17,8 @@ import numpy as np
 
 from tilesolve.contractions.errors import MemoryLimitError, SpecError
 from tilesolve.planning import plan
-from tilesolve.steps import KERNEL, Kernel, Loops, Matmul, Multiply, Planned, flops, way
+from tilesolve.steps import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
+from tilesolve.ways import KERNEL, flops, way
 
 PRICED = 1e9
 """Flops of a planned step and the planned one that takes its result, from which on layouts are
@@ -185,23 +186,26 @@ def _path(
 def _pairs(operands: Sequence[str], output: str, path: Path) -> list[_Pair]:
     """Return the pairs of a path; a step of more than two goes from left to right."""
     letters = [frozenset(text) for text in operands]
-    at_hand = list(range(len(operands)))
+    at_hand = list(range(len(operands)))  # in the path's order, where one alone moves to the end
+    arrays = list(at_hand)  # in the order of the steps, where it does not
     found: list[_Pair] = []
-
     for takes in path:
         known = set(range(len(at_hand)))
-        if len(takes) < 2 or len(set(takes)) < len(takes) or not known.issuperset(takes):
+        if not takes or len(set(takes)) < len(takes) or not known.issuperset(takes):
             raise SpecError(f"the order {list(path)} takes {takes} of {len(at_hand)} arrays")
-        first, *others = [at_hand[position] for position in takes]
-        for second in others:
-            positions = (at_hand.index(first), at_hand.index(second))
-            at_hand = [tensor for tensor in at_hand if tensor not in (first, second)]
-            outside = frozenset(output).union(*(letters[tensor] for tensor in at_hand))
-            kept = (letters[first] | letters[second]) & outside
-            found.append(_Pair(positions, first, second, kept))
-            first = len(letters)
-            at_hand.append(first)
+        made, *others = [at_hand[position] for position in takes]
+        at_hand = [tensor for tensor in at_hand if tensor not in (made, *others)]
+        for number, other in enumerate(others, 1):
+            outside = frozenset(output).union(
+                *(letters[tensor] for tensor in (*at_hand, *others[number:]))
+            )
+            kept = (letters[made] | letters[other]) & outside
+            found.append(_Pair((arrays.index(made), arrays.index(other)), made, other, kept))
+            arrays = [tensor for tensor in arrays if tensor not in (made, other)]
+            made = len(letters)
+            arrays.append(made)
             letters.append(kept)
+        at_hand.append(made)
     if len(at_hand) > 1:
         raise SpecError(f"the order {list(path)} leaves {len(at_hand)} arrays")
     return found
@@ -303,11 +307,9 @@ def _planned(
 ) -> Planned:
     # Letters are renamed in the order in which they appear, so that like steps share a plan.
     text = f"{first},{second}->{output}"
-    letters = dict.fromkeys(first + second)
-    names = {letter: chr(ord("a") + at) for at, letter in enumerate(letters)}
-    spec = text.translate(str.maketrans(names))
-    extents = {names[letter]: sizes[letter] for letter in letters}
-    return Planned(text, plan(spec, extents, dtype=dtype.name, threads=settings.threads))
+    letters = "".join(dict.fromkeys(first + second))
+    extents = dict(zip(in_ascii(letters), (sizes[x] for x in letters), strict=True))
+    return Planned(text, plan(in_ascii(text), extents, dtype=dtype.name, threads=settings.threads))
 
 
 def packed_bytes(step: Planned) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from tilesolve.network import Step
 from tilesolve.report import duration, table, volume
 from tilesolve.reusable import Expression
-from tilesolve.steps import Planned, flops
+from tilesolve.steps import Planned
+from tilesolve.ways import flops
 
 
 def report(expression: Expression) -> str:
@@ -15,7 +16,7 @@ def report(expression: Expression) -> str:
 
     Examples
     --------
-    >>> from tilesolve.reusable import expression
+    >>> from tilesolve.compiling import expression
     >>> print(report(expression("ij,jk,k->i", (20, 30), (30, 40), (40,))))
     ij,jk,k->i i=20 j=30 k=40 float64
     2 steps, 3.6 kflop; all at once it would take 72 kflop

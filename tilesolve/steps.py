@@ -1,9 +1,4 @@
-"""What an expression does with one or two arrays at a time, and what each way is good for.
-
-A contraction of two arrays is run in one of four ways, decided by `way` from letters and extents
-alone, so that the same expression always computes the same: by a plan of ours, by numpy's matrix
-product, by its elementwise product, or by its loops (`c_einsum`).
-"""
+"""The steps of an expression: what each does with one, two or more arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,25 +15,12 @@ import numpy.typing as npt
 # The function behind np.einsum: for arrays of a few elements, np.einsum itself takes half the time.
 from numpy._core.multiarray import c_einsum
 
-from tilesolve.contractions.problem import DTYPES
+from tilesolve.ways import Classes
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
 
 Array = npt.NDArray[Any]
-
-Way = Literal["plan", "matmul", "multiply", "loops"]
-"""How two arrays are contracted."""
-
-LOOPED = 512
-"""Multiplications up to which numpy's loops are fastest: 8×8×8 takes them 1.8 µs."""
-
-KERNEL = 2**22
-"""Flops of a matrix product (128×128×128) from which on our kernels keep up with a tuned BLAS.
-
-Below, a call costs more than the kernels gain, and numpy's matrix product is taken. With batch
-letters, each of the products has to be that large. `examples/small_problems.py` measures it.
-"""
 
 
 class Kernel(Protocol):
@@ -61,106 +43,6 @@ class Kernel(Protocol):
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it, into `out` if one is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class Classes:
-    """The letters of a contraction of two tensors, by where they stand.
-
-    Parameters
-    ----------
-    batch
-        In both and in the output.
-    rows, columns
-        In the output, and in the first or the second tensor only.
-    summed
-        In both and not in the output.
-
-    Examples
-    --------
-    >>> Classes.of("bik", "bkj", "bij")
-    Classes(batch='b', rows='i', columns='j', summed='k')
-    """
-
-    batch: str
-    rows: str
-    columns: str
-    summed: str
-
-    @classmethod
-    def of(cls, first: str, second: str, output: str) -> Classes:
-        """Return the classes; a letter of only one tensor must be in the output."""
-        return cls(
-            "".join(x for x in output if x in first and x in second),
-            "".join(x for x in first if x not in second),
-            "".join(x for x in second if x not in first),
-            "".join(x for x in first if x in second and x not in output),
-        )
-
-
-def way(
-    first: str, second: str, output: str, sizes: Mapping[str, int], dtype: np.dtype[Any], least: int
-) -> tuple[Way, str]:
-    """Return how to contract two arrays, and why so.
-
-    Parameters
-    ----------
-    first, second, output
-        Their letters, none of them of extent 0, none twice in a tensor.
-    sizes
-        The extents.
-    dtype
-        Of the result.
-    least
-        Flops of a matrix product from which on it is planned.
-
-    Examples
-    --------
-    >>> sizes = dict.fromkeys("ijk", 100)
-    >>> way("ik", "kj", "ij", sizes, np.dtype(float), KERNEL)
-    ('matmul', '2e+06 flops a product, plans take from 4.19e+06')
-    >>> way("ik", "kj", "ij", sizes, np.dtype(int), KERNEL)
-    ('loops', 'int64 is computed exactly, by numpy')
-    """
-    found = Classes.of(first, second, output)
-    if not found.summed:
-        return "multiply", "nothing is summed"
-    if dtype.name not in DTYPES:
-        exact = dtype.kind in "bui"
-        return "loops", f"{dtype} is computed {'exactly, ' if exact else ''}by numpy"
-    rows, columns, summed = (
-        prod(sizes[x] for x in letters) for letters in (found.rows, found.columns, found.summed)
-    )
-    batch = prod(sizes[x] for x in found.batch)
-    if batch * rows * columns * summed <= LOOPED:
-        return "loops", f"{batch * rows * columns * summed} multiplications"
-    if rows == 1 and columns == 1 and batch > 1:
-        return "loops", "no letter of one operand only"
-    if rows == 1 or columns == 1:
-        return "matmul", "a matrix by a vector: memory bounds it, whoever computes"
-    flops = (8 if dtype.kind == "c" else 2) * rows * columns * summed
-    if flops < least:
-        return "matmul", f"{flops:.3g} flops a product, plans take from {least:.3g}"
-    return "plan", f"{flops * batch:.3g} flops"
-
-
-def flops(
-    operands: Sequence[str], output: str, sizes: Mapping[str, int], dtype: np.dtype[Any]
-) -> int:
-    """Return the operations that a contraction of all its operands at once takes.
-
-    As in `Problem.flops`, but that nothing is added where nothing is summed.
-
-    Examples
-    --------
-    >>> flops(("ij", "jk"), "ik", {"i": 2, "j": 3, "k": 4}, np.dtype(float))
-    48
-    """
-    multiply, add = (6, 2) if dtype.kind == "c" else (1, 1)
-    letters = set("".join(operands))
-    summed = letters != set(output)
-    points = prod(sizes[x] for x in letters)
-    return points * ((len(operands) - 1) * multiply + add * summed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +174,9 @@ class Loops:
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
-        given = {} if out is None else {"out": out}
-        return np.asarray(c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe", **given))
+        if out is None:
+            return np.asarray(c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe"))
+        return c_einsum(self.run, *arrays, out=out, dtype=self.dtype, casting="unsafe")
 
 
 def in_ascii(text: str) -> str:
@@ -304,8 +187,8 @@ def in_ascii(text: str) -> str:
     >>> in_ascii("αj,αi->ij")
     'ab,ac->cb'
     """
-    letters = dict.fromkeys(x for x in text if x.isalpha())
-    return text.translate(str.maketrans(dict(zip(letters, ascii_letters, strict=False))))
+    letters = "".join(dict.fromkeys(x for x in text if x.isalpha()))
+    return text.translate(str.maketrans(letters, ascii_letters[: len(letters)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +332,7 @@ class Matmul:
         first, second = self.first.matrices(arrays[0]), self.second.matrices(arrays[1])
         if out is not None and self.shape is None and self.axes is None:
             return np.matmul(first, second, out=out)
-        product = np.matmul(first, second)
+        product: Array = np.matmul(first, second)
         if self.shape is not None:
             product = product.reshape(self.shape)
         if self.axes is not None:
@@ -478,4 +361,5 @@ class Planned:
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
-        return self.plan(*arrays, out=out)
+        first, second = arrays
+        return self.plan(first, second, out=out)

@@ -1,4 +1,4 @@
-"""Checks of the array that a result is written to: nothing is, unless all of them pass."""
+"""Checks of operands and of `out`: nothing is computed or written before they pass."""
 
 from __future__ import annotations
 
@@ -84,3 +84,50 @@ def overlap(out: Array, array: Array) -> bool:
         return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
+
+
+def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the dtype that numpy promotes all to, in the machine's byte order.
+
+    Examples
+    --------
+    >>> common_dtype([np.dtype("f4"), np.dtype("i4")])
+    dtype('float64')
+    """
+    return np.result_type(*dtypes).newbyteorder("=")
+
+
+def check_dtype(dtype: np.dtype[Any], name: str) -> None:
+    """Raise `DtypeError` unless a dtype is one of numbers or truth values.
+
+    Examples
+    --------
+    >>> check_dtype(np.dtype(object), "operand 0")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
+    """
+    if dtype.kind not in "biufc":
+        raise DtypeError(f"{name} is {dtype}; einsum takes numbers and booleans")
+
+
+def as_array(value: npt.ArrayLike, number: int) -> Array:
+    """Return an operand as an array.
+
+    Examples
+    --------
+    >>> as_array([[1, 2], [3]], 1)
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.DtypeError: operand 1 is no array: setting an array element \
+with a sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected \
+shape was (2,) + inhomogeneous part.
+    """
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"operand {number} is no array: {error}") from error
+    if array.dtype.kind not in "biufc":
+        what = f"{array.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise DtypeError(f"operand {number} is {what}; einsum takes numbers and booleans")
+    return array
