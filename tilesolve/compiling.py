@@ -17,7 +17,7 @@ from tilesolve.contractions.subscripts import Subscripts, read
 from tilesolve.network import Settings, Step, arranged
 from tilesolve.reusable import Expression
 from tilesolve.steps import Loops, Prepare, Transpose, Zeros, in_ascii
-from tilesolve.ways import KERNEL, LOOPED, flops
+from tilesolve.ways import KERNEL, LOOPED, few, flops
 
 NUMPY_OPERANDS = 16
 """Operands that numpy's loops take at once; more are contracted in pairs."""
@@ -166,7 +166,7 @@ def _whole(
         if dtypes[0] == dtype:
             return replace(loops, way="view"), "nothing is summed"
         return None
-    return (loops, f"{count} multiplications") if count <= LOOPED else None
+    return (loops, few(count)) if count <= LOOPED else None
 
 
 def _prepared(

@@ -173,6 +173,8 @@ def _general(
         subscripts, operands = from_lists((subscripts, *operands))
     if isinstance(order, str):  # numpy takes lower case too
         order = order.upper()
+    if not operands:
+        raise SpecError(f"einsum needs an operand beside {subscripts!r}")
     arrays = [as_array(array, number) for number, array in enumerate(operands)]
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
@@ -279,16 +281,15 @@ def _tensordot_text(
 def _axes(axes: Any, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401
     """Return tensordot's axes as two tuples."""
     try:
-        if np.ndim(axes) == 0 and not isinstance(axes, Sequence):
-            number = operator.index(axes)
-            if number < 0:
-                raise SizeError(f"tensordot sums over 0 axes or more, not {number}")
-            return tuple(range(order - number, order)), tuple(range(number))
-        one, two = axes
-        return tuple(map(operator.index, np.atleast_1d(one))), tuple(
-            map(operator.index, np.atleast_1d(two))
-        )
-    except (TypeError, ValueError) as error:
-        if isinstance(error, SizeError):
-            raise
-        raise SizeError(f"axes must be a number or two lists of axes, not {axes!r}") from error
+        number = operator.index(axes)
+    except TypeError:
+        try:
+            one, two = (tuple(map(operator.index, of if np.iterable(of) else (of,))) for of in axes)
+        except (TypeError, ValueError):
+            raise SizeError(
+                f"tensordot's axes are a number or two lists of numbers, not {axes!r}"
+            ) from None
+        return one, two
+    if number < 0:
+        raise SizeError(f"tensordot sums over 0 axes or more, not {number}")
+    return tuple(range(order - number, order)), tuple(range(number))

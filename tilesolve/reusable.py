@@ -114,7 +114,7 @@ class Expression:
         ]
         target = out
         if out is not None and self.index is not None:
-            target = out[tuple(0 if at is None else at for at in self.index)]
+            target = out[(*(0 if at is None else at for at in self.index), Ellipsis)]
         for number, step in enumerate(self.steps, 1):
             taken = [arrays[position] for position in step.takes]
             arrays = [array for at, array in enumerate(arrays) if at not in step.takes]

@@ -18,8 +18,12 @@ from tilesolve.contractions.problem import DTYPES
 Way = Literal["plan", "matmul", "multiply", "loops"]
 """How two arrays are contracted."""
 
-LOOPED = 512
-"""Multiplications up to which numpy's loops are fastest: 8×8×8 takes them 1.8 µs."""
+LOOPED = 2**13
+"""Multiplications (20×20×20) up to which numpy's loops are taken, for all operands at once.
+
+They need 1 µs to start and then 0.5 ns for each; matrix products need 4 µs to start, with their
+views and shapes. `examples/small_problems.py` measures it.
+"""
 
 KERNEL = 2**22
 """Flops of a matrix product (128×128×128) from which on our kernels keep up with a tuned BLAS.
@@ -104,7 +108,7 @@ def way(
     )
     batch = prod(sizes[x] for x in found.batch)
     if batch * rows * columns * summed <= LOOPED:
-        return "loops", f"{batch * rows * columns * summed} multiplications"
+        return "loops", few(batch * rows * columns * summed)
     if rows == 1 and columns == 1 and batch > 1:
         return "loops", "no letter of one operand only"
     if rows == 1 or columns == 1:
@@ -113,6 +117,17 @@ def way(
     if flops < least:
         return "matmul", f"{flops:.3g} flops a product, plans take from {least:.3g}"
     return "plan", f"{flops * batch:.3g} flops"
+
+
+def few(count: int) -> str:
+    """Return why numpy's loops are taken for so many multiplications.
+
+    Examples
+    --------
+    >>> few(8)
+    "8 multiplications: numpy's loops are fastest up to 8192"
+    """
+    return f"{count} multiplications: numpy's loops are fastest up to {LOOPED}"
 
 
 def flops(
