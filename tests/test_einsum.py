@@ -451,14 +451,14 @@ def test_where_plans_run(monkeypatch):
     """From a number of flops on einsum plans; tensordot too, and the result is numpy's."""
     monkeypatch.setattr(like_numpy, "ONE_OFF", 1000)
     rng = np.random.default_rng(2)
-    a, b, c = rng.random((9, 10, 11)), rng.random((11, 12)), rng.random((12, 10))
+    a, b, c = rng.random((9, 10, 31)), rng.random((31, 40)), rng.random((40, 20))
     for _ in range(2):
-        found = tilesolve.einsum("ijk,kl,lj->ij", a, b, c)
-        np.testing.assert_allclose(found, np.einsum("ijk,kl,lj->ij", a, b, c), rtol=1e-12)
+        found = tilesolve.einsum("ijk,kl,lm->ijm", a, b, c)
+        np.testing.assert_allclose(found, np.einsum("ijk,kl,lm->ijm", a, b, c), rtol=1e-12)
     assert [found.planned for found in like_numpy._expressions.values()] == [True]
     assert not like_numpy._calls
     np.testing.assert_allclose(tilesolve.tensordot(a, b, 1), np.tensordot(a, b, 1), rtol=1e-12)
-    out = np.zeros((12, 10, 9)).T
+    out = np.zeros((40, 10, 9)).T
     assert tilesolve.einsum("ijk,kl->ijl", a, b, out=out) is out
     np.testing.assert_allclose(out, np.tensordot(a, b, 1), rtol=1e-12)
     assert operator.attrgetter("planned")(next(reversed(like_numpy._expressions.values())))

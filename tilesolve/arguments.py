@@ -97,18 +97,25 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     return np.result_type(*dtypes).newbyteorder("=")
 
 
-def check_dtype(dtype: np.dtype[Any], name: str) -> None:
-    """Raise `DtypeError` unless a dtype is one of numbers or truth values.
+def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
+    """Return a dtype, if it is one of numbers or truth values.
 
     Examples
     --------
-    >>> check_dtype(np.dtype(object), "operand 0")
+    >>> as_dtype("f4", "dtype")
+    dtype('float32')
+    >>> as_dtype(object, "operand 0")
     Traceback (most recent call last):
         ...
     tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
     """
+    try:
+        dtype = np.dtype(value)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
     if dtype.kind not in "biufc":
         raise DtypeError(f"{name} is {dtype}; einsum takes numbers and booleans")
+    return dtype
 
 
 def as_array(value: npt.ArrayLike, number: int) -> Array:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arguments import check_dtype, common_dtype
-from tilesolve.contractions.errors import MemoryLimitError, SizeError
+from tilesolve.arguments import as_dtype, common_dtype
+from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.subscripts import Subscripts, read
 from tilesolve.network import Settings, Step, arranged
 from tilesolve.reusable import Expression
@@ -73,10 +74,12 @@ def expression(
 3 on axis 1 of operand 0 ('ij'), 4 on axis 0 of operand 1 ('jk')
     """
     extents = tuple(_shape(shape, number) for number, shape in enumerate(shapes))
-    given = np.dtype(dtype)
-    dtypes = [np.dtype(getattr(shape, "dtype", given)) for shape in shapes]
-    for number, of in enumerate(dtypes):
-        check_dtype(of, f"operand {number}")
+    dtypes = [
+        as_dtype(getattr(shape, "dtype", dtype), f"operand {number}")
+        for number, shape in enumerate(shapes)
+    ]
+    if not shapes:
+        raise SpecError(f"an expression needs the shape of an operand beside {subscripts!r}")
     settings = Settings(KERNEL, threads, optimize, memory_limit)
     return compiled(read(subscripts, list(map(len, extents))), extents, dtypes, None, settings)
 
@@ -112,7 +115,7 @@ def compiled(
     shape = tuple(sizes[x] for x in subscripts.output)
     thin = any(extent == 1 for extent in shape)
     found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)
-    if kernel := _whole(subscripts, sizes, dtypes, common):
+    if kernel := _whole(subscripts, sizes, dtypes, common, settings):
         work = flops(subscripts.operands, subscripts.output, sizes, common)
         step = Step(tuple(range(len(shapes))), *kernel, work, prod(shape) * common.itemsize, 0)
         return found((None,) * len(shapes), (step,), None, 0)
@@ -153,16 +156,19 @@ def _whole(
     sizes: dict[str, int],
     dtypes: Sequence[np.dtype[Any]],
     dtype: np.dtype[Any],
+    settings: Settings,
 ) -> tuple[Loops | Zeros, str] | None:
     """Return what computes all of an einsum at once, where that is best, and why."""
     shape = tuple(sizes[x] for x in subscripts.output)
     if 0 in sizes.values():
         return Zeros(str(subscripts), shape, dtype), "an extent is 0"
-    if len(set(sizes)) > 52 or len(subscripts.operands) > NUMPY_OPERANDS:
+    operands = len(subscripts.operands)
+    asked = operands > 2 and not isinstance(settings.optimize, bool)  # for an order of pairs
+    if asked or len(sizes) > len(ascii_letters) or operands > NUMPY_OPERANDS:
         return None
     count = prod(sizes.values())
     loops = Loops.of(subscripts.operands, subscripts.output, dtype)
-    if len(subscripts.operands) == 1 and set(sizes) == set(subscripts.output):
+    if operands == 1 and set(sizes) == set(subscripts.output):
         if dtypes[0] == dtype:
             return replace(loops, way="view"), "nothing is summed"
         return None

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arguments import as_array, check_dtype, check_output, common_dtype
+from tilesolve.arguments import as_array, as_dtype, check_output, common_dtype
 from tilesolve.compiling import compiled
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.subscripts import from_lists, read
@@ -178,7 +178,7 @@ def _general(
     arrays = [as_array(array, number) for number, array in enumerate(operands)]
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
-        check_dtype(out.dtype, "out")
+        as_dtype(out.dtype, "out")
     if order not in get_args(Order):
         raise SpecError(f"the order is one of {', '.join(get_args(Order))}, not {order!r}")
     if casting not in get_args(Casting):
@@ -218,11 +218,7 @@ def _computed(
     if dtype is None:
         also = [out.dtype] if isinstance(out, np.ndarray) else []
         return common_dtype([*dtypes, *also])
-    try:
-        wanted = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:
-        raise DtypeError(f"{dtype!r} is not a dtype") from error
-    check_dtype(wanted, "dtype")
+    wanted = as_dtype(dtype, "dtype")
     for number, given in enumerate(dtypes):
         _check_cast(given, wanted, casting, f"operand {number}")
     return wanted.newbyteorder("=")

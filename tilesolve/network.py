@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilesolve.contractions.errors import MemoryLimitError, SpecError
+from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.planning import plan
 from tilesolve.steps import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
 from tilesolve.ways import KERNEL, flops, way
@@ -87,6 +87,11 @@ class Settings:
     threads: int | None = None
     optimize: Any = True
     memory_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.memory_limit
+        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+            raise SizeError(f"memory_limit is a number of bytes, 0 or more, not {limit!r}")
 
 
 @dataclass(frozen=True, slots=True)

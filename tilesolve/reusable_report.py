@@ -17,14 +17,14 @@ def report(expression: Expression) -> str:
     Examples
     --------
     >>> from tilesolve.compiling import expression
-    >>> print(report(expression("ij,jk,k->i", (20, 30), (30, 40), (40,))))
-    ij,jk,k->i i=20 j=30 k=40 float64
-    2 steps, 3.6 kflop; all at once it would take 72 kflop
-    at most 240 B beside operands and result, the largest intermediate result has 240 B
+    >>> print(report(expression("ij,jk,k->i", (90, 100), (100, 110), (110,))))
+    ij,jk,k->i i=90 j=100 k=110 float64
+    2 steps, 40 kflop; all at once it would take 2.97 Mflop
+    at most 800 B beside operands and result, the largest intermediate result has 800 B
     <BLANKLINE>
       step  computes  takes     way  flops  result  copies
-      1      jk,k->j    1 2  matmul   2400   240 B     0 B
-      2      ij,j->i    0 3  matmul   1200   160 B     0 B
+      1      jk,k->j    1 2  matmul  22000   800 B     0 B
+      2      ij,j->i    0 3  matmul  18000   720 B     0 B
     <BLANKLINE>
     step 1: matmul, a matrix by a vector: memory bounds it, whoever computes
     step 2: matmul, a matrix by a vector: memory bounds it, whoever computes
