@@ -120,7 +120,7 @@ def read(text: str, orders: Sequence[int]) -> Subscripts:
     ----------
     text
         Such as ``"ij,jk"``, ``"...ij,...jk->...ik"``. Spaces between symbols do not count. Beside
-        numpy's 52 letters, those of other alphabets may be used.
+        numpy's 52 letters, any symbol past ASCII may be used.
     orders
         How many axes each operand has.
 
@@ -232,7 +232,7 @@ def _check(text: str, term: str, where: str) -> None:
             raise SpecError(f"{where} of {text!r} has {symbol!r}; one '->' may precede the output")
         if symbol == ",":
             raise SpecError(f"{where} of {text!r} has a ','; there is one output")
-        if not symbol.isalpha():
+        if symbol.isascii() and not symbol.isalpha():
             raise SpecError(f"{where} of {text!r} has {symbol!r}, which is not a letter")
 
 

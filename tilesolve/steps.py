@@ -187,7 +187,7 @@ def in_ascii(text: str) -> str:
     >>> in_ascii("αj,αi->ij")
     'ab,ac->cb'
     """
-    letters = "".join(dict.fromkeys(x for x in text if x.isalpha()))
+    letters = "".join(dict.fromkeys(x for x in text if x not in ",->"))
     return text.translate(str.maketrans(letters, ascii_letters[: len(letters)]))
 
 
