@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.arrays import Array, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.execution import OVERLAP_WORK
-
-Array = npt.NDArray[Any]
 
 
 def check_output(
@@ -67,23 +65,6 @@ the result has 4
         if overlap(out, array):
             raise PlanError(f"{name} shares memory with operand {number}")
     return out
-
-
-def overlap(out: Array, array: Array) -> bool:
-    """Return whether two arrays share an element, or might: proving it can take forever.
-
-    Examples
-    --------
-    >>> both = np.zeros(4)
-    >>> overlap(both[::2], both[1::2]), overlap(both[:3], both[2:])
-    (False, True)
-    """
-    if not np.may_share_memory(out, array):
-        return False
-    try:
-        return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:

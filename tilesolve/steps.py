@@ -10,17 +10,15 @@ from string import ascii_letters
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 # The function behind np.einsum: for arrays of a few elements, np.einsum itself takes half the time.
 from numpy._core.multiarray import c_einsum
 
+from tilesolve.arrays import Array
 from tilesolve.ways import Classes
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-Array = npt.NDArray[Any]
 
 
 class Kernel(Protocol):

@@ -1,0 +1,36 @@
+"""Workers: threads that share what one call has to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+
+def together(jobs: Sequence[Callable[[], object]]) -> None:
+    """Do some jobs at once, the first one in the calling thread.
+
+    Examples
+    --------
+    >>> done = []
+    >>> together([lambda: done.append(1), lambda: done.append(2)])
+    >>> sorted(done)
+    [1, 2]
+    """
+    first, *others = jobs
+    futures = [_pool(len(others)).submit(job) for job in others]
+    try:
+        first()
+    finally:
+        for future in futures:
+            future.result()
+
+
+@lru_cache(maxsize=8)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tilesolve")
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
