@@ -54,6 +54,10 @@ class PlanError(TilesolveError, ValueError):
     """A stored plan that is damaged or of another version."""
 
 
+class MemoryLimitError(TilesolveError, MemoryError):
+    """A contraction that needs more memory than was allowed."""
+
+
 class PictureError(TilesolveError, RuntimeError):
     """A picture that cannot be drawn: matplotlib is missing, or the format is unknown."""
 

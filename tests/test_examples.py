@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -87,3 +88,35 @@ def test_a_study_of_one_point_is_refused(capsys):
     with pytest.raises(SystemExit):
         example("memory_bandwidth_study").main(["--points", "1"])
     assert "2 or more" in capsys.readouterr().err
+
+
+def test_small_problems(capsys, tmp_path):
+    """Each contender has a figure for each side, and the picture is drawn."""
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "small.png"
+    arguments = ["--sides", "2", "24", "--seconds", "0.001", "--plot", str(picture)]
+    results = example("small_problems").main(arguments)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for rows in results.values():
+        assert [(side, ways) for side, ways, _ in rows][0] == (2, "loops")
+        assert all(taken > 0 for *_, times in rows for taken in times.values())
+        assert {"einsum", "expression", "numpy"} <= set(rows[0][2])
+    assert "| 24 | matmul |" in capsys.readouterr().out
+
+
+def test_batched_contractions(capsys):
+    """A batch has numpy's results."""
+    arguments = ["abc-adc-bd", "a=9", "b=8", "c=7", "d=6", "--count", "5", "--threads", "2"]
+    example("batched_contractions").main([*arguments, "--rounds", "1"])
+    assert "equal to numpy's" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("default")
+def test_pyscf_ccsd(capsys):
+    """With our einsum in its place, coupled cluster gives the same energy."""
+    pytest.importorskip("pyscf")
+    assert example("pyscf_ccsd").main(["sto-3g"]) < 1e-9
+    printed = capsys.readouterr().out
+    calls = int(printed.splitlines()[-1].split()[0])
+    assert calls > 500
+    assert numpy.einsum.__module__ == "numpy"

@@ -7,7 +7,7 @@ decides what is worth packing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -304,6 +304,53 @@ class Plan:
         from tilesolve.plan_files import load
 
         return load(text)
+
+    def batch(
+        self,
+        firsts: Sequence[npt.ArrayLike] | npt.NDArray[Any],
+        seconds: Sequence[npt.ArrayLike] | npt.NDArray[Any],
+        outs: Sequence[npt.NDArray[Any]] | npt.NDArray[Any] | None = None,
+        *,
+        threads: int | None = None,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
+    ) -> Sequence[npt.NDArray[Any]] | npt.NDArray[Any]:
+        """Compute the contraction for many operands, each on one core with its part of the caches.
+
+        Parameters
+        ----------
+        firsts, seconds
+            The operands of each contraction: lists of arrays, or arrays with an axis for them in
+            front.
+        outs
+            Where the results go; one new array with a first axis for them if None. They may share
+            no memory with each other or with any operand.
+        threads
+            Cores that share the contractions; the plan's if None.
+        alpha, beta
+            As in a call of the plan.
+
+        Returns
+        -------
+        sequence of numpy.ndarray
+            `outs`, or the new array.
+
+        Raises
+        ------
+        SizeError, DtypeError, PlanError
+            If anything is not as the plan wants it; nothing has been written then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> matmul = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+        >>> results = matmul.batch([np.eye(4)] * 3, [np.ones((4, 4))] * 3)
+        >>> results.shape, float(results.sum())
+        ((3, 4, 4), 48.0)
+        """
+        from tilesolve.batch import run_batch
+
+        return run_batch(self, firsts, seconds, outs, threads=threads, alpha=alpha, beta=beta)
 
 
 def plan(
