@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 
+from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.dtypes import lanes
+
+WALK = 40.0
+"""Cycles that the macrokernel takes for each call of a microkernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +66,108 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     if dtype.startswith("complex"):
         vectors, columns = (vectors, columns // 2) if registers >= 32 else (1, columns)
     return Microkernel(vectors * group, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """A register tile and how fast its microkernel was, alone and with all it reads in L1.
+
+    Parameters
+    ----------
+    vectors, columns
+        Groups of rows, each a vector wide, and columns.
+    step
+        Cycles of one step of k.
+    call
+        Cycles that a call takes besides its steps.
+
+    Examples
+    --------
+    >>> RegisterTile(vectors=3, columns=8, step=24.0, call=48.0).cycles(256)
+    6192.0
+    """
+
+    vectors: int
+    columns: int
+    step: float
+    call: float
+
+    def __post_init__(self) -> None:
+        counts = type(self.vectors) is int is type(self.columns)
+        times = isfinite(self.step) and isfinite(self.call)
+        if not (counts and times and min(self.vectors, self.columns) >= 1):
+            raise MachineError(f"an impossible register tile: {self}")
+        if self.step <= 0 or self.call < 0:
+            raise MachineError(f"an impossible register tile: {self}")
+
+    def cycles(self, sums: float) -> float:
+        """Return the cycles of a call that sums so many products into each element."""
+        return self.call + sums * self.step
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The measured microkernels of a dtype and a vector width.
+
+    Parameters
+    ----------
+    dtype
+        Of all tensors.
+    bits, registers
+        Width of vectors, and how many of them kernels may use.
+    tiles
+        All register tiles that were measured.
+
+    Examples
+    --------
+    >>> tiles = RegisterTile(3, 8, 24.0, 48.0), RegisterTile(1, 1, 4.0, 20.0)
+    >>> Catalogue("float64", 512, 32, tiles).tile(3, 8).step
+    24.0
+    """
+
+    dtype: str
+    bits: int
+    registers: int
+    tiles: tuple[RegisterTile, ...]
+
+    def tile(self, vectors: int, columns: int) -> RegisterTile:
+        """Return what was measured of a tile; a `KeyError` if nothing was."""
+        for found in self.tiles:
+            if (found.vectors, found.columns) == (vectors, columns):
+                return found
+        raise KeyError((vectors, columns))
+
+    @property
+    def rate(self) -> float:
+        """Cycles that a vector FMA takes in the fastest of the tiles."""
+        return min(tile.step / (tile.vectors * tile.columns) for tile in self.tiles)
+
+    def share(self, tile: RegisterTile, sums: float) -> float:
+        """Return the share of the fastest tile's rate that calls of a length reach.
+
+        Examples
+        --------
+        >>> tile = RegisterTile(3, 8, step=24.0, call=24.0)
+        >>> Catalogue("float64", 512, 32, (tile,)).share(tile, sums=1)
+        0.5
+        """
+        return sums * tile.vectors * tile.columns * self.rate / tile.cycles(sums)
+
+    def microkernel(self, tile: RegisterTile) -> Microkernel:
+        """Return a tile as the planner counts with it.
+
+        Examples
+        --------
+        >>> tile = RegisterTile(3, 8, step=24.0, call=48.0)
+        >>> Catalogue("float64", 512, 32, (tile,)).microkernel(tile).call
+        58.0
+        """
+        usual = default(self.dtype, self.bits, self.registers)
+        group = max(1, lanes(self.dtype, self.bits))
+        return replace(
+            usual,
+            rows=tile.vectors * group,
+            columns=tile.columns,
+            efficiency=tile.vectors * tile.columns * self.rate / tile.step,
+            call=tile.call + WALK,
+        )

@@ -225,7 +225,7 @@ def test_element_by_element(dtype, bits, plain, mode):
 @pytest.mark.parametrize("along", ["rows", "columns"])
 def test_runs(dtype, bits, plain, along):
     """One call computes several tiles, and its frame then stands where the next would be."""
-    family, shapes, kernels = loaded(dtype, bits, plain)
+    _, shapes, kernels = loaded(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     size, steps = np.dtype(dtype).itemsize, 5
     for shape, tiles in [(shape, tiles) for shape in shapes for tiles in (2, 3)]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,11 @@ from tilesolve.traffic import Store, footprint
 
 MOST_SIDES = 24
 """Sides that are considered for one letter."""
+
+RUNS = tuple(1 << power for power in range(14, 9, -1))
+"""Bytes of C that a tile should write side by side where they go past the caches, if there is room:
+lines written far apart reach memory at a third of its bandwidth (measured: 10 GB/s in lines, 20 in
+pairs, 28 in runs of four lines or more)."""
 
 OUTER = 0.25
 """Power of the waste by size and edges in tiles beyond the register's: there a tile that is a
@@ -59,7 +65,12 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
     levels = [band.level for band in nest.bands]
     copies = (None, *(nest.packed or (None,) * len(problem.spec.operands)))
     depths = [levels.index(copy) if copy else 0 for copy in copies]
-    for index, letters in fused.groups:
+    # C's unit-stride letters first: whether a run of it goes on into another class depends on them.
+    place = {letter: at for at, letter in enumerate(problem.spec.output.letters)}
+    groups = sorted(
+        fused.groups, key=lambda group: -max(place.get(letter, -1) for letter in group[1])
+    )
+    for index, letters in groups:
         inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
             # Tiles within a copy's never meet the lines of the tensor that was copied, but they
@@ -69,7 +80,9 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
                 for tensor, depth in zip(tensors, depths, strict=True)
                 if at >= depth or nest.bands[depth][index] < elements * band[index]
             ]
-            inner = box(problem, letters, inner, band[index], line, met, OUTER if at else 1.0)
+            inner = box(
+                problem, letters, inner, band[index], line, met, OUTER if at else 1.0, chosen[at]
+            )
             chosen[at] |= inner
     order = {index: _order(problem, letters) for index, letters in fused.groups}
     bands = tuple(
@@ -92,11 +105,41 @@ def _order(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(letters, key=lambda letter: -place[letter]))
 
 
-def line_tiles(problem: Problem, fused: Fused, place: Store) -> tuple[tuple[str, int], ...]:
-    """Return for each class the iterations whose box covers a line of every tensor.
+def line_sides(problem: Problem, line: int) -> dict[str, int]:
+    """Return for each letter the iterations that cover a line of every tensor.
 
-    These are a line's elements of each unit-stride letter in the class. Where tiles of that
-    size would take more than half of the store, lines have to be cut and nothing is asked.
+    Examples
+    --------
+    >>> line_sides(Problem.of("abc-bda-dc", 24), 64)
+    {'a': 8, 'b': 1, 'c': 8, 'd': 1}
+    """
+    units = {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
+    elements = max(1, line // problem.itemsize)
+    return {i: min(elements, n) if i in units else 1 for i, n in problem.sizes.items()}
+
+
+def run_sides(problem: Problem, run: int) -> dict[str, int]:
+    """Return for each letter the iterations that complete a run of so many bytes of the output.
+
+    Examples
+    --------
+    >>> run_sides(Problem.of("abc-bda-dc", 24), 1024)
+    {'a': 1, 'b': 6, 'c': 24, 'd': 24}
+    """
+    output, covered = problem.spec.output.letters, problem.itemsize
+    found = {i: 1 if i in output else max(1, n) for i, n in problem.sizes.items()}
+    for letter in problem.spec.output.letters[::-1]:
+        found[letter] = max(1, min(problem.sizes[letter], ceil(run / covered)))
+        covered *= found[letter]
+    return found
+
+
+def tiles_of(
+    problem: Problem, fused: Fused, sides: Sequence[Mapping[str, int]], place: Store
+) -> tuple[tuple[str, int], ...]:
+    """Return for each class the iterations of a box that has at least some sides.
+
+    Where tiles of that size would take more than half of the store, nothing is asked.
 
     Examples
     --------
@@ -104,13 +147,12 @@ def line_tiles(problem: Problem, fused: Fused, place: Store) -> tuple[tuple[str,
     >>> from tilesolve.machine import Machine
     >>> from tilesolve.movement import stores
     >>> problem = Problem.of("abcde-ecbfa-fd", "a=48,b=32,c=32,d=24,e=48,f=48")
-    >>> line_tiles(problem, fuse(problem), stores(Machine.load("e5-2680v4"))[-1])
+    >>> last = stores(Machine.load("e5-2680v4"))[-1]
+    >>> tiles_of(problem, fuse(problem), [line_sides(problem, 64)], last)
     (('M', 64), ('N', 8), ('K', 1))
     """
-    units = {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
-    elements = max(1, place.line // problem.itemsize)
     tiles = {
-        index: prod(min(elements, problem.sizes[i]) for i in letters if i in units)
+        index: prod(max(side[i] for side in sides) for i in letters)
         for index, letters in fused.groups
     }
     taken = sum(footprint(fused.problem, t, tiles, 1) for t in fused.problem.spec.tensors)
@@ -125,6 +167,7 @@ def box(
     line: int,
     tensors: Sequence[Tensor],
     weight: float = 1.0,
+    known: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Return the sides of a box of at most so many iterations, around a smaller box.
 
@@ -148,6 +191,8 @@ def box(
         Those whose lines the box is read from or written to.
     weight
         Power of what iterations too few and edges waste, beside what parts of lines do.
+    known
+        Sides of the tile's letters of other classes, as far as they are decided.
 
     Examples
     --------
@@ -168,7 +213,7 @@ def box(
     for i in letters:
         waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
     waste = waste**weight
-    waste = waste * _line_waste(problem, sides, line, tensors)
+    waste = waste * _line_waste(problem, sides, known, line, tensors)
     # Between equals the later letter, nearer to unit stride in the output, is cut last.
     best = int(np.lexsort((-sides[letters[-1]], waste))[0])
     return {i: int(sides[i][best]) for i in letters} if np.isfinite(waste[best]) else dict(inner)
@@ -194,14 +239,17 @@ def _sides(inner: int, extent: int, size: int) -> list[int]:
 def _line_waste(
     problem: Problem,
     sides: Mapping[str, NDArray[np.float64]],
+    known: Mapping[str, int],
     line: int,
     tensors: Sequence[Tensor],
 ) -> NDArray[np.float64]:
-    """Return for each box the product over tensors of bytes moved in lines over bytes used.
+    """Return for each box the bytes that all tensors move in lines over those that they use.
 
-    Only tensors whose unit-stride letter is in the box can lose here. A run that covers the
-    whole letter goes on into the next one.
+    Only tensors of whose runs the box decides can lose here. A run that covers the whole letter
+    goes on into the next one.
     """
+    sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
+    total = max(1, sum(sizes.values()))
     waste = np.ones(len(next(iter(sides.values()))))
     for tensor in tensors:
         run = np.full_like(waste, problem.itemsize)
@@ -209,14 +257,15 @@ def _line_waste(
         inside = False
         for subscript in reversed(tensor.subscripts):
             letter = subscript.terms[0][1]
-            if not subscript.plain or letter not in sides:
+            if not subscript.plain or not (letter in sides or letter in known):
                 break
-            inside = True
-            run = np.where(whole, run * sides[letter], run)
-            whole &= sides[letter] >= problem.sizes[letter]
+            inside |= letter in sides
+            side = sides.get(letter, known.get(letter))
+            run = np.where(whole, run * side, run)
+            whole &= side >= problem.sizes[letter]
         if inside:
             # Runs of whole lines mostly begin on one, others touch most of a line more; and
             # wherever a run ends, the CPU has fetched in vain.
-            more = np.where(run % line == 0, line / 2, line - problem.itemsize)
-            waste = waste * (run + more) / run
+            more = line + np.where(run % line == 0, line / 2, line - problem.itemsize)
+            waste = waste + sizes[tensor] / total * more / run
     return waste

@@ -19,6 +19,7 @@ import tomli_w
 from tilesolve.contractions.errors import MachineError
 from tilesolve.detect import detect, fingerprint
 from tilesolve.files import machine_file, setting, warn_once
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.level import Level, Peak, Source, check_count, check_levels, check_positive
 
 __all__ = ["FORMAT", "SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
@@ -30,7 +31,18 @@ SHIPPED = Path(__file__).parent / "machines"
 """Folder of the machine files that come with the package."""
 
 _ENTRIES = frozenset(
-    ("format", "name", "fingerprint", "cores", "frequency", "vector", "level", "peak", "sources")
+    (
+        "format",
+        "name",
+        "fingerprint",
+        "cores",
+        "frequency",
+        "vector",
+        "level",
+        "peak",
+        "kernels",
+        "sources",
+    )
 )
 _VECTOR = frozenset(("bits", "registers", "fma_latency", "fma_rate"))
 _ABSENT = (FileNotFoundError, NotADirectoryError)
@@ -60,6 +72,8 @@ class Machine:
         Of the CPU that the figures belong to; empty for a machine written by hand.
     sources
         Where each figure comes from: pairs such as ``("L1.bandwidth", "measured")``.
+    catalogues
+        Measured microkernels, by dtype; the register tiles of the others are documented defaults.
 
     Examples
     --------
@@ -81,6 +95,7 @@ class Machine:
     peaks: tuple[Peak, ...]
     fingerprint: str = ""
     sources: tuple[tuple[str, Source], ...] = ()
+    catalogues: tuple[Catalogue, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"machine {self.name!r}"
@@ -142,6 +157,20 @@ class Machine:
             raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
         return max(rates)
 
+    def catalogue(self, dtype: str) -> Catalogue | None:
+        """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").catalogue("float64") is None
+        True
+        """
+        wanted = (str(dtype), self.vector_bits, self.vector_registers)
+        for found in self.catalogues:
+            if (found.dtype, found.bits, found.registers) == wanted:
+                return found
+        return None
+
     def source(self, figure: str) -> Source:
         """Return where a figure comes from; ``"given"`` where the machine does not say.
 
@@ -186,6 +215,7 @@ class Machine:
                 },
                 "level": [_table(level) for level in self.levels],
                 "peak": [_table(peak) for peak in self.peaks],
+                "kernels": [_tiles(catalogue) for catalogue in self.catalogues],
                 "sources": dict(self.sources),
             }
         )
@@ -361,6 +391,22 @@ def _table(value: Level | Peak) -> dict[str, Any]:
     return {name: item for name, item in items.items() if item is not None}
 
 
+def _tiles(catalogue: Catalogue) -> dict[str, Any]:
+    """Return a catalogue as a TOML table, a short list for each register tile."""
+    tiles = [[tile.vectors, tile.columns, tile.step, tile.call] for tile in catalogue.tiles]
+    return {
+        "dtype": catalogue.dtype,
+        "bits": catalogue.bits,
+        "registers": catalogue.registers,
+        "tiles": tiles,
+    }
+
+
+def _catalogue(table: Mapping[str, Any]) -> Catalogue:
+    tiles = tuple(RegisterTile(*tile) for tile in table["tiles"])
+    return Catalogue(table["dtype"], table["bits"], table["registers"], tiles)
+
+
 def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Machine` that a TOML document holds."""
     vector = data["vector"]
@@ -378,5 +424,6 @@ def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
         "fma_rate": vector["fma_rate"],
         "peaks": tuple(Peak(**table) for table in data["peak"]),
         "fingerprint": data.get("fingerprint", ""),
+        "catalogues": tuple(_catalogue(table) for table in data.get("kernels", ())),
         "sources": tuple(data.get("sources", {}).items()),
     }

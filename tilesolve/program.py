@@ -52,6 +52,8 @@ class Setting:
     lines
         Iterations of each index that the outermost tile should at least have, so that a box of
         letters can cover whole lines of every tensor (section 5.4).
+    runs
+        Those that every tile should at least have, so that it writes long runs of C.
 
     Examples
     --------
@@ -69,17 +71,20 @@ class Setting:
     packed: tuple[str | None, ...]
     output: Output
     lines: tuple[tuple[str, int], ...] = ()
+    runs: tuple[tuple[str, int], ...] = ()
 
     @property
     def levels(self) -> int:
         """Number of caches, which is the number of tiles to solve for."""
         return len(self.places) - 1
 
-    def smallest(self, index: str, level: int = 1) -> int:
-        """Return the least tile of an index: the register tile's side, or whole lines."""
+    def smallest(self, index: str, level: int = 0) -> int:
+        """Return the least tile of an index: the register tile's side, or that of a level."""
         fused, sizes = self.fused, self.fused.problem.sizes
         side = {fused.rows: self.microkernel.rows, fused.columns: self.microkernel.columns}
         least = side.get(index, 1)
+        if level:
+            least = max(least, dict(self.runs).get(index, 1))
         if level == self.levels:
             least = max(least, dict(self.lines).get(index, 1))
         return min(least, sizes[index])

@@ -7,17 +7,18 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tilesolve.boxes import line_tiles, unfuse
+from tilesolve.boxes import RUNS, line_sides, run_sides, tiles_of, unfuse
 from tilesolve.contractions.errors import MachineError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.fuse import Fused, fuse
-from tilesolve.kernels.catalogue import Microkernel, default
+from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest, Output
 from tilesolve.program import TIE, Setting
+from tilesolve.register_tile import register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
 from tilesolve.repair import Integral, repair
 from tilesolve.traffic import Store
@@ -42,6 +43,12 @@ SHARED = 0.3
 """Share of a cache that others use too, even when only one thread runs (measured: tiles that take
 most of it are partly read from memory)."""
 
+SCATTERED = 2.5
+"""Times that writing past the caches takes longer line by line than in order (measured)."""
+
+WRITING = 0.4
+"""Share of the time of arithmetic below which writing C in any order is of no account."""
+
 CLOSE = 1.02
 """Integer tiles within this factor of the continuous optimum are good enough to stop at."""
 
@@ -60,10 +67,8 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
     places = stores(machine, threads)
     large = problem.bytes[0] > places[-1].capacity
     output: Output = ("stream" if large else "store") if overwrite else "accumulate"
-    microkernel = default(problem.dtype, machine.vector_bits, machine.vector_registers)
     plans = [
-        _solve(problem, machine, threads, split, output, microkernel)
-        for split in _splits(problem, threads)
+        _solve(problem, machine, threads, split, output) for split in _splits(problem, threads)
     ]
     return min(plans, key=lambda found: found.seconds)
 
@@ -100,7 +105,7 @@ def setting_of(
     Examples
     --------
     >>> machine, share = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 10)
-    >>> setting_of(share, machine, 1, "store", default("float64", 256, 16)).packed
+    >>> setting_of(share, machine, 1, "store", register_tile(share, machine)).packed
     ('L3', 'L3')
     """
     sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
@@ -108,6 +113,15 @@ def setting_of(
     outermost = places[-1].name if len(places) > 1 else None
     whole = Problem.of(share.spec, sizes, share.dtype)
     fused = fuse(whole)
+    lines, runs = line_sides(whole, places[-1].line), dict.fromkeys(sizes, 1)
+    written = SCATTERED * whole.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
+    scattered = output == "stream" and written > WRITING * whole.flops / machine.peak(whole.dtype)
+    nearest: tuple[tuple[str, int], ...] = ()
+    for run in RUNS if scattered else ():
+        found = run_sides(whole, run)
+        if nearest := tiles_of(whole, fused, [found], places[min(1, len(places) - 1)]):
+            runs = found
+            break
     # Classes have no layout, so that their volumes are counted in elements, not in lines.
     elements = tuple(replace(place, line=1) for place in places)
     return Setting(
@@ -118,7 +132,9 @@ def setting_of(
         machine.frequency,
         (outermost,) * len(share.spec.operands),
         output,
-        line_tiles(whole, fused, places[-1]),
+        tiles_of(whole, fused, [lines, runs], places[-1])
+        or tiles_of(whole, fused, [lines], places[-1]),
+        nearest,
     )
 
 
@@ -160,11 +176,11 @@ def _solve(
     threads: int,
     split: str | None,
     output: Output,
-    microkernel: Microkernel,
 ) -> Plan:
     from tilesolve.planning import Plan, Search
 
     share = share_of(problem, split, threads)
+    microkernel = register_tile(share, machine)
     setting = setting_of(share, machine, threads, output, microkernel)
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
     best, integral = _integral(setting, relaxed)

@@ -1,0 +1,127 @@
+"""Timing microkernels alone, with all they read and write in the nearest cache."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from tilesolve.kernels import compiled
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile
+from tilesolve.kernels.code import Family, Loaded
+from tilesolve.kernels.compiled import INT, invoke
+from tilesolve.kernels.shape import FIELDS, Mode, Shape
+from tilesolve.packing.buffers import pages
+
+SHORT, LONG = 16, 80
+"""Sums of two lengths: a step is what one more product costs, a call what is left."""
+
+ROUNDS = 15
+"""Times that everything is timed; the best round counts, as others were disturbed."""
+
+SHIFT = 64 * 37
+"""Bytes that C moves on from round to round: where its lines and those of a strip agree in the last
+twelve bits of their addresses, loads wait for stores."""
+
+CALL = 1e-4
+"""Seconds of one timing."""
+
+Progress = Callable[[float, str], None]
+"""Told the fraction that is done, and what is being done."""
+
+
+@compiled.compiled(INT, INT, INT)
+def _repeat(address, frame, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Call a kernel that leaves its frame as it was again and again."""
+    for _ in range(count):
+        invoke(address, frame)
+
+
+def measure(
+    family: Family,
+    loaded: Loaded,
+    frequency: float,
+    progress: Progress = lambda _fraction, _what: None,
+) -> Catalogue:
+    """Return how fast each microkernel of a family that reads strips is.
+
+    Parameters
+    ----------
+    family
+        Which kernels.
+    loaded
+        Their code.
+    frequency
+        Hz of the cycles that are counted.
+    progress
+        Called after each round.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.code import build
+    >>> family = Family("float64", 128, 4, 4)
+    >>> found = measure(family, Loaded(build(family)), 3e9)
+    >>> len(found.tiles) == len(family.tiles)
+    True
+    """
+    shapes = [shape for shape in family.shapes if shape.packed]
+    best = {(shape, sums): float("inf") for shape in shapes for sums in (SHORT, LONG)}
+    block = pages(_bytes(family)).view(np.int64)
+    block[:] = 0
+    for number in range(ROUNDS):
+        progress(number / ROUNDS, f"{family.dtype}, round {number + 1} of {ROUNDS}")
+        shift = SHIFT * number % (1 << 12)
+        for shape, sums in best:
+            seconds = _seconds(loaded, shape, sums, (block.ctypes.data, shift), frequency)
+            best[shape, sums] = min(best[shape, sums], seconds)
+    tiles = []
+    for shape in shapes:
+        step = (best[shape, LONG] - best[shape, SHORT]) / (LONG - SHORT) * frequency
+        call = max(0.0, best[shape, SHORT] * frequency - SHORT * step)
+        tiles.append(RegisterTile(shape.vectors, shape.columns, round(step, 2), round(call, 1)))
+    return Catalogue(family.dtype, family.bits, family.registers, tuple(tiles))
+
+
+def _bytes(family: Family) -> int:
+    """Return room for the longest strips, a tile of C and its offsets."""
+    widest = max(shape.rows for shape in family.shapes)
+    longest = max(shape.columns for shape in family.shapes) + family.group
+    element = np.dtype(family.dtype).itemsize
+    return (widest + longest) * LONG * element + widest * longest * element + (1 << 14)
+
+
+def _seconds(
+    loaded: Loaded, shape: Shape, sums: int, room: tuple[int, int], frequency: float
+) -> float:
+    """Return the seconds of one call, over and over on the same zeros."""
+    element = np.dtype(shape.dtype).itemsize
+    block, shift = room
+    a_step, b_step = sums * shape.lanes * element, sums * shape.group * element
+    rows = np.arange(shape.rows, dtype=np.int64) * element
+    columns = np.arange(shape.columns, dtype=np.int64) * shape.rows * element
+    b = block + shape.vectors * a_step
+    c = b + -(-shape.columns // shape.group) * b_step
+    values = {
+        "a": block,
+        "next_a": block,
+        "next_end": block,
+        "a_step": a_step,
+        "b": b,
+        "b_step": b_step,
+        "k": sums,
+        "c": c + -c % 64 + shift,
+        "rows_c": rows.ctypes.data,
+        "columns_c": columns.ctypes.data,
+        "rows": shape.rows,
+        "mode": int(Mode.STORE),
+        "alpha": int.from_bytes(np.ones(1, shape.real).tobytes(), sys.byteorder),
+    }
+    frame = np.array([values.get(name, 0) for name in FIELDS], np.int64)
+    ideal = sums * shape.accumulators / frequency
+    count = max(1, int(CALL / ideal))
+    address, where = loaded.address(shape.name), frame.ctypes.data
+    begin = time.perf_counter()
+    _repeat(address, where, count)
+    return (time.perf_counter() - begin) / count

@@ -1,0 +1,85 @@
+"""Which register tile a problem gets: the one whose microkernel wastes least on its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+
+from tilesolve.boxes import box
+from tilesolve.contractions.problem import Problem
+from tilesolve.fuse import fuse
+from tilesolve.kernels.catalogue import WALK, Microkernel, RegisterTile, default
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine import Machine
+
+WORTH = 0.98
+"""Part of the default tile's time that another one must stay under: less is within the noise of
+measuring, and the default's square shape asks least of the caches."""
+
+SUMS = 512
+"""Products that a call sums at most, when tiles are compared: about what the caches allow."""
+
+
+def register_tile(problem: Problem, machine: Machine) -> Microkernel:
+    """Return the microkernel for a problem: by shape where they were measured, else the default.
+
+    Calls cost the more the fewer products they sum, and edges make more of them: sixteen rows are
+    one tile of sixteen, or of twenty-four. So of all measured tiles the one is taken that would
+    need the fewest cycles, if all lay in the nearest cache.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.catalogue import Catalogue
+    >>> machine = Machine.load("i7-6700k")
+    >>> tiles = RegisterTile(2, 6, 6.0, 60.0), RegisterTile(3, 4, 6.0, 20.0)
+    >>> measured = machine.replace(catalogues=(Catalogue("float64", 256, 16, tiles),))
+    >>> problem = Problem.of("mn-mk-kn", "m=12 n=12 k=16")
+    >>> [register_tile(problem, m).columns for m in (machine, measured)]
+    [6, 4]
+    """
+    usual = default(problem.dtype, machine.vector_bits, machine.vector_registers)
+    catalogue = machine.catalogue(problem.dtype)
+    if catalogue is None:
+        return usual
+    group = max(1, lanes(problem.dtype, machine.vector_bits))
+    line = machine.memory.line
+    times = {tile: _cycles(problem, tile, group, line) for tile in catalogue.tiles}
+    best = min(times, key=times.__getitem__)
+    for tile, cycles in times.items():
+        if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
+            best = best if times[best] < WORTH * cycles else tile
+    return catalogue.microkernel(best)
+
+
+def _cycles(problem: Problem, tile: RegisterTile, group: int, line: int) -> float:
+    """Return the cycles of all calls, edges included."""
+    fused = fuse(problem)
+    rows = fused.letters(fused.rows) if fused.rows else ()
+    columns = fused.letters(fused.columns) if fused.columns else ()
+    lane = problem.spec.output.letters[-1:]
+    if not set(lane) & set(rows):
+        lane = rows[:1]
+    high, vectors = _cut(problem, rows, lane, tile.vectors * group, group, line)
+    wide, each = _cut(problem, columns, (), tile.columns, 1, line)
+    sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
+    filled = (vectors / high) * (each / wide) / (tile.vectors * tile.columns)
+    times = max(1.0, sums / SUMS)
+    return high * wide * (sums * tile.step * filled + times * (tile.call + WALK))
+
+
+def _cut(
+    problem: Problem,
+    letters: Sequence[str],
+    lane: Sequence[str],
+    most: int,
+    group: int,
+    line: int,
+) -> tuple[int, int]:
+    """Return into how many cells letters are cut, and the groups that these have together."""
+    if not letters:
+        return 1, 1
+    inner = {i: max(1, min(group if i in lane else 1, problem.sizes[i])) for i in letters}
+    sides = box(problem, letters, inner, most, line, [problem.spec.output])
+    extents = {i: max(1, problem.sizes[i]) for i in letters}
+    groups = prod(ceil(n / group) if i in lane else n for i, n in extents.items())
+    return prod(ceil(n / sides[i]) for i, n in extents.items()), groups
