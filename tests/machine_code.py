@@ -46,12 +46,9 @@ class Room:
 
     def __init__(self):
         self.bytes = _memory()
+        self.address = self.bytes.ctypes.data
         self.bytes.view(np.uint32)[:] = _WORD
         self.used = _EDGE
-
-    @property
-    def address(self):
-        return self.bytes.ctypes.data
 
     def take(self, size, shift=0, edge=None):
         """Return the address of a new piece.

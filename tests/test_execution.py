@@ -453,12 +453,12 @@ def test_large_classes_are_walked_in_boxes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(25))
+@pytest.mark.parametrize("part", range(40))
 def test_soak(part):
     """Thousands of random problems, in parts that can be run by themselves."""
 
     @seed(part)
-    @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         problems(specs(operands=2, diagonal=False), least=0, most=14),
         st.sampled_from(WIDTHS),
