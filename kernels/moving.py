@@ -15,7 +15,7 @@ from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.blocks import LINE, expect, move, piece, stream, turn
 from tilesolve.kernels.compiled import INT, POINTER, compiled, on_stack, pointer, store_fence
 
-AXES = 64
+MOST = 64
 """Axes at most, as many as arrays have."""
 
 
@@ -47,7 +47,7 @@ class W(IntEnum):
 
     Examples
     --------
-    >>> W.SIZE - W.JOINED == AXES
+    >>> W.SIZE - W.JOINED == MOST
     True
     """
 
@@ -68,15 +68,15 @@ class W(IntEnum):
     COUNTS = 14
     """Lengths of the four lists that follow the axes."""
     AXES = 18
-    LOOPS = AXES + A.SIZE * AXES
+    LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
-    FILLS = LOOPS + AXES
+    FILLS = LOOPS + MOST
     """The axes of a tile that are neither columns nor rows, and behind them columns."""
-    RUNS = FILLS + AXES
+    RUNS = FILLS + MOST
     """The axes of a tile that runs do not cover."""
-    JOINED = RUNS + AXES
+    JOINED = RUNS + MOST
     """Axes that go on where rows end, in the source and in the buffer: they are rows, too."""
-    SIZE = JOINED + AXES
+    SIZE = JOINED + MOST
 
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -86,7 +86,7 @@ _AXES, _LOOPS, _FILLS, _RUNS = int(W.AXES), int(W.LOOPS), int(W.FILLS), int(W.RU
 _JOINED = int(W.JOINED)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
-_LINE, _MOST = LINE, AXES
+_LINE, _MOST = LINE, MOST
 
 
 @compiled(INT, INT, INT, INT)

@@ -160,6 +160,14 @@ def test_elements_that_are_repeated():
         assert same(transpose(a, axes), np.ascontiguousarray(a.transpose(axes)))
 
 
+@pytest.mark.parametrize("axes", [19, 24])
+def test_many_axes(axes):
+    """As many axes as memory lets an array have, none of which stays beside its neighbour."""
+    a = drawn((2,) * axes, "u1")
+    order = [*reversed(range(0, axes, 2)), *range(1, axes, 2)]
+    assert same(transpose(a, order), a.transpose(order))
+
+
 def test_anything_that_becomes_an_array():
     """Lists and scalars; axes that count from the end; a result of no axes."""
     assert transpose([[1, 2], [3, 4]]).tolist() == [[1, 3], [2, 4]]
