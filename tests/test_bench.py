@@ -442,7 +442,9 @@ class TestResults:
         assert self.CASE.speed(OURS) == pytest.approx(2e6 / 4e-3)
         assert self.CASE.reached(OURS) == pytest.approx(0.25)
         assert self.CASE.ratio == pytest.approx(1.5)
-        assert self.CASE.entries[OURS].spread == pytest.approx(0.5)
+        assert self.CASE.entries[OURS].spread == pytest.approx(0.25)
+        outlier = Entry((1.0, 1.0, 1.0, 1.0, 9.0))
+        assert (outlier.median, outlier.spread) == (1.0, 0.0)
 
     def test_worst_come_first(self):
         """Who has no result, then by the ratio to the best peer, and last what was skipped."""
