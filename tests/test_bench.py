@@ -165,7 +165,6 @@ class TestContenders:
     def test_a_hung_contender_ends_with_the_command(self):
         """Even where the command is killed outright, no process of a contender stays behind."""
         code = """
-import fake_peers
 from tilesolve.bench.contenders import Contender
 from tilesolve.bench.team import team
 from tilesolve.bench.worker import Order
@@ -174,6 +173,8 @@ from tilesolve.machine import Machine
 hanging = Contender("hanging", "fake_peers:hanging", "fake_peers")
 order = Order(Problem.of("ij-ik-kj", 9), Machine.load("i7-6700k"), 1, hanging.maker, 4096)
 with team(hanging, 1, 1, 600.0) as one:
+    one.workers[0].send(order)
+    one.workers[0].connection.poll(2.0)  # long enough for it to start and to hang
     print(one.workers[0].process.pid, flush=True)
     one.prepare([order])
 """
@@ -441,7 +442,9 @@ class TestResults:
         assert self.CASE.speed(OURS) == pytest.approx(2e6 / 4e-3)
         assert self.CASE.reached(OURS) == pytest.approx(0.25)
         assert self.CASE.ratio == pytest.approx(1.5)
-        assert self.CASE.entries[OURS].spread == pytest.approx(0.5)
+        assert self.CASE.entries[OURS].spread == pytest.approx(0.25)
+        outlier = Entry((1.0, 1.0, 1.0, 1.0, 9.0))
+        assert (outlier.median, outlier.spread) == (1.0, 0.0)
 
     def test_worst_come_first(self):
         """Who has no result, then by the ratio to the best peer, and last what was skipped."""

@@ -62,6 +62,8 @@ def test_random_plans_differ_and_keep_the_limits(best):
     for near in (False, True):
         found = random_plans(best, 12, near=near)
         assert len({other.nest for other in found}) == 12
+        copies = {other.nest.packed for other in found}
+        assert copies == {best.nest.packed, best.setting.packed}
         for other in found:
             assert other.choice == best.choice or not near
             tile, fused = {i: chain[-1] for i, chain in other.classes}, best.setting.fused.problem

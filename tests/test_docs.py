@@ -110,9 +110,12 @@ def test_readme_machine_file_is_one():
 
 
 def test_readme_names_every_setting_and_command():
-    """The README has each environment variable, and each command with all options of a plan."""
+    """The README has each environment variable, each command, and all options of the large ones."""
     commands = [command.name or command.callback.__name__ for command in app.registered_commands]
-    shown = CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).stdout
+    shown = "".join(
+        CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
+        for command in ("plan", "bench")
+    )
     options = [option for option in re.findall(r"--[a-z-]+", shown) if option != "--help"]
     wanted = [*SETTINGS, *(f"`tilesolve {command}" for command in commands), *options]
     assert len(options) > 5

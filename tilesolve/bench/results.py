@@ -48,7 +48,7 @@ class Entry:
     --------
     >>> found = Entry((2.0, 1.0, 1.5))
     >>> found.median, round(found.spread, 2)
-    (1.5, 0.67)
+    (1.5, 0.33)
     """
 
     seconds: tuple[float, ...]
@@ -63,8 +63,11 @@ class Entry:
 
     @property
     def spread(self) -> float:
-        """How far the rounds lie apart, as a share of the median."""
-        return (max(self.seconds) - min(self.seconds)) / self.median if self.seconds else nan
+        """How far the middle half of the rounds lies apart, as a share of the median."""
+        if len(self.seconds) < 2:
+            return 0.0 if self.seconds else nan
+        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return (high - low) / self.median
 
 
 @dataclass(frozen=True, slots=True)
