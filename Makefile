@@ -53,6 +53,8 @@ bench: $(READY)
 	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
 	$(BIN)/python examples/planning_speed.py
 	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/running_speed.py
+	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/small_problems.py
+	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/batched_contractions.py
 
 clean:
 	rm -rf .venv build dist *.egg-info
