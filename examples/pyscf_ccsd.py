@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     from pyscf import gto, lib, scf
     from pyscf.cc import rccsd
 
+    lib.num_threads(1)
     field = scf.RHF(gto.M(atom=WATER, basis=options.basis, verbose=0)).run(conv_tol=1e-12)
     calls: Counter[str] = Counter()
 

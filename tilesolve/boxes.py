@@ -260,7 +260,7 @@ def _line_waste(
             if not subscript.plain or not (letter in sides or letter in known):
                 break
             inside |= letter in sides
-            side = sides.get(letter, known.get(letter))
+            side = sides[letter] if letter in sides else np.full_like(run, known[letter])
             run = np.where(whole, run * side, run)
             whole &= side >= problem.sizes[letter]
         if inside:

@@ -109,7 +109,8 @@ def einsum(
             one, two = operands
             key = (subscripts, one.shape, two.shape, one.dtype, two.dtype, options)
         else:
-            key = (subscripts, options, *((array.shape, array.dtype) for array in operands))
+            shapes, dtypes = [x.shape for x in operands], [x.dtype for x in operands]
+            key = (subscripts, options, *shapes, *dtypes)
         call = None if out is not None else _calls.get(key)
     except (AttributeError, TypeError):  # no arrays, or options that have no hash
         call = key = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,11 @@ class Expression:
     steps: tuple[Step, ...]
     index: tuple[Any, ...] | None
     peak: int
+    call: Callable[..., Any] = field(init=False, repr=False)
+    """What computes it fastest for checked operands and without an `out`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "call", self._fastest())
 
     def __call__(self, *operands: npt.ArrayLike, out: Array | None = None) -> Any:  # noqa: ANN401
         """Compute it.
@@ -89,6 +94,8 @@ class Expression:
         >>> expression("ij->i", (2, 3))(np.ones((2, 3)), out=total) is total, total.tolist()
         (True, [3.0, 3.0])
         """
+        if out is None and self._fits(operands):
+            return self.call(*operands)
         arrays = self._checked(operands)
         if out is None:
             return self.run(*arrays)
@@ -126,24 +133,6 @@ class Expression:
         return result if result.ndim else result[()]
 
     @property
-    def call(self) -> Callable[..., Any]:
-        """The fastest way to compute it for checked operands and without an `out`.
-
-        Examples
-        --------
-        >>> from tilesolve import expression
-        >>> expression("i,i", (2,), (2,)).call(np.ones(2), np.ones(2))
-        np.float64(2.0)
-        """
-        kernel = self.steps[0].kernel
-        whole = len(self.steps) == 1 and not any(self.prepare) and self.index is None
-        if whole and isinstance(kernel, Loops):
-            if all(dtype == self.dtype for dtype in self.dtypes):
-                return partial(c_einsum, kernel.run)
-            return partial(c_einsum, kernel.run, dtype=self.dtype, casting="unsafe")
-        return self.run
-
-    @property
     def planned(self) -> bool:
         """Whether a plan of ours runs in it.
 
@@ -166,6 +155,25 @@ class Expression:
         48
         """
         return sum(step.flops for step in self.steps)
+
+    def _fastest(self) -> Callable[..., Any]:
+        """Return numpy's loops themselves, if they are all that runs."""
+        kernel = self.steps[0].kernel
+        whole = len(self.steps) == 1 and not any(self.prepare) and self.index is None
+        if whole and isinstance(kernel, Loops):
+            if all(dtype == self.dtype for dtype in self.dtypes):
+                return partial(c_einsum, kernel.run)
+            return partial(c_einsum, kernel.run, dtype=self.dtype, casting="unsafe")
+        return self.run
+
+    def _fits(self, operands: Sequence[npt.ArrayLike]) -> bool:
+        """Return whether operands are arrays of the expression's shapes and dtypes."""
+        if len(operands) != len(self.shapes):
+            return False
+        for array, shape, dtype in zip(operands, self.shapes, self.dtypes, strict=True):
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                return False
+        return True
 
     def _checked(self, operands: Sequence[npt.ArrayLike]) -> list[Array]:
         subscripts = self.subscripts
