@@ -160,7 +160,7 @@ class Catalogue:
         --------
         >>> tile = RegisterTile(3, 8, step=24.0, call=48.0)
         >>> Catalogue("float64", 512, 32, (tile,)).microkernel(tile).call
-        58.0
+        88.0
         """
         usual = default(self.dtype, self.bits, self.registers)
         group = max(1, lanes(self.dtype, self.bits))

@@ -47,7 +47,7 @@ kernels = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class Code:
-    """The assembly of one kernel: its lines, and those of each loop that multiplies."""
+    """The assembly of one kernel: its lines, and those of each innermost loop that multiplies."""
 
     lines: list[str]
     loops: list[list[str]]
@@ -56,13 +56,20 @@ class Code:
     def of(cls, text, name):
         body = text.split(f"\n{name}:\n")[1].split(".Lfunc_end")[0]
         lines = [line.strip() for line in body.splitlines()]
-        labels, loops = {}, []
+        labels, spans = {}, []
         for at, line in enumerate(lines):
             if label := re.match(r"(\.LBB\w+):", line):
                 labels[label[1]] = at
             elif (jump := re.match(r"j\w+\s+(\.LBB\w+)", line)) and jump[1] in labels:
-                loops.append(lines[labels[jump[1]] : at + 1])
-        return cls(lines, [loop for loop in loops if count(loop, FMA)])
+                spans.append((labels[jump[1]], at + 1))
+        spans = [(begin, end) for begin, end in spans if count(lines[begin:end], FMA)]
+        # The loop over the tiles of a call is around all others.
+        inner = [
+            (begin, end)
+            for begin, end in spans
+            if not any(begin <= low and high < end for low, high in spans)
+        ]
+        return cls(lines, [lines[begin:end] for begin, end in inner])
 
 
 def count(lines, pattern):

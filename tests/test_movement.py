@@ -8,9 +8,10 @@ from math import ceil, prod
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation_cases import RULES, machine
+from simulation_cases import machine
 from strategies import problems, specs
 
+from tilesolve.bench.misses import RULES
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.catalogue import Microkernel

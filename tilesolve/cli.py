@@ -8,12 +8,20 @@ import warnings
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
-from tilesolve.contractions.errors import FileAccessError, TilesolveError, TilesolveWarning
+from tilesolve.contractions.errors import (
+    DtypeError,
+    FileAccessError,
+    TilesolveError,
+    TilesolveWarning,
+)
+
+if TYPE_CHECKING:
+    from tilesolve.kernels.catalogue import Catalogue
 
 FAILED = 2
 """Exit status after an error that has a message."""
@@ -134,7 +142,8 @@ def calibrate(
         except KeyboardInterrupt:
             typer.echo(f"interrupted: {target} is as it was", err=True)
             raise
-        write_atomically(target, found.machine.to_toml())
+        kept = _catalogues(target, found.machine.fingerprint)
+        write_atomically(target, found.machine.replace(catalogues=kept).to_toml())
     if plot is not None:
         draw_calibration(found, plot)
     if as_json:
@@ -143,6 +152,68 @@ def calibrate(
     console().print(*show.calibration_tables(found), *found.notes, sep="\n")
     saved = [f"saved in {target}", *([f"picture in {plot}"] if plot else [])]
     console().print(*saved, f"took {found.elapsed:.0f} s", sep="\n")
+
+
+def _catalogues(path: Path, fingerprint: str) -> tuple[Catalogue, ...]:
+    """Return the measured microkernels that a machine file of this CPU has; none without one."""
+    from tilesolve.contractions.errors import MachineError
+    from tilesolve.machine import Machine
+
+    try:
+        found = Machine.load(path) if path.is_file() else None
+    except MachineError:  # a damaged file is what calibrating mends
+        return ()
+    return found.catalogues if found and found.fingerprint == fingerprint else ()
+
+
+@app.command("kernels")
+def _kernels(
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="What to measure; may be repeated. Else all dtypes.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw heat maps into this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The machine file to add to, instead of this computer's.")
+    ] = None,
+) -> None:
+    """Measure all microkernels, so that plans choose their register tile by shape.
+
+    They become part of the machine file that `tilesolve calibrate` wrote.
+
+    Example: $ tilesolve kernels --dtype f64 --plot kernels.png
+    """
+    from dataclasses import asdict
+
+    from tilesolve.catalogue import catalogue_table, catalogued, draw_catalogues
+    from tilesolve.contractions.errors import MachineError
+    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.files import locked, machine_file, write_atomically
+    from tilesolve.machine import Machine
+    from tilesolve.pictures import check_picture
+    from tilesolve.tables import console, progress_bar
+
+    target = output or machine_file()
+    if not target.is_file():
+        raise MachineError(f"there is no machine file {target}: run 'tilesolve calibrate' first")
+    if plot is not None:
+        check_picture(plot)
+    wanted = [DTYPES.get(name, name) for name in dtype or ALL]
+    for name in wanted:
+        if name not in ALL:
+            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    with locked(target):
+        with progress_bar("measuring") as report:
+            machine = catalogued(Machine.load(target), wanted, report)
+        write_atomically(target, machine.to_toml())
+    if plot is not None:
+        draw_catalogues(machine, plot)
+    found = [catalogue for catalogue in machine.catalogues if catalogue.dtype in wanted]
+    if as_json:
+        catalogues = [asdict(catalogue) for catalogue in found]
+        typer.echo(json.dumps({"file": str(target), "catalogues": catalogues}, indent=2))
+        return
+    console().print(*map(catalogue_table, found), f"saved in {target}", sep="\n")
 
 
 @app.command("machine")

@@ -1,0 +1,147 @@
+"""Measured microkernels: what is measured and kept, and which register tile a shape gets."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tilesolve import Machine, Problem, plan
+from tilesolve.catalogue import catalogued
+from tilesolve.cli import app
+from tilesolve.contractions.errors import MachineError
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile, default
+from tilesolve.kernels.code import Family
+from tilesolve.register_tile import register_tile
+
+BASE = Machine.load("i7-6700k")
+FAMILY = Family.of("float64", BASE.vector_bits, BASE.vector_registers)
+
+
+def measured(step=lambda vectors, columns: vectors * columns / 2, call=lambda v, c: 20.0):
+    """The base machine with a made-up catalogue of all tiles of float64."""
+    tiles = tuple(RegisterTile(v, c, step(v, c), call(v, c)) for v, c in FAMILY.tiles)
+    return BASE.replace(catalogues=(Catalogue("float64", FAMILY.bits, FAMILY.registers, tiles),))
+
+
+def sides(kernel):
+    return kernel.rows // FAMILY.lanes, kernel.columns
+
+
+@pytest.fixture(scope="module")
+def here():
+    """This computer, with the microkernels of one dtype measured."""
+    return catalogued(Machine.detect(), ["float32"])
+
+
+def test_every_packed_kernel_is_measured(here):
+    """A catalogue has every tile of the family once, with times that a CPU can have."""
+    [found] = here.catalogues
+    family = Family.of("float32", here.vector_bits, here.vector_registers)
+    assert [(tile.vectors, tile.columns) for tile in found.tiles] == list(family.tiles)
+    largest = max(found.tiles, key=lambda tile: tile.vectors * tile.columns)
+    smallest = found.tile(1, 1)
+    assert largest.step > smallest.step  # 24 FMAs take longer than one
+    assert 0 < found.share(smallest, 256) < found.share(largest, 256) <= 1
+
+
+def test_a_machine_file_keeps_catalogues(here):
+    """What was measured survives the file, and other dtypes' figures the next measurement."""
+    assert Machine.from_toml(here.to_toml()) == here
+    both = catalogued(here, ["complex64"])
+    assert both.catalogue("float32") == here.catalogue("float32")
+    assert both.catalogue("complex64") is not None
+
+
+@pytest.mark.parametrize(
+    "tile",
+    ["[0, 8, 24.0, 1.0]", "[3, 8, -1.0, 1.0]", "[3, 8, nan, 1.0]", "[3, 8]", '["3", 8, 1, 1]'],
+)
+def test_a_damaged_catalogue_is_refused(tile):
+    """Impossible figures are an error that names the file."""
+    text = measured().to_toml()
+    table = f'[[kernels]]\ndtype = "float64"\nbits = 256\nregisters = 16\ntiles = [{tile}]\n'
+    head, tail = text.split("[[kernels]]", 1)
+    damaged = (
+        head + table + tail[tail.index("[sources]") :] if "[sources]" in tail else head + table
+    )
+    with pytest.raises(MachineError, match=r"mine\.toml"):
+        Machine.from_toml(damaged, origin="mine.toml")
+
+
+def test_another_computer_is_not_measured_here():
+    """Figures of this computer never become those of another machine."""
+    with pytest.raises(MachineError, match="not this computer"):
+        catalogued(BASE.replace(fingerprint="another"))
+
+
+def test_the_default_holds_without_a_catalogue():
+    """Nothing measured, or only of another dtype, leaves the documented default."""
+    problem = Problem.of("mn-mk-kn", 5)
+    assert register_tile(problem, BASE) == default("float64", 256, 16)
+    single = Problem.of("mn-mk-kn", 5, "float32")
+    assert register_tile(single, measured()) == default("float32", 256, 16)
+
+
+def test_the_default_tile_wins_ties():
+    """Where all tiles are as fast and the shape cuts none of them, the square one is taken."""
+    kernel = register_tile(Problem.of("mn-mk-kn", 960), measured())
+    usual = default("float64", 256, 16)
+    assert (kernel.rows, kernel.columns) == (usual.rows, usual.columns)
+
+
+@given(
+    m=st.integers(1, 40),
+    n=st.integers(1, 40),
+    k=st.integers(1, 40),
+    call=st.sampled_from([0.0, 20.0, 300.0]),
+)
+def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
+    """By counting every call of a matrix product, no other tile would be 3 % faster."""
+    machine = measured(call=lambda v, c: call)
+    problem = Problem.of("mn-mk-kn", {"m": m, "n": n, "k": k})
+    [catalogue] = machine.catalogues
+
+    def cycles(vectors, columns):
+        tile = catalogue.tile(vectors, columns)
+        rows = -(-n // (vectors * FAMILY.lanes))
+        calls = rows * -(-m // columns)
+        # Cells are near-equal: together they have the groups and columns there are.
+        filled = -(-n // FAMILY.lanes) * m / (vectors * columns)
+        return calls * (tile.call + 40) + filled * k * tile.step
+
+    chosen = cycles(*sides(register_tile(problem, machine)))
+    assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)
+
+
+@pytest.mark.parametrize("fast", [(1, 3), (2, 2), (4, 1), (3, 2)])
+def test_any_tile_runs(fast):
+    """A plan by any register tile computes the same, and says which tile it has."""
+    machine = measured(step=lambda v, c: 0.01 if (v, c) == fast else 50.0 * v * c)
+    rng = np.random.default_rng()
+    a, b = rng.standard_normal((29, 17)), rng.standard_normal((17, 31))
+    found = plan("mn-mk-kn", "m=29 n=31 k=17", machine, cache=False)
+    assert sides(found.microkernel) == fast
+    assert np.allclose(found(a, b), a @ b)
+
+
+def test_command(tmp_path, here):
+    """`tilesolve kernels` adds to a machine file; without one, and for no dtype, it says so."""
+    run = CliRunner().invoke
+    target, picture = tmp_path / "mine.toml", tmp_path / "kernels.svg"
+    missing = run(app, ["kernels", "--output", str(target)])
+    assert missing.exit_code == 2
+    assert "run 'tilesolve calibrate' first" in missing.output
+    target.write_text(here.to_toml(), encoding="utf-8")
+    wrong = run(app, ["kernels", "--output", str(target), "--dtype", "float16"])
+    assert wrong.exit_code == 2
+    assert "'float16'" in wrong.output
+    arguments = ["kernels", "--output", str(target), "--dtype", "f64", "--plot", str(picture)]
+    found = run(app, [*arguments, "--json"])
+    assert found.exit_code == 0
+    printed = json.loads(found.stdout)
+    assert [catalogue["dtype"] for catalogue in printed["catalogues"]] == ["float64"]
+    assert {c.dtype for c in Machine.load(target).catalogues} == {"float32", "float64"}
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
