@@ -21,7 +21,7 @@ from tilesolve.kernels.filling import pack
 from tilesolve.kernels.shape import Mode
 from tilesolve.kernels.state import TRACE, WIDEST, S, Step
 from tilesolve.packing import tables
-from tilesolve.packing.tables import Field
+from tilesolve.packing.tables import Field, Stored
 
 # numba takes plain integers for constants, not members of an enumeration.
 _F = {name: S.FRAME + at for at, name in enumerate(shape.FIELDS)}
@@ -50,7 +50,9 @@ _BOUNDS, _OFFSETS = int(Field.BOUNDS), int(Field.OFFSETS)
 _PLACES, _STORED, _RUNS = int(Field.PLACES), int(Field.STORED), int(Field.RUNS)
 _STEP_TABLES, _STEP_CELLS, _STEP_FIRST = int(Step.TABLES), int(Step.CELLS), int(Step.FIRST)
 _STEP_ALIGNED, _STEP_FRESH, _STEP_SIZE = int(Step.ALIGNED), int(Step.FRESH), int(Step.SIZE)
-_STREAM, _ADD, _SCATTER_ADD = int(Mode.STREAM), int(Mode.ADD), int(Mode.SCATTER_ADD)
+_STREAM, _ADD = int(Mode.STREAM), int(Mode.ADD)
+_PART_ADD, _SCATTER_ADD = int(Mode.PART_ADD), int(Mode.SCATTER_ADD)
+_SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.WHOLE)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
@@ -132,12 +134,12 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
     s[_ROWS_C] = s[_TABLES] + 8 * (R[_OFFSETS] + r0)
     s[_COLUMNS_C] = s[_TABLES + 1] + 8 * (N[_OFFSETS] + n0)
     s[_COUNT] = r1 - r0
-    scattered = 1 - R[R[_STORED] + r]
+    stored = R[R[_STORED] + r]
     if k0 == 0 and s[_FIRST]:
-        s[_MODE] = s[_WRITE + scattered]
+        s[_MODE] = s[_WRITE + stored]
         s[_BETA], s[_BETA + 1] = s[_BETAS], s[_BETAS + 1]
     else:
-        s[_MODE] = s[_LATER + scattered]
+        s[_MODE] = s[_LATER + stored]
         s[_BETA], s[_BETA + 1] = s[_BETAS + 2], s[_BETAS + 3]
     if s[_TRACING]:
         for cell in range(count):
@@ -233,7 +235,8 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     s[_BETAS], s[_BETAS + 1] = word(beta, single), word(beta_i, single)
     s[_BETAS + 2], s[_BETAS + 3] = word(1.0, single), word(0.0, single)
     if beta != 0 or beta_i != 0:
-        s[_STREAMING], s[_STORE], s[_WRITE + 1] = 0, _ADD, _SCATTER_ADD
+        s[_STREAMING], s[_STORE] = 0, _ADD
+        s[_WRITE + _SCATTERED], s[_WRITE + _PART] = _SCATTER_ADD, _PART_ADD
     s[_BASES] += pointer(out)[0]
     s[_BASES + 1] += pointer(rows)[0]
     s[_BASES + 2] += pointer(columns)[0]
@@ -253,7 +256,7 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
         s[_FIRST] = step[_STEP_FIRST]
         width = s[_STREAMING]
         streams = width > 0 and step[_STEP_ALIGNED] and s[_OUTPUT] % max(width, 1) == 0
-        s[_WRITE] = _STREAM if streams else s[_STORE]
+        s[_WRITE + _WHOLE] = _STREAM if streams else s[_STORE]
         R, N = pointer(s[_TABLES]), pointer(s[_TABLES + 1])
         K, B = pointer(s[_TABLES + 2]), pointer(s[_TABLES + 3])
         _descend(s[_TOP], s, 0, 0, 0, 0, R, N, K, B)

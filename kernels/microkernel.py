@@ -20,13 +20,15 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
 * C is written where it lies: element (r, c) at ``c + rows_c[r] + columns_c[c]``. ``mode`` says how
   (`shape.Mode`); only the first ``rows`` rows are touched, and C is read only by the modes that add
   to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
-  also needs it aligned to the vector; the scattered modes need nothing.
+  also needs it aligned to the vector. The part modes need the same of all groups but the last,
+  of which only the rows that there are need be contiguous. The scattered modes need nothing.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
   grow by their ``_move``, in the frame itself. ``next_a`` begins again at ``a`` where it would
   reach ``next_end``.
 
-No other memory is touched, no alignment is assumed but what is said here.
+No other memory is touched, and no alignment of arrays is assumed but what is said here, not even
+that of their elements; frames and tables are aligned to their words, strips to their numbers.
 """
 
 from __future__ import annotations

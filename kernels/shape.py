@@ -57,9 +57,13 @@ class Mode(IntEnum):
     """Vectors of ``alpha * sum + beta * C``."""
     STREAM = 2
     """Aligned vectors past the caches; C is not read."""
-    SCATTER = 3
+    PART = 3
+    """As `STORE`, but of the last group only the rows that there are."""
+    PART_ADD = 4
+    """As `ADD`, but of the last group only the rows that there are."""
+    SCATTER = 5
     """Element by element; C is not read."""
-    SCATTER_ADD = 4
+    SCATTER_ADD = 6
     """Element by element, ``beta * C`` added."""
 
 

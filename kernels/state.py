@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from tilesolve.kernels import packers, shape
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
+from tilesolve.packing.tables import Stored
 
 LEVELS = 8
 """Levels of a nest at most, the cells included."""
@@ -77,15 +78,15 @@ class S(IntEnum):
     FIRST = OUTPUT + 1
     """Whether this box has the first k of all."""
     WRITE = FIRST + 1
-    """How C is written the first time, where that goes in vectors and where in elements."""
-    LATER = WRITE + 2
+    """How C is written the first time, for each way of lying there: a number of `Stored`."""
+    LATER = WRITE + len(Stored)
     """The same for all further times."""
-    BETA = LATER + 2
+    BETA = LATER + len(Stored)
     """Two words of beta, for the first time; two words of one for later."""
     STREAMING = BETA + 4
     """Bytes that addresses must be multiples of to be streamed to; 0 if nothing is streamed."""
     STORE = STREAMING + 1
-    """How C is written in vectors the first time where it is not streamed."""
+    """How C is written in whole vectors the first time where it is not streamed."""
     TABLES = STORE + 1
     """Addresses of the roles' tables."""
     CELLS = TABLES + 4

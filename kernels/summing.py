@@ -127,7 +127,7 @@ def _placed_step(tile: Tile) -> Step:
         at = builder.mul(trip, INT64(8))
         at_a, at_b = tile.integer(sums_a, at), tile.integer(sums_b, at)
         places = [builder.add(row, at_a) for row in rows]
-        loaded = [tile.unpacked(place, tile.size) for place in places]
+        loaded = [tile.unpacked(place, 1) for place in places]
         for place in places:
             _prefetch(tile, builder.add(place, a_ahead))
         scalars = [(builder.add(column, at_b), 0) for column in columns]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
@@ -56,9 +58,9 @@ class Tile:
         return self.builder.load(where, typ=INT64, align=8)
 
     def number(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
-        """Return the real number at an address."""
+        """Return the real number at an address, which may be any."""
         where = vectors.pointer(self.builder, address, offset)
-        return self.builder.load(where, typ=self.scalar, align=self.size)
+        return self.builder.load(where, typ=self.scalar, align=1)
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``x * y + z``."""
@@ -68,19 +70,33 @@ class Tile:
         """Return ``z - x * y``."""
         return self.fma(self.builder.fneg(x), y, z)
 
-    def unpacked(self, place: ir.Value, align: int) -> list[ir.Value]:
-        """Return the vectors of real and imaginary parts of rows that lie interleaved."""
+    def unpacked(
+        self, place: ir.Value, align: int, masks: Sequence[ir.Value] | None = None
+    ) -> list[ir.Value]:
+        """Return the vectors of real and imaginary parts of rows that lie interleaved.
+
+        With a mask for each vector, numbers beyond are taken for zeros, not loaded.
+        """
         builder, kind = self.builder, self.kind
-        loaded = [
-            vectors.load(
-                builder, vectors.pointer(builder, place, i * self.shape.bits // 8), kind, align
-            )
-            for i in range(self.parts)
-        ]
-        if self.parts == 1:
-            return loaded
+        loaded = []
+        for part in range(self.parts):
+            where = vectors.pointer(builder, place, part * self.shape.bits // 8)
+            if masks:
+                loaded.append(vectors.load_part(builder, where, kind, masks[part]))
+            else:
+                loaded.append(vectors.load(builder, where, kind, align))
         lanes = self.shape.lanes
-        return [
-            vectors.shuffle(builder, loaded[0], loaded[1], range(part, 2 * lanes, 2))
-            for part in range(2)
-        ]
+        return self._shuffled(loaded, [*range(0, 2 * lanes, 2), *range(1, 2 * lanes, 2)])
+
+    def interleaved(self, parts: list[ir.Value]) -> list[ir.Value]:
+        """Return the vectors of rows as they lie in memory, from those of their parts."""
+        lanes = self.shape.lanes
+        return self._shuffled(parts, [i + part * lanes for i in range(lanes) for part in range(2)])
+
+    def _shuffled(self, found: list[ir.Value], order: Sequence[int]) -> list[ir.Value]:
+        """Return two vectors of the numbers of two others, in some order; a single one as it is."""
+        if self.parts == 1:
+            return found
+        lanes = self.shape.lanes
+        halves = order[:lanes], order[lanes:]
+        return [vectors.shuffle(self.builder, *found, half) for half in halves]

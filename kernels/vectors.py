@@ -76,6 +76,70 @@ def store(
         instruction.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
 
 
+def first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
+    """Return the mask of so many first lanes of a vector: none if the count is not positive.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> print(first_lanes(builder, vector_type("float32", 128), count).type)
+    <4 x i1>
+    """
+    numbers = ir.Constant(ir.VectorType(INT64, kind.count), [INT64(i) for i in range(kind.count)])
+    return builder.icmp_signed("<", numbers, broadcast(builder, count, numbers.type))
+
+
+def load_part(
+    builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, mask: ir.Value
+) -> ir.Value:
+    """Load the lanes of a mask from an address that may be any; the others are zero.
+
+    Memory of the other lanes is not accessed.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> kind = vector_type("float64", 256)
+    >>> mask = first_lanes(builder, kind, count)
+    >>> load_part(builder, pointer(builder, count), kind, mask).callee.name
+    'llvm.masked.load.v4f64.p0'
+    """
+    arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
+    return _masked(builder, "load", kind, kind, arguments)
+
+
+def store_part(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
+    """Store the lanes of a mask to an address that may be any.
+
+    Memory of the other lanes is not accessed.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> values = broadcast(builder, count, vector_type("int64", 256))
+    >>> mask = first_lanes(builder, values.type, count)
+    >>> store_part(builder, values, pointer(builder, count), mask)
+    >>> builder.block.instructions[-1].callee.name
+    'llvm.masked.store.v4i64.p0'
+    """
+    _masked(builder, "store", value.type, ir.VoidType(), (value, where, _INT32(1), mask))
+
+
+def _masked(
+    builder: ir.IRBuilder,
+    what: str,
+    kind: ir.VectorType,
+    returns: ir.Type,
+    arguments: Sequence[ir.Value],
+) -> ir.Value:
+    # An alignment among the arguments is what LLVM up to 21 wants; later ones take it, too.
+    suffix = next(_SUFFIXES[name] for name, of in _SCALARS.items() if of == kind.element)
+    name = f"llvm.masked.{what}.v{kind.count}{suffix}.p0"
+    signature = ir.FunctionType(returns, [value.type for value in arguments])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
+    return builder.call(function, arguments)
+
+
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> ir.Value:
     """Return a vector with one scalar in every lane.
 

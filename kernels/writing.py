@@ -29,7 +29,7 @@ def write(tile: Tile, sums: list[ir.Value]) -> None:
     end = function.append_basic_block("end")
     scattered = function.append_basic_block("scattered")
     choice = builder.switch(mode, scattered)
-    for way in (Mode.STORE, Mode.ADD, Mode.STREAM):
+    for way in (Mode.STORE, Mode.ADD, Mode.STREAM, Mode.PART, Mode.PART_ADD):
         block = function.append_basic_block(way.name.lower())
         choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
@@ -95,27 +95,37 @@ def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]
 def _vectors(tile: Tile, values: list[ir.Value], way: Mode) -> None:
     builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
-    beta = _factor(tile, "beta") if way is Mode.ADD else []
+    adding, streaming = way in (Mode.ADD, Mode.PART_ADD), way is Mode.STREAM
+    beta = _factor(tile, "beta") if adding else []
     rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
-    aligned = shape.bits // 8 if way is Mode.STREAM else tile.size
+    last = _last_group(tile) if way in (Mode.PART, Mode.PART_ADD) else None
     for column in range(shape.columns):
         offset = tile.integer(columns_c, 8 * column)
         for i in range(shape.vectors):
+            masks = last if i == shape.vectors - 1 else None
             at = (i * shape.columns + column) * tile.parts
             value = values[at : at + tile.parts]
             place = builder.add(rows[i], offset)
-            if way is Mode.ADD:
-                value = _sum(tile, beta, tile.unpacked(place, tile.size), value)
-            if tile.parts == 2:
-                value = _interleaved(tile, value)
-            for part, vector in enumerate(value):
-                vectors.store(
-                    builder,
-                    vector,
-                    vectors.pointer(builder, place, part * shape.bits // 8),
-                    aligned,
-                    streaming=way is Mode.STREAM,
-                )
+            if adding:
+                value = _sum(tile, beta, tile.unpacked(place, 1, masks), value)
+            for part, vector in enumerate(tile.interleaved(value)):
+                where = vectors.pointer(builder, place, part * shape.bits // 8)
+                if masks:
+                    vectors.store_part(builder, vector, where, masks[part])
+                else:
+                    aligned = shape.bits // 8 if streaming else 1
+                    vectors.store(builder, vector, where, aligned, streaming=streaming)
+
+
+def _last_group(tile: Tile) -> list[ir.Value]:
+    """Return for each vector of the last group which of its numbers belong to rows of C."""
+    builder, shape = tile.builder, tile.shape
+    rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
+    numbers = builder.mul(rows, INT64(tile.parts))
+    return [
+        vectors.first_lanes(builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes)))
+        for part in range(tile.parts)
+    ]
 
 
 def _sum(
@@ -127,15 +137,6 @@ def _sum(
         found[0] = tile.fms(beta[1], old[1], found[0])
         found[1] = tile.fma(beta[1], old[0], found[1])
     return found
-
-
-def _interleaved(tile: Tile, parts: list[ir.Value]) -> list[ir.Value]:
-    lanes = tile.shape.lanes
-    order = [lane + part * lanes for lane in range(lanes) for part in range(2)]
-    return [
-        vectors.shuffle(tile.builder, parts[0], parts[1], order[:lanes]),
-        vectors.shuffle(tile.builder, parts[0], parts[1], order[lanes:]),
-    ]
 
 
 def _scatter(tile: Tile, values: list[ir.Value], adding: ir.Value) -> None:
@@ -150,10 +151,8 @@ def _scatter(tile: Tile, values: list[ir.Value], adding: ir.Value) -> None:
         for i in range(shape.vectors):
             at = (i * shape.columns + column) * tile.parts
             value = values[at : at + tile.parts]
-            if tile.parts == 2:
-                value = _interleaved(tile, value)
             base = column * column_bytes + i * shape.lanes * tile.element
-            for part, vector in enumerate(value):
+            for part, vector in enumerate(tile.interleaved(value)):
                 where = vectors.pointer(builder, scratch, base + part * shape.bits // 8)
                 vectors.store(builder, vector, where, tile.size)
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
@@ -199,4 +198,4 @@ def _scalar_sum(
 def _put(tile: Tile, parts: list[ir.Value], place: ir.Value) -> None:
     for i, part in enumerate(parts):
         where = vectors.pointer(tile.builder, place, i * tile.size)
-        tile.builder.store(part, where, align=tile.size)
+        tile.builder.store(part, where, align=1)

@@ -42,7 +42,7 @@ class Field(IntEnum):
     WHOLE = 15
     """For each group whether it is full and contiguous in the operand."""
     STORED = 16
-    """For each cell whether all its groups are full and contiguous in the output."""
+    """For each cell a number of `Stored`: how its groups lie in the output."""
     BLOCKS = 17
     """For each of the two operands: bounds of blocks per segment, blocks, bounds of rest, rest."""
     COUNTING = 25
@@ -50,6 +50,23 @@ class Field(IntEnum):
     RUNS = 26
     """For each cell how many, itself included, follow each other that are alike in size and in
     how they lie in the output."""
+
+
+class Stored(IntEnum):
+    """How a cell lies in the output.
+
+    Examples
+    --------
+    >>> Stored.SCATTERED < Stored.PART < Stored.WHOLE
+    True
+    """
+
+    SCATTERED = 0
+    """Some group is not contiguous."""
+    PART = 1
+    """Each group is contiguous, but the last one not full."""
+    WHOLE = 2
+    """Each group is full and contiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +150,15 @@ def table(
         put(Field.STARTS, starts)
         put(Field.COUNTS, counts)
         put(Field.FIRSTS, source[starts])
-        put(Field.WHOLE, _contiguous(source, starts, counts, group, element))
-        whole = _contiguous(target, starts, counts, group, element)
-        stored = np.minimum.reduceat(whole, places[:-1]) if len(whole) else whole
+        full = counts == group
+        put(Field.WHOLE, _contiguous(source, starts, counts, element) & full)
+        groups = _contiguous(target, starts, counts, element) * np.where(
+            full, int(Stored.WHOLE), int(Stored.PART)
+        )
+        stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
         put(Field.STORED, stored)
         put(Field.RUNS, _runs(np.diff(axis.bounds[0]), stored))
-        full = np.where(counts == group, source[starts], -1)
-        units = (full, full, full)
+        units = (np.where(full, source[starts], -1),) * 3
     for number, how in enumerate(turned):
         if how is not None:
             ranges = _segments(axis, how.level, places)
@@ -170,16 +189,13 @@ def _runs(sizes: Integers, stored: Integers) -> Integers:
     return found
 
 
-def _contiguous(
-    offsets: Integers, starts: Integers, counts: Integers, group: int, element: int
-) -> Integers:
-    """Return for each group whether it is full, and its offsets follow each other."""
-    found = counts == group
+def _contiguous(offsets: Integers, starts: Integers, counts: Integers, element: int) -> Integers:
+    """Return for each group whether its offsets follow each other."""
     steps = np.diff(offsets) == element
     broken = np.concatenate([np.zeros(1, np.int64), np.cumsum(~steps)])
     last = np.minimum(starts + counts - 1, max(len(offsets) - 1, 0))
-    result: Integers = (found & (broken[last] == broken[starts])).astype(np.int64)
-    return result
+    found: Integers = (broken[last] == broken[starts]).astype(np.int64)
+    return found
 
 
 def _segments(axis: Axis, level: int, places: Integers | None) -> list[tuple[int, int]]:

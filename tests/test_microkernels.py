@@ -15,8 +15,8 @@ COUNTS = (0, 1, 2, 7, FAR - 1, FAR, FAR + 1)
 ALONE = {f"{name}_move": 0 for name in MOVED} | {"more": 0, "next_move": 0, "next_end": 2**63 - 1}
 """Fields of a call that computes one tile: it leaves the frame as it was."""
 
-IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM)
-ADDING = (Mode.ADD, Mode.SCATTER_ADD)
+IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM, Mode.PART, Mode.PART_ADD)
+ADDING = (Mode.ADD, Mode.PART_ADD, Mode.SCATTER_ADD)
 REAL_FACTORS = ((1, 1), (2.5, -0.5), (-1, 0), (0, 2), (1, 0))
 COMPLEX_FACTORS = (*REAL_FACTORS, (1j, 2 - 1j), (1 + 0.5j, 1), (1, -1j), (0.5 - 2j, 0))
 WIDER = {
@@ -198,7 +198,7 @@ def check(generator, kernels, shape, mode, steps, rows):
 
 
 @kernels
-@pytest.mark.parametrize("mode", IN_VECTORS)
+@pytest.mark.parametrize("mode", [Mode.STORE, Mode.ADD, Mode.STREAM])
 def test_whole_vectors(dtype, bits, plain, mode):
     """Any k, factors and order of groups and columns; only where C is added to is it read."""
     _, shapes, kernels = loaded(dtype, bits, plain)
@@ -206,6 +206,18 @@ def test_whole_vectors(dtype, bits, plain, mode):
     for shape in shapes:
         for steps in COUNTS:
             check(generator, kernels, shape, mode, steps, shape.rows)
+
+
+@kernels
+@pytest.mark.parametrize("mode", [Mode.PART, Mode.PART_ADD])
+def test_part_of_the_last_group(dtype, bits, plain, mode):
+    """The last group has any number of rows, and nothing behind them is touched or need exist."""
+    _, shapes, kernels = loaded(dtype, bits, plain)
+    generator = np.random.default_rng(bits)
+    for shape in shapes:
+        for missing in range(shape.lanes):
+            for steps in generator.permutation(COUNTS)[:3]:
+                check(generator, kernels, shape, mode, int(steps), shape.rows - missing)
 
 
 @kernels

@@ -20,6 +20,7 @@ from tilesolve.kernels.shape import Mode
 from tilesolve.kernels.state import BATCHES, COLUMNS, ROWS, SUMS, TRACE, S, Step
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
+from tilesolve.packing.tables import Stored
 from tilesolve.schedule import Box, Schedule
 
 if TYPE_CHECKING:
@@ -225,8 +226,9 @@ def _state(schedule: Schedule, stream: bool) -> Integers:
         state[S.GROUP + side] = schedule.group(side)
     state[S.SINGLE] = dtype in ("float32", "complex64")
     state[S.STREAMING] = family.bits // 8 if stream else 0
-    state[S.STORE], state[S.WRITE + 1] = Mode.STORE, Mode.SCATTER
-    state[S.LATER], state[S.LATER + 1] = Mode.ADD, Mode.SCATTER_ADD
+    state[S.STORE] = Mode.STORE
+    state[S.WRITE + Stored.SCATTERED], state[S.WRITE + Stored.PART] = Mode.SCATTER, Mode.PART
+    state[S.LATER : S.LATER + len(Stored)] = Mode.SCATTER_ADD, Mode.PART_ADD, Mode.ADD
     return state
 
 
