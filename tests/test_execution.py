@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from strategies import problems, specs
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.copies import copy_bytes
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
+from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
 WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
@@ -102,6 +105,19 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     expected = alpha * reference(problem, *operands) + (beta if beta else 0)
     close(problem, out, expected, operands, scale=4)
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(problems(specs(operands=2, diagonal=False), most=40), st.sampled_from(WIDTHS))
+def test_copies_take_no_more_than_said(problem, width):
+    """The bytes that a report names are enough for all packed tiles, their padding included."""
+    found = plan(problem, machine=machine(*width), cache=False)
+    strides = [np.empty(shape, problem.dtype).strides for shape in problem.shapes]
+    task = Task.of(found, problem, {}, strides)
+    planned = sum(level is not None for level in found.nest.packed)
+    assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
+    nothing = 2 * (GUARD + ALIGNMENT)
+    assert task.room <= sum(copy_bytes(found)) + nothing
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "i", "ij", "ija", "bija"])

@@ -104,6 +104,7 @@ def draw_catalogues(machine: Machine, path: str | os.PathLike[str]) -> None:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from tilesolve.kernels.catalogue import RegisterTile
     >>> measured = Catalogue("float64", 256, 16, (RegisterTile(2, 6, 6.0, 20.0),))
     >>> machine = Machine.load("i7-6700k").replace(catalogues=(measured,))

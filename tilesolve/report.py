@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.copies import copy_bytes
 from tilesolve.movement import stores
 from tilesolve.planning import Plan
 from tilesolve.traffic import touched_bytes
@@ -208,6 +209,10 @@ def _packing(plan: Plan) -> Iterator[str]:
                 f"{name} ({tensor}) is packed into {level}, each element "
                 f"{count / elements:.3g} times: its tile must be contiguous to stay there"
             )
+    sizes = copy_bytes(plan)
+    if any(sizes):
+        each = "" if plan.threads == 1 else " in each thread"
+        yield f"packed copies take {volume(sum(sizes))} at most{each}"
 
 
 _WRITTEN = {

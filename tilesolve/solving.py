@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from tilesolve.boxes import RUNS, line_sides, run_sides, tiles_of, unfuse
+from tilesolve.choices import choices
 from tilesolve.contractions.errors import MachineError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -20,7 +21,7 @@ from tilesolve.nest import Nest, Output
 from tilesolve.program import TIE, Setting
 from tilesolve.register_tile import register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
-from tilesolve.repair import Integral, repair
+from tilesolve.repair import Integral, feasible, repair, smallest_chains
 from tilesolve.traffic import Store
 
 if TYPE_CHECKING:
@@ -113,18 +114,12 @@ def setting_of(
     outermost = places[-1].name if len(places) > 1 else None
     whole = Problem.of(share.spec, sizes, share.dtype)
     fused = fuse(whole)
-    lines, runs = line_sides(whole, places[-1].line), dict.fromkeys(sizes, 1)
     written = SCATTERED * whole.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
     scattered = output == "stream" and written > WRITING * whole.flops / machine.peak(whole.dtype)
-    nearest: tuple[tuple[str, int], ...] = ()
-    for run in RUNS if scattered else ():
-        found = run_sides(whole, run)
-        if nearest := tiles_of(whole, fused, [found], places[min(1, len(places) - 1)]):
-            runs = found
-            break
     # Classes have no layout, so that their volumes are counted in elements, not in lines.
     elements = tuple(replace(place, line=1) for place in places)
-    return Setting(
+    lines = line_sides(whole, places[-1].line)
+    usual = Setting(
         fused,
         elements,
         microkernel,
@@ -132,10 +127,22 @@ def setting_of(
         machine.frequency,
         (outermost,) * len(share.spec.operands),
         output,
-        tiles_of(whole, fused, [lines, runs], places[-1])
-        or tiles_of(whole, fused, [lines], places[-1]),
-        nearest,
+        tiles_of(whole, fused, [lines], places[-1]),
     )
+    for run in RUNS if scattered and len(places) > 1 else ():
+        sides = run_sides(whole, run)
+        nearest = tiles_of(whole, fused, [sides], places[1])
+        last = tiles_of(whole, fused, [lines, sides], places[-1])
+        found = replace(usual, lines=last or usual.lines, runs=nearest)
+        if nearest and _satisfiable(found):
+            return found
+    return usual
+
+
+def _satisfiable(setting: Setting) -> bool:
+    """Return whether the smallest tiles keep all limits, whichever loops are innermost."""
+    smallest = smallest_chains(setting)
+    return all(feasible(setting, choice, smallest) for choice in choices(setting))
 
 
 def _tiled(

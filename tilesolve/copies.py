@@ -1,0 +1,48 @@
+"""How much memory a plan's packed copies take."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.packing.buffers import ALIGNMENT, GUARD
+
+if TYPE_CHECKING:
+    from tilesolve.planning import Plan
+
+GROUP = 8
+"""Columns that lie together in a strip, at most."""
+
+
+def copy_bytes(plan: Plan) -> tuple[int, ...]:
+    """Return for each operand the bytes that its packed copy takes at most, in each thread.
+
+    A copy holds one tile of the level it lives in, whose cells are filled up to whole groups. It
+    holds for operands that can be read in place where the plan wants that: one whose strides
+    forbid it is packed tile by tile for the nearest cache.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> copy_bytes(plan("ik-ij-jk", 512, "i7-6700k", cache=False))
+    (131136, 2097216)
+    """
+    output, *operands = (set(tensor.letters) for tensor in plan.problem.spec.tensors)
+    both = {i for i in output if all(i in letters for letters in operands)}
+    cell, *tiles = plan.nest.bands
+    found = []
+    for letters, level in zip(operands, plan.nest.packed, strict=True):
+        if level is None:
+            found.append(0)
+            continue
+        tile = next(band for band in tiles if band.level == level)
+        own = (letters & output) - both
+        group = max(GROUP, lanes(plan.problem.dtype, plan.machine.vector_bits))
+        cells = prod(ceil(tile[i] / cell[i]) for i in own)
+        filled = cells * ceil(prod(cell[i] for i in own) / group) * group
+        # A strip has all of k, even for an operand that does not depend on some of it.
+        others = (set(plan.problem.sizes) - output) | both
+        size = filled * prod(tile[i] for i in others) * plan.problem.itemsize + GUARD
+        found.append(size + -size % ALIGNMENT)
+    return tuple(found)
