@@ -41,30 +41,43 @@ def register_tile(problem: Problem, machine: Machine) -> Microkernel:
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
         return usual
-    group = max(1, lanes(problem.dtype, machine.vector_bits))
-    line = machine.memory.line
-    times = {tile: _cycles(problem, tile, group, line) for tile in catalogue.tiles}
+    times = _times(problem, catalogue.tiles, machine)
     best = min(times, key=times.__getitem__)
+    group = max(1, lanes(problem.dtype, machine.vector_bits))
     for tile, cycles in times.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if times[best] < WORTH * cycles else tile
     return catalogue.microkernel(best)
 
 
-def _cycles(problem: Problem, tile: RegisterTile, group: int, line: int) -> float:
-    """Return the cycles of all calls, edges included."""
+def _times(
+    problem: Problem, tiles: Sequence[RegisterTile], machine: Machine
+) -> dict[RegisterTile, float]:
+    """Return for each tile the cycles of all calls, edges included."""
     fused = fuse(problem)
     rows = fused.letters(fused.rows) if fused.rows else ()
     columns = fused.letters(fused.columns) if fused.columns else ()
     lane = problem.spec.output.letters[-1:]
     if not set(lane) & set(rows):
         lane = rows[:1]
-    high, vectors = _cut(problem, rows, lane, tile.vectors * group, group, line)
-    wide, each = _cut(problem, columns, (), tile.columns, 1, line)
+    group, line = max(1, lanes(problem.dtype, machine.vector_bits)), machine.memory.line
+    high = {
+        vectors: _cut(problem, rows, lane, vectors * group, group, line)
+        for vectors in {tile.vectors for tile in tiles}
+    }
+    wide = {
+        count: _cut(problem, columns, (), count, 1, line)
+        for count in {tile.columns for tile in tiles}
+    }
     sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
-    filled = (vectors / high) * (each / wide) / (tile.vectors * tile.columns)
     times = max(1.0, sums / SUMS)
-    return high * wide * (sums * tile.step * filled + times * (tile.call + WALK))
+    found = {}
+    for tile in tiles:
+        (above, vectors), (beside, each) = high[tile.vectors], wide[tile.columns]
+        calls = above * beside
+        filled = vectors * each / (calls * tile.vectors * tile.columns)
+        found[tile] = calls * (sums * tile.step * filled + times * (tile.call + WALK))
+    return found
 
 
 def _cut(

@@ -99,7 +99,10 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     ['K', 'M', 'N']
     """
     indices = setting.fused.problem.spec.letters
-    smallest = smallest_chains(setting)
+    levels = range(1, setting.levels + 1)
+    smallest = {
+        i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices
+    }
     whole = {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices}
     best, best_score, priced = _best(setting, choice, [smallest, whole])
     for share in SHRINK:
@@ -324,23 +327,6 @@ def _within(
             way = place.capacity / place.ways
             good &= sum(np.ceil(size / way) for size in held) <= place.ways
     return good
-
-
-def smallest_chains(setting: Setting) -> dict[str, Chain]:
-    """Return for each index the smallest nested tiles that a program allows.
-
-    Examples
-    --------
-    >>> from tilesolve.planning import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> smallest_chains(setting)["M"]
-    (6, 6, 6)
-    """
-    levels = range(1, setting.levels + 1)
-    return {
-        i: _rounded(setting, i, [setting.smallest(i, at) for at in levels])
-        for i in setting.fused.problem.spec.letters
-    }
 
 
 def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from tilesolve.boxes import RUNS, line_sides, run_sides, tiles_of, unfuse
-from tilesolve.choices import choices
+from tilesolve.choices import orders
 from tilesolve.contractions.errors import MachineError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -18,10 +18,10 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest, Output
-from tilesolve.program import TIE, Setting
+from tilesolve.program import TIE, Setting, formulate
 from tilesolve.register_tile import register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
-from tilesolve.repair import Integral, feasible, repair, smallest_chains
+from tilesolve.repair import Integral, repair
 from tilesolve.traffic import Store
 
 if TYPE_CHECKING:
@@ -140,9 +140,18 @@ def setting_of(
 
 
 def _satisfiable(setting: Setting) -> bool:
-    """Return whether the smallest tiles keep all limits, whichever loops are innermost."""
-    smallest = smallest_chains(setting)
-    return all(feasible(setting, choice, smallest) for choice in choices(setting))
+    """Return whether the smallest tiles keep all limits, with each class innermost everywhere."""
+    try:
+        programs = [
+            formulate(setting, (first,) * setting.levels) for first in orders(setting.fused)
+        ]
+    except SolverError:
+        return False
+    return all(
+        limit.at({tile: least for tile, (least, _) in program.variables.items()}) <= 1
+        for program in programs
+        for limit in program.limits.values()
+    )
 
 
 def _tiled(
