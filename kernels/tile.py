@@ -71,7 +71,7 @@ class Tile:
         return self.fma(self.builder.fneg(x), y, z)
 
     def unpacked(
-        self, place: ir.Value, align: int, masks: Sequence[ir.Value] | None = None
+        self, place: ir.Value, align: int, masks: Sequence[ir.Value] = ()
     ) -> list[ir.Value]:
         """Return the vectors of real and imaginary parts of rows that lie interleaved.
 
@@ -99,4 +99,4 @@ class Tile:
             return found
         lanes = self.shape.lanes
         halves = order[:lanes], order[lanes:]
-        return [vectors.shuffle(self.builder, *found, half) for half in halves]
+        return [vectors.shuffle(self.builder, found[0], found[1], half) for half in halves]
