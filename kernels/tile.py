@@ -71,11 +71,13 @@ class Tile:
         return self.fma(self.builder.fneg(x), y, z)
 
     def unpacked(
-        self, place: ir.Value, align: int, masks: Sequence[ir.Value] | None = None
+        self, place: ir.Value, align: int, masks: Sequence[ir.Value] = ()
     ) -> list[ir.Value]:
         """Return the vectors of real and imaginary parts of rows that lie interleaved.
 
-        With a mask for each vector, numbers beyond are taken for zeros, not loaded.
+        Rows change places within a group, as numbers then move within 16 bytes only, which takes
+        no table of places; `interleaved` brings them back. With a mask for each vector, numbers
+        beyond are taken for zeros, not loaded.
         """
         builder, kind = self.builder, self.kind
         loaded = []
@@ -85,18 +87,27 @@ class Tile:
                 loaded.append(vectors.load_part(builder, where, kind, masks[part]))
             else:
                 loaded.append(vectors.load(builder, where, kind, align))
-        lanes = self.shape.lanes
-        return self._shuffled(loaded, [*range(0, 2 * lanes, 2), *range(1, 2 * lanes, 2)])
+        return loaded if self.parts == 1 else self._shuffled(loaded, self._turns())
 
     def interleaved(self, parts: list[ir.Value]) -> list[ir.Value]:
-        """Return the vectors of rows as they lie in memory, from those of their parts."""
-        lanes = self.shape.lanes
-        return self._shuffled(parts, [i + part * lanes for i in range(lanes) for part in range(2)])
-
-    def _shuffled(self, found: list[ir.Value], order: Sequence[int]) -> list[ir.Value]:
-        """Return two vectors of the numbers of two others, in some order; a single one as it is."""
+        """Return the vectors of rows as they lie in memory, from `unpacked` parts."""
         if self.parts == 1:
-            return found
+            return parts
+        turns = self._turns()
+        return self._shuffled(parts, sorted(range(len(turns)), key=turns.__getitem__))
+
+    def _shuffled(self, pair: list[ir.Value], order: Sequence[int]) -> list[ir.Value]:
         lanes = self.shape.lanes
         halves = order[:lanes], order[lanes:]
-        return [vectors.shuffle(self.builder, *found, half) for half in halves]
+        return [vectors.shuffle(self.builder, pair[0], pair[1], half) for half in halves]
+
+    def _turns(self) -> list[int]:
+        """Return which numbers of two interleaved vectors go where: real parts, then imaginary."""
+        lanes, few = self.shape.lanes, 16 // self.size
+        return [
+            vector * lanes + block + number
+            for part in range(2)
+            for block in range(0, lanes, few)
+            for vector in range(2)
+            for number in range(part, few, 2)
+        ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
@@ -27,16 +29,25 @@ def write(tile: Tile, sums: list[ir.Value]) -> None:
     scaled = _scaled(tile, sums)
     mode = tile.field("mode")
     end = function.append_basic_block("end")
-    scattered = function.append_basic_block("scattered")
-    choice = builder.switch(mode, scattered)
-    for way in (Mode.STORE, Mode.ADD, Mode.STREAM, Mode.PART, Mode.PART_ADD):
+    otherwise = function.append_basic_block("otherwise")
+    choice = builder.switch(mode, otherwise)
+    for way in (Mode.STORE, Mode.ADD, Mode.STREAM):
         block = function.append_basic_block(way.name.lower())
         choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
         _vectors(tile, scaled, way)
         builder.branch(end)
-    builder.position_at_end(scattered)
-    _scatter(tile, scaled, builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD))))
+    builder.position_at_end(otherwise)
+    scratch = _scratch(tile, scaled)
+    part_adding, scatter, scatter_adding = (
+        builder.icmp_signed("==", mode, INT64(int(way)))
+        for way in (Mode.PART_ADD, Mode.SCATTER, Mode.SCATTER_ADD)
+    )
+    with builder.if_else(builder.or_(scatter, scatter_adding)) as (scattered, part):
+        with scattered:
+            _scatter(tile, scratch, scatter_adding)
+        with part:
+            _part(tile, scratch, part_adding)
     builder.branch(end)
     builder.position_at_end(end)
 
@@ -95,37 +106,25 @@ def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]
 def _vectors(tile: Tile, values: list[ir.Value], way: Mode) -> None:
     builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
-    adding, streaming = way in (Mode.ADD, Mode.PART_ADD), way is Mode.STREAM
-    beta = _factor(tile, "beta") if adding else []
+    beta = _factor(tile, "beta") if way is Mode.ADD else []
     rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
-    last = _last_group(tile) if way in (Mode.PART, Mode.PART_ADD) else None
+    aligned = shape.bits // 8 if way is Mode.STREAM else 1
     for column in range(shape.columns):
         offset = tile.integer(columns_c, 8 * column)
         for i in range(shape.vectors):
-            masks = last if i == shape.vectors - 1 else None
             at = (i * shape.columns + column) * tile.parts
             value = values[at : at + tile.parts]
             place = builder.add(rows[i], offset)
-            if adding:
-                value = _sum(tile, beta, tile.unpacked(place, 1, masks), value)
+            if way is Mode.ADD:
+                value = _sum(tile, beta, tile.unpacked(place, 1), value)
             for part, vector in enumerate(tile.interleaved(value)):
-                where = vectors.pointer(builder, place, part * shape.bits // 8)
-                if masks:
-                    vectors.store_part(builder, vector, where, masks[part])
-                else:
-                    aligned = shape.bits // 8 if streaming else 1
-                    vectors.store(builder, vector, where, aligned, streaming=streaming)
-
-
-def _last_group(tile: Tile) -> list[ir.Value]:
-    """Return for each vector of the last group which of its numbers belong to rows of C."""
-    builder, shape = tile.builder, tile.shape
-    rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
-    numbers = builder.mul(rows, INT64(tile.parts))
-    return [
-        vectors.first_lanes(builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes)))
-        for part in range(tile.parts)
-    ]
+                vectors.store(
+                    builder,
+                    vector,
+                    vectors.pointer(builder, place, part * shape.bits // 8),
+                    aligned,
+                    streaming=way is Mode.STREAM,
+                )
 
 
 def _sum(
@@ -139,22 +138,74 @@ def _sum(
     return found
 
 
-def _scatter(tile: Tile, values: list[ir.Value], adding: ir.Value) -> None:
-    """Emit the way through a scratch tile, an element at a time."""
+def _scratch(tile: Tile, values: list[ir.Value]) -> ir.Value:
+    """Emit stores of the tile, column by column, to memory of its own; return its address.
+
+    What is read from there is written by a loop: code for cells at edges, straight as that for
+    whole ones, would make compilation a third longer.
+    """
     builder, shape = tile.builder, tile.shape
-    column_bytes = shape.rows * tile.element
     with builder.goto_entry_block():
-        room = builder.alloca(ir.ArrayType(ir.IntType(8), column_bytes * shape.columns))
+        room = builder.alloca(ir.ArrayType(ir.IntType(8), _column_bytes(tile) * shape.columns))
         room.align = 64
-    scratch = builder.ptrtoint(room, INT64)
+    scratch: ir.Value = builder.ptrtoint(room, INT64)
     for column in range(shape.columns):
         for i in range(shape.vectors):
             at = (i * shape.columns + column) * tile.parts
             value = values[at : at + tile.parts]
-            base = column * column_bytes + i * shape.lanes * tile.element
+            base = column * _column_bytes(tile) + i * shape.lanes * tile.element
             for part, vector in enumerate(tile.interleaved(value)):
                 where = vectors.pointer(builder, scratch, base + part * shape.bits // 8)
-                vectors.store(builder, vector, where, tile.size)
+                vectors.store(builder, vector, where, shape.bits // 8)
+    return scratch
+
+
+def _column_bytes(tile: Tile) -> int:
+    return tile.shape.rows * tile.element
+
+
+def _part(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
+    """Emit the way from a scratch tile in vectors, of which the last in a column has a mask."""
+    builder, shape = tile.builder, tile.shape
+    c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
+    beta = _factor(tile, "beta")
+    numbers = builder.mul(
+        builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes)), INT64(tile.parts)
+    )
+    last = [
+        vectors.first_lanes(builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes)))
+        for part in range(tile.parts)
+    ]
+    rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
+
+    def put(values: list[ir.Value], place: ir.Value, masks: Sequence[ir.Value]) -> None:
+        for part, vector in enumerate(tile.interleaved(values)):
+            where = vectors.pointer(builder, place, part * shape.bits // 8)
+            if masks:
+                vectors.store_part(builder, vector, where, masks[part])
+            else:
+                vectors.store(builder, vector, where, 1)
+
+    def in_column(column: ir.Value) -> None:
+        offset = tile.integer(columns_c, builder.mul(column, INT64(8)))
+        spot = builder.add(scratch, builder.mul(column, INT64(_column_bytes(tile))))
+        for i, row in enumerate(rows):
+            masks = last if i == shape.vectors - 1 else ()
+            source = builder.add(spot, INT64(i * shape.lanes * tile.element))
+            new = tile.unpacked(source, shape.bits // 8)
+            place = builder.add(row, offset)
+            with builder.if_else(adding) as (then, otherwise):
+                with then:
+                    put(_sum(tile, beta, tile.unpacked(place, 1, masks), new), place, masks)
+                with otherwise:
+                    put(new, place, masks)
+
+    vectors.each(builder, INT64(shape.columns), in_column)
+
+
+def _scatter(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
+    """Emit the way from a scratch tile an element at a time."""
+    builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
     rows = tile.field("rows")
     beta = [
@@ -164,7 +215,7 @@ def _scatter(tile: Tile, values: list[ir.Value], adding: ir.Value) -> None:
 
     def element(row: ir.Value, column: ir.Value) -> None:
         spot = builder.add(
-            builder.mul(column, INT64(column_bytes)), builder.mul(row, INT64(tile.element))
+            builder.mul(column, INT64(_column_bytes(tile))), builder.mul(row, INT64(tile.element))
         )
         new = [tile.number(builder.add(scratch, spot), i * tile.size) for i in range(tile.parts)]
         place = builder.add(

@@ -25,6 +25,7 @@ MADE_FOR = (
 REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
 SUFFIX = {"float32": "ps", "float64": "pd"}
 FMA = r"^vfn?m(add|sub)\d+"
+MASKED = r"\{%k[1-7]\}|^vmaskmov"
 ON_STACK = r"\(%r[sb]p"
 
 
@@ -47,7 +48,10 @@ kernels = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class Code:
-    """The assembly of one kernel: its lines, and those of each innermost loop that multiplies."""
+    """The assembly of one kernel: its lines, and those of each innermost loop that sums products.
+
+    The loop that adds to C where rows are missing has masks, which tell it from these.
+    """
 
     lines: list[str]
     loops: list[list[str]]
@@ -56,20 +60,18 @@ class Code:
     def of(cls, text, name):
         body = text.split(f"\n{name}:\n")[1].split(".Lfunc_end")[0]
         lines = [line.strip() for line in body.splitlines()]
-        labels, spans = {}, []
+        labels, loops = {}, []
         for at, line in enumerate(lines):
             if label := re.match(r"(\.LBB\w+):", line):
                 labels[label[1]] = at
             elif (jump := re.match(r"j\w+\s+(\.LBB\w+)", line)) and jump[1] in labels:
-                spans.append((labels[jump[1]], at + 1))
-        spans = [(begin, end) for begin, end in spans if count(lines[begin:end], FMA)]
-        # The loop over the tiles of a call is around all others.
-        inner = [
-            (begin, end)
-            for begin, end in spans
-            if not any(begin <= low and high < end for low, high in spans)
+                loops.append((labels[jump[1]], at))
+        innermost = [
+            lines[begin : end + 1]
+            for begin, end in loops
+            if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in loops)
         ]
-        return cls(lines, [lines[begin:end] for begin, end in inner])
+        return cls(lines, [x for x in innermost if count(x, FMA) and not count(x, MASKED)])
 
 
 def count(lines, pattern):
@@ -135,6 +137,19 @@ def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
         streamed = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
         assert count(code.lines, streamed) == shape.accumulators, shape.name
         assert count(code.lines, r"^v?movnt") == shape.accumulators, shape.name
+
+
+@kernels
+def test_missing_rows_are_masked(cpu, bits, registers, dtype):
+    """Where rows are missing, one loop reads C and writes it under a mask, at one or two places."""
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        parts = 2 if shape.complex else 1
+        masked = [line for line in code.lines if re.search(MASKED, line)]
+        moves = rf"^(vmovu|vmaskmov){SUFFIX[shape.real]}\s.*%{REGISTERS[bits]}"
+        assert count(masked, moves) == len(masked), shape.name
+        loads = count(masked, r"^\S+\s+-?\d*\(")
+        assert loads == parts, shape.name
+        assert parts <= len(masked) - loads <= 2 * parts, shape.name
 
 
 def test_unknown_architectures_are_named():
