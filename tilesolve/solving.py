@@ -47,6 +47,10 @@ most of it are partly read from memory)."""
 SCATTERED = 2.5
 """Times that writing past the caches takes longer line by line than in order (measured)."""
 
+ROW = 8
+"""Lines of an operand that the last cache's tile should have side by side where sums are short:
+then operands come from memory about as often as C goes there."""
+
 WRITING = 0.4
 """Share of the time of arithmetic below which writing C in any order is of no account."""
 
@@ -129,10 +133,12 @@ def setting_of(
         output,
         tiles_of(whole, fused, [lines], places[-1]),
     )
+    longer = line_sides(whole, ROW * places[-1].line)
     for run in RUNS if scattered and len(places) > 1 else ():
         sides = run_sides(whole, run)
         nearest = tiles_of(whole, fused, [sides], places[1])
-        last = tiles_of(whole, fused, [lines, sides], places[-1])
+        last = tiles_of(whole, fused, [longer, sides], places[-1])
+        last = last or tiles_of(whole, fused, [lines, sides], places[-1])
         found = replace(usual, lines=last or usual.lines, runs=nearest)
         if nearest and _satisfiable(found):
             return found
