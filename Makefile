@@ -20,6 +20,7 @@ demo: $(READY)
 	@mkdir -p build
 	$(BIN)/tilesolve doctor
 	$(BIN)/tilesolve calibrate --quick --output $(MACHINE) --plot build/this-machine.png
+	$(BIN)/tilesolve kernels --dtype f64 --output $(MACHINE)
 	$(BIN)/tilesolve suites
 	$(BIN)/tilesolve suites tccg
 	$(BIN)/tilesolve plan abcd-aebf-dfce 72 --machine $(MACHINE) --no-cache --plot build/plan.png
@@ -53,6 +54,7 @@ bench: $(READY)
 	-$(BIN)/python -m pip install --quiet jax
 	-$(BIN)/python -m pip install --quiet torch
 	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
+	$(BIN)/tilesolve kernels --output $(MACHINE)
 	$(BIN)/python examples/planning_speed.py
 	$(BIN)/python examples/call_overhead.py
 	$(BIN)/python examples/transposing_speed.py
