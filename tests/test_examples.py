@@ -105,7 +105,7 @@ def test_small_problems(capsys, tmp_path):
 
 
 def test_edge_speed(capsys, tmp_path):
-    """Kernels alone and calls have a share of the peak for each extent, and the picture is drawn."""
+    """Each extent has shares of the peak, of kernels and of calls, and the picture is drawn."""
     pytest.importorskip("matplotlib")
     picture = tmp_path / "edges.png"
     arguments = ["--extents", "9", "33", "--seconds", "0.001", "--plot", str(picture)]
