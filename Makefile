@@ -61,6 +61,7 @@ bench: $(READY)
 	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --readme README.md
 	mv build/tccg.json build/tccg-latest.json
 	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/small_problems.py
+	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/edge_speed.py
 	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/batched_contractions.py
 
 clean:

@@ -104,6 +104,20 @@ def test_small_problems(capsys, tmp_path):
     assert "| 24 | matmul |" in capsys.readouterr().out
 
 
+def test_edge_speed(capsys, tmp_path):
+    """Each extent has shares of the peak, of kernels and of calls, and the picture is drawn."""
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "edges.png"
+    arguments = ["--extents", "9", "33", "--seconds", "0.001", "--plot", str(picture)]
+    results = example("edge_speed").main(arguments)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(results) == 4
+    for rows in results.values():
+        assert [extent for extent, _ in rows] == [9, 33]
+        assert all(share > 0 for _, shares in rows for share in shares.values())
+    assert capsys.readouterr().out.count("| 33 | ") == 4
+
+
 def test_batched_contractions(capsys):
     """A batch has numpy's results."""
     arguments = ["abc-adc-bd", "a=9", "b=8", "c=7", "d=6", "--count", "5", "--threads", "2"]
