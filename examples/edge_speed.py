@@ -1,11 +1,11 @@
 """Small matrix products of every size: `python examples/edge_speed.py [--plot FILE]`.
 
-`make bench` runs it. It repeats Fig. 3 of ttile.txt: a matrix of 128 columns times one of 128 by
-128, for 8 to 49 rows, whole vectors along the 128; and the same transposed, where vectors run
-along the 8 to 49 and the last one is rarely full, so that some lanes compute for nothing. Shares
-of the peak are printed, worst first: of the microkernels alone, called as the plan would on packed
-operands in the nearest caches, and of the whole call into an output that exists. The peak is
-measured in between, on the same core.
+`make bench` runs it. It repeats Fig. 3 of the TTile paper (hal-03149553): a matrix of 128 columns
+times one of 128 by 128, for 8 to 49 rows, whole vectors along the 128; and the same transposed,
+where vectors run along the 8 to 49 and the last one is rarely full, so that some lanes compute for
+nothing. Shares of the peak are printed, worst first: of the microkernels alone, called as the plan
+would on packed operands in the nearest caches, and of the whole call into an output that exists.
+The peak is measured in between, on the same core.
 """
 
 from __future__ import annotations

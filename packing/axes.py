@@ -93,7 +93,7 @@ def even(extent: int, most: int, lanes: int) -> int:
     """Return the side that cuts an extent into as few cells as `most` does, but near-equal ones.
 
     Nine columns are two cells of five and four: a cell of one column would keep the FMA units
-    waiting (section 3 of ttile.txt). Sides are whole vectors where that is possible.
+    waiting (section 3 of TTile, hal-03149553). Sides are whole vectors where that is possible.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Catalogues: measuring all microkernels of this computer, as a table and as a picture.
 
-The heat map is that of Fig. 7 of ttile.txt: how close each register tile comes to the peak.
+The heat map is that of Fig. 7 of the TTile paper (hal-03149553): how close each register tile comes
+to the peak.
 """
 
 from __future__ import annotations
