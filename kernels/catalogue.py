@@ -130,6 +130,10 @@ class Catalogue:
     registers: int
     tiles: tuple[RegisterTile, ...]
 
+    def __hash__(self) -> int:
+        # Plans are looked up by their machine: hundreds of tiles would take longer than the rest.
+        return hash((self.dtype, self.bits, self.registers, len(self.tiles)))
+
     def tile(self, vectors: int, columns: int) -> RegisterTile:
         """Return what was measured of a tile; a `KeyError` if nothing was."""
         for found in self.tiles:
