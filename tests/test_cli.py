@@ -280,6 +280,26 @@ app(["machine"])
     assert (child.returncode, out, err) == (130, "", "")
 
 
+def test_interrupted_in_generated_code(tmp_path):
+    """An interrupt amid the `exec` of a text, as imports make them, ends a command alike."""
+    (tmp_path / "interrupted.py").write_text(
+        "from tilesolve.cli import app\n"
+        "from tilesolve.machine import Machine\n"
+        "Machine.load = lambda *_: exec('raise KeyboardInterrupt')\n"
+        "app(['machine'])\n",
+        encoding="utf-8",
+    )
+    found = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
+
+
 def test_other_errors_are_not_hidden(monkeypatch):
     """A fault of the program itself still shows where it is."""
 

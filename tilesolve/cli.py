@@ -60,6 +60,10 @@ class _Commands(TyperGroup):
                 typer.echo(f"error: {error}", err=True)
                 raise typer.Exit(FAILED) from None
             except KeyboardInterrupt:
+                # CPython notes an interrupt that leaves an `exec` of text, such as dataclasses
+                # and numba use, and under `python -m` ends by the signal even if it was handled.
+                # It forgets that with the next `exec`.
+                exec("")
                 raise typer.Exit(INTERRUPTED) from None
 
 
