@@ -257,6 +257,27 @@ def test_odd_problems_have_plans(spec, sizes, machine):
     assert Plan.from_json(found.to_json()) == found
 
 
+WIDE = {"vector_bits": 512, "vector_registers": 32}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes", "dtype"),
+    [
+        ("ajKb-bi-b[j+3K+3a]aK", {"a": 35, "j": 0, "K": 15, "b": 5, "i": 0}, "float32"),
+        ("ajKb-bi-b[j+3K+3a]aK", {"a": 35, "j": 5, "K": 15, "b": 5, "i": 7}, "float32"),
+        ("aKb-bi-b[3K+3a][a+5K]", {"a": 48, "K": 48, "b": 16, "i": 7}, "float32"),
+        ("a[3b+a]b[2b]->b", {"b": 31, "a": 37}, "float32"),
+        ("[3a]a[2b+j+K]i->jiKa", {"j": 137, "i": 70, "K": 13, "a": 75, "b": 0}, "complex64"),
+        ("bea-[3b+a+2e][3b+2a+2e]ee-eb", {"b": 1, "e": 30, "a": 51}, "complex128"),
+    ],
+)
+def test_a_wide_register_tile_leaves_room(spec, sizes, dtype):
+    """Letters that stand in several subscripts, and whole lines, do not fill a cache twice."""
+    machine = Machine.load("i7-6700k").replace(**WIDE)
+    found = plan(Problem.of(spec, sizes, dtype), machine=machine, cache=False)
+    found.nest.check(found.share)
+
+
 def machine_of(*capacities, base="i7-6700k", **changes):
     """Return a shipped machine with other caches."""
     shipped = Machine.load(base)
@@ -290,6 +311,16 @@ def test_infeasible_capacities_are_an_error():
     """A cache that cannot hold even the register tile's panels is named, not ignored."""
     with pytest.raises(SolverError):
         plan("ab-ac-cb", 64, machine_of(64))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spec", ["ab-ac-cb", "abcd-aebf-dfce"])
+def test_whole_lines_are_given_up_for_room(spec, dtype):
+    """A last cache that cannot hold tiles of whole lines beside the register tile's panels."""
+    machine = machine_of(32768, 262144, 8192, **WIDE)
+    found = plan(Problem.of(spec, 72, dtype), machine=machine, cache=False)
+    assert found.setting.lines == ()
+    found.nest.check(found.share)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])

@@ -136,14 +136,21 @@ def footprint(
 
 
 def _touched(tensor: Tensor, sides: Mapping[str, str]) -> Signomial:
-    """Return the elements that a box touches; letters without a side have one iteration."""
+    """Return the elements that a box touches; letters without a side have one iteration.
+
+    A letter that is alone in a subscript widens no other: there it only shifts, as in a diagonal.
+    """
+    alone = dict.fromkeys(s.letters[0] for s in tensor.subscripts if len(s.terms) == 1)
     size = Signomial.constant(1)
+    for letter in alone:
+        size = size * (Signomial.symbol(sides[letter]) if letter in sides else 1)
     for subscript in tensor.subscripts:
-        wide = [(c, Signomial.symbol(sides[i])) for c, i in subscript.terms if i in sides]
+        wide = [(c, i) for c, i in subscript.terms if i in sides and i not in alone]
         if len(wide) == 1:
-            size = size * wide[0][1]
+            size = size * Signomial.symbol(sides[wide[0][1]])
         elif wide:
-            size = size * sum((c * (side - 1) for c, side in wide), Signomial.constant(1))
+            reach = (c * (Signomial.symbol(sides[i]) - 1) for c, i in wide)
+            size = size * sum(reach, Signomial.constant(1))
     return size
 
 

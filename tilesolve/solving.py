@@ -142,7 +142,8 @@ def setting_of(
         found = replace(usual, lines=last or usual.lines, runs=nearest)
         if nearest and _satisfiable(found):
             return found
-    return usual
+    # A register tile that covers much of a letter may leave no room for whole lines.
+    return usual if not usual.lines or _satisfiable(usual) else replace(usual, lines=())
 
 
 def _satisfiable(setting: Setting) -> bool:

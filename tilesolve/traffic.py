@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.spec import Subscript, Tensor
+from tilesolve.contractions.spec import Tensor
 from tilesolve.nest import Output, tile_counts
 from tilesolve.walk import Position, Rule, Truth, choose, walk
 
@@ -148,7 +148,7 @@ def footprint(
     >>> footprint(problem, problem.spec.operands[0], {"h": 4, "r": 3, "k": 10}, 1)
     48.0
     """
-    sides = [_side(subscript, box) for subscript in tensor.subscripts]
+    sides = _sides(tensor, box)
     elements: Sizes = float(problem.itemsize)
     for side in sides:
         elements = elements * side
@@ -189,12 +189,23 @@ def touched_bytes(problem: Problem) -> tuple[float, ...]:
     return tuple(footprint(problem, tensor, whole, 1) for tensor in problem.spec.tensors)
 
 
-def _side(subscript: Subscript, box: Mapping[str, Sizes]) -> Sizes:
-    """Return how many places of one axis a box touches."""
-    if len(subscript.terms) == 1:
-        return box[subscript.terms[0][1]]
-    reach = 1 + sum(c * (box[letter] - 1) for c, letter in subscript.terms)
-    return _least(reach, prod(box[letter] for letter in subscript.letters))
+def _sides(tensor: Tensor, box: Mapping[str, Sizes]) -> list[Sizes]:
+    """Return how many places of each axis a box touches, for one place of those before it.
+
+    A letter that is alone in a subscript widens no other: there it only shifts, as in a diagonal.
+    """
+    alone = {s.letters[0] for s in tensor.subscripts if len(s.terms) == 1}
+    counted: set[str] = set()
+    found: list[Sizes] = []
+    for subscript in tensor.subscripts:
+        if len(subscript.terms) == 1 and subscript.letters[0] not in counted:
+            counted.add(subscript.letters[0])
+            found.append(box[subscript.letters[0]])
+            continue
+        terms = [(c, letter) for c, letter in subscript.terms if letter not in alone]
+        reach = 1 + sum(c * (box[letter] - 1) for c, letter in terms)
+        found.append(_least(reach, prod(box[letter] for _, letter in terms)))
+    return found
 
 
 def _least(a: Sizes, b: Sizes) -> Sizes:
