@@ -13,6 +13,7 @@ from strategies import specs
 
 import tilesolve
 from tilesolve import plan_cache
+from tilesolve.boxes import runs, unfuse
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -29,6 +30,8 @@ from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.planning import Plan, plan
 from tilesolve.program import TIE
+from tilesolve.relaxation import relax
+from tilesolve.repair import repair
 from tilesolve.report import bounds
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
@@ -311,6 +314,20 @@ def test_infeasible_capacities_are_an_error():
     """A cache that cannot hold even the register tile's panels is named, not ignored."""
     with pytest.raises(SolverError):
         plan("ab-ac-cb", 64, machine_of(64))
+
+
+@pytest.mark.parametrize("case", ["abc-bda-dc", "abcde-ecbfa-fd"])
+def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case):
+    """A tile that reads single lines far apart takes longer than its bytes: a runner-up wins."""
+    problem = suite("tccg")[case]
+    found = plan(problem, machine="e5-2680v4", cache=False)
+    tiles = relax(found.setting).optima
+    first = repair(found.setting, tiles[0].choice, tiles[0].tiles)
+    line = found.machine.memory.line
+    short = unfuse(problem, found.setting.fused, first.nest, line)
+    assert min(runs(problem, short)) < 2 * line
+    assert min(runs(problem, found.nest)) > 16 * line
+    assert found.seconds <= 1.02 * first.seconds
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

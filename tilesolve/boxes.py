@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,8 +265,44 @@ def _line_waste(
             run = np.where(whole, run * side, run)
             whole &= side >= problem.sizes[letter]
         if inside:
-            # Runs of whole lines mostly begin on one, others touch most of a line more; and
-            # wherever a run ends, the CPU has fetched in vain.
-            more = line + np.where(run % line == 0, line / 2, line - problem.itemsize)
-            waste = waste + sizes[tensor] / total * more / run
+            waste = waste + sizes[tensor] / total * run_waste(run, line, problem.itemsize)
     return waste
+
+
+def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array
+    """Return the bytes moved in vain with each run of so many bytes, per byte of it.
+
+    Runs of whole lines mostly begin on one, others touch most of a line more; and wherever a run
+    ends, the CPU has fetched in vain.
+
+    Examples
+    --------
+    >>> float(run_waste(64, 64, 8)), float(run_waste(640, 64, 8))
+    (1.5, 0.15)
+    """
+    return (line + np.where(run % line == 0, line / 2, line - element)) / run
+
+
+def runs(problem: Problem, nest: Nest) -> list[int]:
+    """Return the bytes of each tensor that lie side by side in a nest's outermost tile.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> bands = [("L1", "kmn", dict(m=8, n=16, k=64)), ("memory", "kmn", 64)]
+    >>> runs(problem, Nest.of(problem, bands))
+    [128, 4096, 128]
+    """
+    tile = nest.bands[max(0, len(nest.bands) - 2)]
+    found = []
+    for tensor in problem.spec.tensors:
+        run = problem.itemsize
+        for subscript in reversed(tensor.subscripts):
+            letter = subscript.terms[0][1]
+            if not subscript.plain:
+                break
+            run *= max(1, tile[letter])
+            if tile[letter] < problem.sizes[letter]:
+                break
+        found.append(run)
+    return found

@@ -7,9 +7,8 @@ address is then a sum of one offset per role, and a tile of any level is a range
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -75,6 +74,38 @@ class Box:
         return len(self.axes[role].bounds[0]) - 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Boxes:
+    """The boxes of a schedule, in the order in which they are walked; many are alike.
+
+    Parameters
+    ----------
+    corners
+        A row for each box: where each letter of the problem begins in it.
+    kinds
+        For each box the number of its kind.
+    sizes
+        The iterations of each letter, one mapping per kind.
+    tables
+        What the macrokernel reads, per kind.
+
+    Examples
+    --------
+    >>> none = np.zeros(0, np.int64)
+    >>> box = Box((), (), (0, 0), (0, 0), (1, 1), aligned=True)
+    >>> len(Boxes(np.array([[0, 0], [4, 0]]), np.array([0, 0]), ({"m": 4, "n": 8},), (box,)))
+    2
+    """
+
+    corners: Integers
+    kinds: Integers
+    sizes: tuple[dict[str, int], ...]
+    tables: tuple[Box, ...]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
 @dataclass(eq=False)
 class Schedule:
     """How one problem with given strides is walked.
@@ -102,7 +133,7 @@ class Schedule:
     >>> roles = (("n",), ("m",), ("k",), ())
     >>> family = Family.of("float64", 256, 16)
     >>> schedule = Schedule(problem, nest, family, strides, roles, (None, None))
-    >>> [box.cells(0) for _, _, box in schedule.boxes()]
+    >>> [box.cells(0) for box in schedule.boxes().tables]
     [2]
     """
 
@@ -112,7 +143,6 @@ class Schedule:
     strides: Strides
     roles: tuple[tuple[str, ...], ...]
     copies: tuple[str | None, str | None]
-    _known: dict[tuple[int, ...], Box] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.element = self.problem.itemsize
@@ -188,33 +218,36 @@ class Schedule:
 
     # Boxes
 
-    def boxes(self) -> Iterator[tuple[dict[str, int], dict[str, int], Box]]:
-        """Yield the sizes, the corner and the tables of every box, in the nest's order."""
-        for corner, sizes in self._walk(len(self.nest.bands) - 1, {}, dict(self.problem.sizes)):
-            key = tuple(sizes.values())
-            if key not in self._known:
-                self._known[key] = self._box(sizes)
-            yield sizes, corner, self._known[key]
+    def boxes(self) -> Boxes:
+        """Return the sizes, the corners and the tables of all boxes, in the nest's order."""
+        corners, sizes = self._walk(len(self.nest.bands) - 1, tuple(self.problem.sizes.values()))
+        kinds, at = np.unique(sizes, axis=0, return_inverse=True)
+        named = tuple(dict(zip(self.problem.sizes, kind, strict=True)) for kind in kinds.tolist())
+        return Boxes(corners, at.reshape(-1), named, tuple(self._box(of) for of in named))
 
-    def _walk(
-        self, level: int, corner: dict[str, int], sizes: dict[str, int]
-    ) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    def _walk(self, level: int, sizes: tuple[int, ...]) -> tuple[Integers, Integers]:
+        """Return where the boxes of a level's tile of some sizes begin, and their sizes."""
         if level == self.top:
-            yield corner, sizes
-            return
-        inner = dict(self.nest.bands[level - 1].box)
+            return np.zeros((1, len(sizes)), np.int64), np.array([sizes], np.int64)
+        inner = self.nest.bands[level - 1]
         order = [
             letter
             for role in self._order(self.nest.bands[level].order)
             for letter in self.nest.bands[level].order
             if letter in self.roles[role]
         ][::-1]
-        steps = [range(0, max(1, sizes[letter]), inner[letter]) for letter in order]
-        for start in product(*steps):
-            at = dict(zip(order, start, strict=True))
-            cut = {i: min(inner[i], sizes[i] - at[i]) for i in sizes}
-            moved = {i: corner.get(i, 0) + at[i] for i in sizes}
-            yield from self._walk(level - 1, moved, cut)
+        extents = dict(zip(self.problem.sizes, sizes, strict=True))
+        steps = [np.arange(0, max(1, extents[letter]), inner[letter]) for letter in order]
+        grid = dict(zip(order, np.meshgrid(*steps, indexing="ij"), strict=True))
+        starts = np.stack([grid[letter].ravel() for letter in self.problem.sizes], axis=1)
+        cut = np.minimum([inner[letter] for letter in self.problem.sizes], sizes - starts)
+        if level - 1 == self.top:
+            return starts, cut
+        kinds, at = np.unique(cut, axis=0, return_inverse=True)
+        walks = [self._walk(level - 1, tuple(kind)) for kind in kinds.tolist()]
+        within = [walks[kind] for kind in at.reshape(-1)]
+        corners = [start + walk[0] for start, walk in zip(starts, within, strict=True)]
+        return np.concatenate(corners), np.concatenate([walk[1] for walk in within])
 
     def _tiles(self, role: int, sizes: Mapping[str, int]) -> list[Tile]:
         members = self.roles[role]

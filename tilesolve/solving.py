@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tilesolve.boxes import RUNS, line_sides, run_sides, tiles_of, unfuse
+from tilesolve.boxes import RUNS, line_sides, run_sides, run_waste, runs, tiles_of, unfuse
 from tilesolve.choices import orders
 from tilesolve.contractions.errors import MachineError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
-from tilesolve.fuse import Fused, fuse
+from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
@@ -56,6 +56,9 @@ WRITING = 0.4
 
 CLOSE = 1.02
 """Integer tiles within this factor of the continuous optimum are good enough to stop at."""
+
+SHORT = 0.1
+"""Share of a plan's time that short runs in memory may cost before other loops are looked at."""
 
 
 def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> Plan:
@@ -206,8 +209,7 @@ def _solve(
     microkernel = register_tile(share, machine)
     setting = setting_of(share, machine, threads, output, microkernel)
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
-    best, integral = _integral(setting, relaxed)
-    nest, cost = _packing(share, setting.fused, integral.nest, machine, threads, microkernel)
+    best, integral, nest, cost = _integral(setting, relaxed, share, machine, threads)
     runner_up = next((found for found in relaxed.optima if found.choice != best.choice), None)
     return Plan(
         problem,
@@ -236,24 +238,48 @@ def _solve(
     )
 
 
-def _integral(setting: Setting, relaxed: Relaxation) -> tuple[Optimum, Integral]:
-    """Return the continuous optimum whose integer tiles are best, and these.
+def _integral(
+    setting: Setting, relaxed: Relaxation, share: Problem, machine: Machine, threads: int
+) -> tuple[Optimum, Integral, Nest, Price]:
+    """Return the continuous optimum that makes the best plan, its integer tiles, nest and price.
 
-    The best optimum's are taken unless rounding costs them much: then a runner-up may have
-    tiles that round better.
+    The best optimum is taken unless rounding costs it much, or its boxes cut tensors into short
+    runs: then a runner-up may round better, or be as fast with longer ones.
     """
-    found: list[tuple[Optimum, Integral]] = []
+    found: list[tuple[float, tuple[Optimum, Integral, Nest, Price]]] = []
     failed: list[SolverError] = []
     for optimum in relaxed.optima[:ROUNDED]:
         try:
-            found.append((optimum, repair(setting, optimum.choice, optimum.tiles)))
+            integral = repair(setting, optimum.choice, optimum.tiles)
         except SolverError as error:
             failed.append(error)
-        if found and min(i.seconds for _, i in found) <= CLOSE * relaxed.best.seconds:
+            continue
+        nest, cost = _packing(share, setting, integral.nest, machine, threads)
+        waits = _scattered(share, nest, cost, machine)
+        found.append((_score(cost) + waits, (optimum, integral, nest, cost)))
+        close = integral.seconds <= CLOSE * relaxed.best.seconds
+        if close and waits <= SHORT * cost.seconds:
             break
     if not found:
         raise failed[0]
-    return min(found, key=lambda pair: pair[1].score)
+    return min(found, key=lambda candidate: candidate[0])[1]
+
+
+def _score(cost: Price) -> float:
+    """Return the longest time with a small weight on all."""
+    return cost.ranking[0] + TIE * sum(cost.ranking) / len(cost.ranking)
+
+
+def _scattered(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+    """Return the seconds lost at the ends of the runs in which memory is read and written."""
+    volumes, line = cost.levels[-1].volumes, machine.memory.line
+    return (
+        sum(
+            volume * run_waste(run, line, share.itemsize)
+            for volume, run in zip(volumes, runs(share, nest), strict=True)
+        )
+        / machine.memory.bandwidth
+    )
 
 
 def _convex(spec: Spec) -> bool:
@@ -261,12 +287,7 @@ def _convex(spec: Spec) -> bool:
 
 
 def _packing(
-    share: Problem,
-    fused: Fused,
-    tiles: Nest,
-    machine: Machine,
-    threads: int,
-    microkernel: Microkernel,
+    share: Problem, setting: Setting, tiles: Nest, machine: Machine, threads: int
 ) -> tuple[Nest, Price]:
     """Return a nest over letters that packs only what repays it, and its price.
 
@@ -274,6 +295,7 @@ def _packing(
     can be read in place only if its unit-stride letter is the output's. And a call that used a
     few elements of each line would wait for lines more than it computes.
     """
+    fused, microkernel = setting.fused, setting.microkernel
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
     line, vectors = machine.memory.line, max(1, lanes(share.dtype, machine.vector_bits))
@@ -289,8 +311,7 @@ def _packing(
         if packed != tiles.packed and not _whole_lines(share, candidate, line):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
-        times = cost.ranking
-        priced.append((times[0] + TIE * sum(times) / len(times), candidate, cost))
+        priced.append((_score(cost), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost
 

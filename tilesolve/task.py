@@ -21,7 +21,7 @@ from tilesolve.kernels.state import BATCHES, COLUMNS, ROWS, SUMS, TRACE, S, Step
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
-from tilesolve.schedule import Box, Schedule
+from tilesolve.schedule import Boxes, Schedule
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
@@ -69,7 +69,7 @@ class Task:
     schedule: Schedule
     start: dict[str, int]
     order: tuple[int, int, int]
-    boxes: list[tuple[dict[str, int], dict[str, int], Box]]
+    boxes: Boxes
     steps: Integers
     state: Integers
     sums: Integers
@@ -99,8 +99,8 @@ class Task:
             roles,
             (copies[first], copies[1 - first]),
         )
-        boxes = list(schedule.boxes())
-        longest = max(box.axes[SUMS].size for *_, box in boxes)
+        boxes = schedule.boxes()
+        longest = max(box.axes[SUMS].size for box in boxes.tables)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         state = _state(schedule, plan.output == "stream")
@@ -109,7 +109,7 @@ class Task:
         taken = 0
         for side in (ROWS, COLUMNS):
             state[S.BUFFER + side] = taken
-            most = max(box.elements(side) for *_, box in boxes)
+            most = max(box.elements(side) for box in boxes.tables)
             taken += most * schedule.step(side) + GUARD
             taken += -taken % ALIGNMENT
         rows = _rows(schedule, boxes)
@@ -140,17 +140,18 @@ class Task:
 
     def visited(self, arrays: Sequence[Array]) -> list[Visit]:
         """Run the task and return what each call covered."""
-        most = sum(prod(box.cells(role) for role in range(4)) for *_, box in self.boxes)
-        trace = np.zeros((most, TRACE), np.int64)
+        boxes, names = self.boxes, tuple(self.schedule.problem.sizes)
+        calls = np.array([prod(box.cells(role) for role in range(4)) for box in boxes.tables])
+        trace = np.zeros((int(calls[boxes.kinds].sum()), TRACE), np.int64)
         letters = [
-            [self.schedule.indices(role, sizes) for role in range(4)] for sizes, *_ in self.boxes
+            [self.schedule.indices(role, sizes) for role in range(4)] for sizes in boxes.sizes
         ]
         found = []
         for row in trace[: self.run(arrays, 1, 0, trace)]:
-            corner = self.boxes[row[9]][1]
+            corner = dict(zip(names, boxes.corners[row[9]].tolist(), strict=True))
             covered: dict[str, tuple[int, ...]] = {}
             ranges = ((row[0], row[1]), (row[2], row[3]), (row[4], row[5]), (row[6], 1))
-            for table, (first, count) in zip(letters[row[9]], ranges, strict=True):
+            for table, (first, count) in zip(letters[boxes.kinds[row[9]]], ranges, strict=True):
                 for letter, values in table.items():
                     begin = corner.get(letter, 0) + self.start.get(letter, 0)
                     covered[letter] = tuple(
@@ -190,20 +191,20 @@ def _roles(problem: Problem, rows: str | None) -> tuple[int, tuple[tuple[str, ..
     return first, tuple(tuple(group) for group in groups)
 
 
-def _rows(
-    schedule: Schedule, boxes: Sequence[tuple[dict[str, int], dict[str, int], Box]]
-) -> Integers:
+def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
     """Return a row of `Step` for each box, one after the other."""
-    rows = np.zeros((len(boxes), Step.SIZE), np.int64)
-    for row, (_, corner, box) in zip(rows, boxes, strict=True):
-        for at, of in enumerate(schedule.strides):
-            row[Step.OFFSETS + at] = _distance(corner, of)
-        for role, found in enumerate(box.tables):
-            row[Step.TABLES + role] = found.ctypes.data
-        for side in (ROWS, COLUMNS):
-            row[Step.CELLS + side] = box.cells(side)
-        row[Step.FIRST] = all(corner.get(i, 0) == 0 for i in schedule.roles[SUMS])
+    letters = tuple(schedule.problem.sizes)
+    kinds = np.zeros((len(boxes.tables), Step.SIZE), np.int64)
+    for row, box in zip(kinds, boxes.tables, strict=True):
+        row[Step.TABLES : Step.TABLES + len(box.tables)] = [t.ctypes.data for t in box.tables]
+        row[Step.CELLS : Step.CELLS + 2] = box.cells(ROWS), box.cells(COLUMNS)
         row[Step.ALIGNED] = box.aligned
+    rows = kinds[boxes.kinds]
+    strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.strides], np.int64)
+    offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T
+    rows[:, Step.OFFSETS : Step.OFFSETS + len(schedule.strides)] = offsets
+    sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
+    rows[:, Step.FIRST] = ~boxes.corners[:, sums].any(axis=1)
     for side in (ROWS, COLUMNS):
         # A copy stays good while the operand's elements and their order do.
         kept = [Step.OFFSETS + 1 + side, *(Step.TABLES + r for r in (side, SUMS, BATCHES))]
