@@ -273,13 +273,11 @@ def _score(cost: Price) -> float:
 def _scattered(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written."""
     volumes, line = cost.levels[-1].volumes, machine.memory.line
-    return (
-        sum(
-            volume * run_waste(run, line, share.itemsize)
-            for volume, run in zip(volumes, runs(share, nest), strict=True)
-        )
-        / machine.memory.bandwidth
-    )
+    wasted = [
+        volume * float(run_waste(run, line, share.itemsize))
+        for volume, run in zip(volumes, runs(share, nest), strict=True)
+    ]
+    return sum(wasted) / machine.memory.bandwidth
 
 
 def _convex(spec: Spec) -> bool:
