@@ -139,6 +139,24 @@ def test_a_foreign_plan_file_is_not_used(solved):
         assert plan("ab-ac-cb", 64, "i7-6700k") == first
 
 
+def test_plans_of_other_code_are_solved_again(solved, tmp_path, monkeypatch):
+    """A plan on disk is used only by the code that solved it, whatever its version says."""
+    package = tmp_path / "solver_of_a_test"
+    package.mkdir()
+    source = package / "__init__.py"
+    source.write_text("tie = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plan_cache, "PACKAGES", (package.name,))
+    for expected in (1, 1, 2, 2):
+        if expected > len(solved) > 0:
+            source.write_text("tie = 10\n")
+        plan_cache._memory.clear()
+        plan_cache._solver.cache_clear()
+        plan("ab-ac-cb", 64, "i7-6700k")
+        assert len(solved) == expected
+    plan_cache._solver.cache_clear()
+
+
 def test_a_changed_machine_file_is_read_again(tmp_path):
     """A plan for a machine named by its path follows the file, also within one process."""
     path = tmp_path / "mine.toml"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -27,6 +29,9 @@ from tilesolve.solving import solve
 
 MOST = 1024
 """Plans kept in memory; the one not used for longest goes first."""
+
+PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
+"""Where the code lies that a plan depends on."""
 
 _memory: OrderedDict[Hashable, Plan] = OrderedDict()
 _lock = Lock()
@@ -149,7 +154,7 @@ def _machine_key(machine: str | None) -> Hashable:
 
 def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Plan:
     form = problem.canonical
-    text = repr((__version__, FORMAT, str(form.problem), machine, threads, accumulate))
+    text = repr((_solver(), FORMAT, str(form.problem), machine, threads, accumulate))
     path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine)
     if found is None:
@@ -159,6 +164,18 @@ def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) ->
         except FileAccessError as error:
             files.warn_once(f"plans are not kept on disk: {error}")
     return renamed(found, problem, form)
+
+
+@cache
+def _solver() -> tuple[object, ...]:
+    """Return what the code that solves is known by: a plan of other code may not be its best.
+
+    The version alone does not tell apart two states of a checkout.
+    """
+    folders = [Path(folder) for package in PACKAGES for folder in import_module(package).__path__]
+    sources = sorted(source for folder in folders for source in folder.glob("*.py"))
+    states = [(source.name, source.stat()) for source in sources]
+    return __version__, *((name, state.st_mtime_ns, state.st_size) for name, state in states)
 
 
 def _read(path: Path, problem: Problem, machine: Machine) -> Plan | None:
