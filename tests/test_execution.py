@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
-from strategies import problems, specs
+from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
@@ -84,7 +84,7 @@ def relaid(array, how):
 LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unshrunk, max_examples=60)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -107,7 +107,7 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unshrunk, max_examples=40)
 @given(problems(specs(operands=2, diagonal=False), most=40), st.sampled_from(WIDTHS))
 def test_copies_take_no_more_than_said(problem, width):
     """The bytes that a report names are enough for all packed tiles, their padding included."""
@@ -189,7 +189,7 @@ def lyings(steps):
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unshrunk, max_examples=40)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -474,7 +474,7 @@ def test_soak(part):
     """Thousands of random problems, in parts that can be run by themselves."""
 
     @seed(part)
-    @settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(unshrunk, max_examples=75, suppress_health_check=list(HealthCheck))
     @given(
         problems(specs(operands=2, diagonal=False), least=0, most=14),
         st.sampled_from(WIDTHS),

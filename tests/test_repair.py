@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import unshrunk
 
 from tilesolve.boxes import box, unfuse
 from tilesolve.choices import choices
@@ -54,7 +55,7 @@ def nested(setting, chains):
     spec=st.sampled_from(["abc-adc-bd", "ab-acd-dbc", "abc-bda-dc", "ab-ac-bc"]),
     machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(unshrunk, max_examples=40)
 def test_integer_tiles_keep_all_limits(sizes, spec, machine):
     """Primes, ones and extents under the register tile all give nested tiles that fit."""
     letters = Problem.of(spec, 2).sizes
@@ -182,7 +183,7 @@ def test_tiles_that_cannot_fit_are_refused():
     inner=st.integers(1, 9),
     weight=st.sampled_from([0.25, 1.0]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight):
     """A box has sides that are multiples of the inner ones or whole, and no larger than asked."""
     letters = "abc"[: len(extents)]
