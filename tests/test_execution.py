@@ -18,6 +18,7 @@ from tilesolve.copies import copy_bytes
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.schedule import GATHER
 from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
@@ -402,12 +403,22 @@ def test_numbers_of_any_kind_are_factors(dtype):
     assert np.all(np.isnan(out))
 
 
-def test_overlapping_elements_of_out():
-    """An output whose own elements share memory cannot hold a result."""
-    out = np.lib.stride_tricks.as_strided(np.zeros(5), (3, 5), (0, 8))
-    found = plan("ik-ij-jk", "i=3 j=4 k=5", "i7-6700k", cache=False)
-    with pytest.raises(PlanError, match="share memory"):
-        found(np.ones((3, 4)), np.ones((4, 5)), out)
+@pytest.mark.parametrize(
+    ("spec", "which"),
+    [("ik-ij-jk", (1,)), ("ik-ji-kj", (2,)), ("ik-ij-kj", (1, 2)), ("ik-ij-jk", (0, 1, 2))],
+)
+def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
+    """An array that is contiguous backwards is copied or turned, as one that is so forwards."""
+    problem = Problem.of(spec, 16)
+    found = plan(problem, machine=machine(), cache=False)
+    forwards = [np.empty(shape).strides for shape in problem.shapes]
+    backwards = [
+        tuple(-step for step in steps) if at in which else steps
+        for at, steps in enumerate(forwards)
+    ]
+    usual, other = (Task.of(found, problem, {}, steps) for steps in (forwards, backwards))
+    assert other.schedule.ways == usual.schedule.ways
+    assert GATHER not in other.schedule.ways
 
 
 def test_interleaved_memory_is_no_overlap():
