@@ -43,10 +43,13 @@ class Subscript:
     """
 
     terms: tuple[tuple[int, str], ...]
+    letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The letters of the terms, in the order written."""
 
     def __post_init__(self) -> None:
         if not self.terms:
             raise SpecError("a subscript needs a letter")
+        object.__setattr__(self, "letters", tuple(letter for _, letter in self.terms))
         for coefficient, letter in self.terms:
             if not isinstance(letter, str) or len(letter) != 1 or not letter.isalpha():
                 raise SpecError(f"an index is one letter, not {letter!r}")
@@ -57,11 +60,6 @@ class Subscript:
         for letter, count in Counter(self.letters).items():
             if count > 1:
                 raise SpecError(f"the letter {letter!r} stands twice in the subscript {self}")
-
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """The letters of the terms, in the order written."""
-        return tuple(letter for _, letter in self.terms)
 
     @property
     def plain(self) -> bool:
@@ -96,11 +94,12 @@ class Tensor:
     """
 
     subscripts: tuple[Subscript, ...]
+    letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The distinct letters, in order of appearance."""
 
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """The distinct letters, in order of appearance."""
-        return _distinct(letter for subscript in self.subscripts for letter in subscript.letters)
+    def __post_init__(self) -> None:
+        letters = (letter for subscript in self.subscripts for letter in subscript.letters)
+        object.__setattr__(self, "letters", _distinct(letters))
 
     def shape(self, extents: Mapping[str, int]) -> tuple[int, ...]:
         """Return the extent of each axis, given those of the letters."""

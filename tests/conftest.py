@@ -3,8 +3,15 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tilesolve import files, plan_cache
+
+# On a busy machine an example may take any time. Whoever sees a failure can repeat it.
+settings.register_profile(
+    "anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("anywhere")
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,18 @@
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
+
+unshrunk = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))
+"""For tests of examples that take long: the first failure is shown as it is.
+
+Looking for a simpler one takes minutes. For that, leave this out where the failure's
+`reproduce_failure` is put.
+"""
 
 
 @st.composite

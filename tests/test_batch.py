@@ -2,6 +2,7 @@ import threading
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 import tilesolve
 from tilesolve import batch
@@ -46,7 +47,7 @@ def test_an_empty_batch_is_empty(contraction):
 def test_several_threads_take_part(contraction, monkeypatch):
     """Contractions are spread: with two threads, two run at the same time."""
     found, firsts, seconds = contraction
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=PATIENCE)
     seen = set()
 
     def core_plan(plan, cores):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 from strategies import problems as any_problem
 from typer.testing import CliRunner
 
@@ -37,7 +38,6 @@ from tilesolve.machine import Machine
 SMALL = Problem.of("abc-acd-db", "a=6 b=5 c=4 d=7")
 MACHINE = Machine.load("i7-6700k")
 FLUSH = 2**12
-PATIENCE = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def made(*cases, **contenders):
 
 
 class TestChecks:
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(any_problem())
     def test_expected_elements_are_those_of_the_reference(self, problem):
         """At all places that are looked at, affine specs included."""
@@ -91,7 +91,7 @@ class TestChecks:
         assert out.shape == right.shape
         assert not wrong(right[tuple(at.T)], values, slack)
 
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(st.integers(0, 119), st.floats(1e-6, 1e6), st.booleans())
     def test_one_wrong_element_is_found(self, at, off, negative):
         """However little of the result is looked at directly, the sums of parts show it."""
@@ -149,9 +149,9 @@ class TestContenders:
 
     def test_a_hung_contender_is_stopped(self):
         """After the limit it is gone, whether it hangs when making ready or in a later run."""
-        started = time.monotonic()
         with team(fake("hanging"), 1, 1, 3.0) as one, pytest.raises(PeerError, match="within 3 s"):
             one.prepare([order(fake("hanging"))])
+        assert one.workers[0].process.poll() is not None
         with team(fake("hanging_later"), 1, 1, PATIENCE) as one:
             one.prepare([order(fake("hanging_later"))])
             assert one.run() > 0
@@ -160,7 +160,6 @@ class TestContenders:
                 one.run()
             (worker,) = one.workers
             assert worker.process.poll() is not None
-        assert time.monotonic() - started < 60
 
     def test_a_hung_contender_ends_with_the_command(self):
         """Even where the command is killed outright, no process of a contender stays behind."""
@@ -182,8 +181,8 @@ with team(hanging, 1, 1, 600.0) as one:
             worker = int(parent.stdout.readline())
             assert self.lives(worker)
             parent.kill()
-        deadline = time.monotonic() + 20
-        while self.lives(worker) and time.monotonic() < deadline:
+        give_up = time.monotonic() + PATIENCE
+        while self.lives(worker) and time.monotonic() < give_up:
             time.sleep(0.05)
         assert not self.lives(worker)
 

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
+from patience import PATIENCE
 
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results import Case, Entry, Settings, Sweep
@@ -128,7 +129,7 @@ def browse(folder, text, *options):
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     command += [f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1600", *options]
     command += [(folder / "page.html").as_uri()]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False, cwd=folder)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False, cwd=folder)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return done.stdout.decode()
 

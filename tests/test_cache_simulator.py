@@ -6,14 +6,12 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilesolve.cache_simulator import CacheShape, access_all, caches
 
 SPAN = 2048
-compiling = settings(deadline=None)
-"""The first example waits for numba."""
 
 traces = st.lists(st.tuples(st.integers(0, SPAN - 1), st.integers(0, 2)), max_size=300)
 
@@ -79,14 +77,12 @@ def hierarchies(draw: st.DrawFn, levels: tuple[int, int] = (1, 4)) -> list[Cache
     return shapes
 
 
-@compiling
 @given(hierarchies(), traces)
 def test_misses_are_those_of_the_obvious_caches(shapes, trace):
     """Each level misses, for each owner, exactly what ordered dictionaries miss."""
     assert np.array_equal(simulated_misses(shapes, trace), obvious_misses(shapes, trace))
 
 
-@compiling
 @given(st.lists(st.sampled_from((8, 16, 64)), min_size=2, max_size=3).map(sorted), traces)
 def test_levels_may_have_lines_of_different_length(lines, trace):
     """A level with longer lines than the nearer one is as simple as any other."""
@@ -94,7 +90,6 @@ def test_levels_may_have_lines_of_different_length(lines, trace):
     assert np.array_equal(simulated_misses(shapes, trace), obvious_misses(shapes, trace))
 
 
-@compiling
 @given(st.integers(1, 12), st.integers(1, 12), traces)
 def test_a_victim_cache_adds_its_capacity(near, far, trace):
     """Exclusive levels miss what one inclusive level with the sum of their capacities misses."""
@@ -103,7 +98,6 @@ def test_a_victim_cache_adds_its_capacity(near, far, trace):
     assert np.array_equal(simulated_misses(both, trace)[1], simulated_misses(one, trace)[0])
 
 
-@compiling
 @given(st.integers(1, 12), st.integers(0, 12), traces)
 def test_a_larger_cache_never_misses_more(lines, more, trace):
     """Least recently used replacement has no anomaly of capacity."""
@@ -113,7 +107,6 @@ def test_a_larger_cache_never_misses_more(lines, more, trace):
     assert large <= small
 
 
-@compiling
 @given(traces)
 def test_an_endless_cache_misses_each_line_once(trace):
     """What never has to go is missed when it is first touched only."""

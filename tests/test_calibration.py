@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 from typer.testing import CliRunner
 
 from tilesolve import calibration, pictures
@@ -34,9 +35,6 @@ from tilesolve.files import locked, machine_file
 from tilesolve.kernels.probes import STEP
 from tilesolve.machine import Level, Machine
 from tilesolve.measurement import ROUNDS, Effort, Probe, add_rounds, blocks
-
-PATIENCE = 60
-"""Seconds after which a child process is taken to hang."""
 
 DENSITY = 4
 GRID = 2 ** (1 / DENSITY)
@@ -641,11 +639,16 @@ class TestCommand:
         old = machine_file()
         old.parent.mkdir(parents=True)
         old.write_bytes(b"old")
+        lock = old.with_name(f"{old.name}.lock")
         process = subprocess.Popen(
             [sys.executable, "-m", "tilesolve", "calibrate"], stderr=subprocess.PIPE, text=True
         )
         with process:
             give_up = time.monotonic() + PATIENCE
+            # Whoever tries the lock has it for a moment: nobody does before it is there.
+            while not lock.exists() and time.monotonic() < give_up:
+                time.sleep(0.05)
+            time.sleep(0.1)
             while not _is_locked(old) and time.monotonic() < give_up:
                 time.sleep(0.05)
             process.send_signal(kill)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 from typer.testing import CliRunner
 
 from tilesolve import __version__, suite
@@ -14,9 +15,6 @@ from tilesolve.cli import app
 from tilesolve.contractions.suites import suites
 from tilesolve.files import machine_file, write_atomically
 from tilesolve.machine import Machine
-
-PATIENCE = 60
-"""Seconds after which a child process is taken to hang."""
 
 
 def tilesolve(*arguments):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
-from strategies import problems, specs
+from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
@@ -18,6 +18,7 @@ from tilesolve.copies import copy_bytes
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.schedule import GATHER
 from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
@@ -84,7 +85,7 @@ def relaid(array, how):
 LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unshrunk, max_examples=60)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -107,7 +108,7 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unshrunk, max_examples=40)
 @given(problems(specs(operands=2, diagonal=False), most=40), st.sampled_from(WIDTHS))
 def test_copies_take_no_more_than_said(problem, width):
     """The bytes that a report names are enough for all packed tiles, their padding included."""
@@ -189,7 +190,7 @@ def lyings(steps):
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unshrunk, max_examples=40)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -402,12 +403,22 @@ def test_numbers_of_any_kind_are_factors(dtype):
     assert np.all(np.isnan(out))
 
 
-def test_overlapping_elements_of_out():
-    """An output whose own elements share memory cannot hold a result."""
-    out = np.lib.stride_tricks.as_strided(np.zeros(5), (3, 5), (0, 8))
-    found = plan("ik-ij-jk", "i=3 j=4 k=5", "i7-6700k", cache=False)
-    with pytest.raises(PlanError, match="share memory"):
-        found(np.ones((3, 4)), np.ones((4, 5)), out)
+@pytest.mark.parametrize(
+    ("spec", "which"),
+    [("ik-ij-jk", (1,)), ("ik-ji-kj", (2,)), ("ik-ij-kj", (1, 2)), ("ik-ij-jk", (0, 1, 2))],
+)
+def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
+    """An array that is contiguous backwards is copied or turned, as one that is so forwards."""
+    problem = Problem.of(spec, 16)
+    found = plan(problem, machine=machine(), cache=False)
+    forwards = [np.empty(shape).strides for shape in problem.shapes]
+    backwards = [
+        tuple(-step for step in steps) if at in which else steps
+        for at, steps in enumerate(forwards)
+    ]
+    usual, other = (Task.of(found, problem, {}, steps) for steps in (forwards, backwards))
+    assert other.schedule.ways == usual.schedule.ways
+    assert GATHER not in other.schedule.ways
 
 
 def test_interleaved_memory_is_no_overlap():
@@ -474,7 +485,7 @@ def test_soak(part):
     """Thousands of random problems, in parts that can be run by themselves."""
 
     @seed(part)
-    @settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(unshrunk, max_examples=75, suppress_health_check=list(HealthCheck))
     @given(
         problems(specs(operands=2, diagonal=False), least=0, most=14),
         st.sampled_from(WIDTHS),

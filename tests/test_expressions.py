@@ -136,7 +136,7 @@ def symbolic(problem, around, tiles):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_expressions_are_the_price_of_contractions(data):
     """For tiles that fill their levels the expressions give what `price` does."""
     problem, around, tiles = data.draw(tilings(data.draw(plain)))
@@ -146,7 +146,7 @@ def test_expressions_are_the_price_of_contractions(data):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_expressions_are_the_price_of_convolutions(data):
     """With affine subscripts too, unless a stride or a repeated letter leaves gaps, not counted."""
     problem, around, tiles = data.draw(tilings(data.draw(affine)))

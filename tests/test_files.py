@@ -10,15 +10,13 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from patience import PATIENCE
 
 import tilesolve
 from tilesolve import contractions, files, kernels, packing
 from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
 from tilesolve.detect import fingerprint
 from tilesolve.files import locked, warn_once, write_atomically
-
-PATIENCE = 60
-"""Seconds after which a child process is taken to hang."""
 
 
 def start(code, *arguments):

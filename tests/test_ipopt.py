@@ -106,7 +106,7 @@ def absolute(recipe):
 
 
 @given(st.lists(recipes, min_size=1, max_size=3), vectors)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_program_has_the_values_of_the_expressions(dishes, point):
     """A program evaluates to what Pyomo says of each expression, at any point."""
     model = blank(initialize=0.0)
@@ -318,7 +318,7 @@ def size(nlp):
 
 
 @given(programs(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_first_derivatives_are_the_differences(program, logarithms):
     """Gradient and Jacobian are those of the values, with and without logarithms."""
     nlp = ExponentialNLP(program, logarithms=logarithms)
@@ -340,7 +340,7 @@ def test_first_derivatives_are_the_differences(program, logarithms):
 
 
 @given(programs(), st.booleans(), numbers, st.lists(numbers, min_size=3, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_hessian_is_the_difference_of_gradients(program, logarithms, factor, duals):
     """The Lagrangian's Hessian is symmetric and is the derivative of its gradient."""
     nlp = ExponentialNLP(program, logarithms=logarithms)
@@ -362,7 +362,7 @@ def test_the_hessian_is_the_difference_of_gradients(program, logarithms, factor,
 
 
 @given(programs(), vectors)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_results_may_be_written_into_given_storage(program, point):
     """With `out`, the same numbers land in the storage of an earlier point."""
     nlp = ExponentialNLP(program)
@@ -381,7 +381,7 @@ def test_results_may_be_written_into_given_storage(program, point):
 
 
 @given(programs(), vectors)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_logarithms_keep_the_feasible_set_and_the_order(program, point):
     """A point satisfies the logarithms exactly when it satisfies the program."""
     nlp = ExponentialNLP(program)
@@ -789,7 +789,7 @@ def tiles(extents, capacities, bandwidths):
     st.lists(st.floats(0, 1), min_size=10, max_size=10),
 )
 @example({"m": 57, "n": 126, "k": 1344}, [16.5, 6.0, 4.0], [16.5, 6.25, 18.0], [0.0] * 10)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_geometric_program_of_tiles_reaches_its_one_optimum(
     extents, growth, bandwidths, fractions
 ):

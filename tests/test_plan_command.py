@@ -6,15 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 from typer.testing import CliRunner
 
 from tilesolve import plan_cache, solving
 from tilesolve.cli import app
 from tilesolve.machine import Machine
 from tilesolve.planning import Plan, plan
-
-PATIENCE = 60
-"""Seconds after which a child process is taken to hang."""
 
 SPEC, SIZES = "ab-ac-cb", ("a=72", "b=60", "c=48")
 QUESTION = (SPEC, *SIZES, "--machine", "e5-2680v4")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import specs
+from strategies import specs, unshrunk
 
 import tilesolve
 from tilesolve import plan_cache
@@ -433,7 +433,7 @@ def odd_machines(draw):
     machine=odd_machines(),
     data=st.data(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(unshrunk, max_examples=40)
 def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
     """Random problems on random machines: tiles fit, and no trivial tiling is cheaper.
 

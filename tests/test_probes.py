@@ -73,7 +73,7 @@ def vector_accesses(lines):
 
 
 @kinds
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     steps=st.integers(1, 20),
     passes=st.integers(0, 4),
@@ -96,7 +96,7 @@ def test_sweep_computes_what_numpy_does(dtype, bits, steps, passes, scale, shift
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(steps=st.integers(1, 20), passes=st.integers(0, 4), seed=st.integers(0, 2**32 - 1))
 def test_read_sums_every_element(bits, steps, passes, seed):
     """The sum over all passes depends on every integer of the block, and changes none."""
@@ -108,7 +108,7 @@ def test_read_sums_every_element(bits, steps, passes, seed):
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(steps=st.integers(1, 20), value=st.floats(allow_nan=False))
 def test_stream_fills_the_block(bits, steps, value):
     """Streaming stores set every element of the block, and touch no other."""
@@ -131,7 +131,6 @@ def test_multiply_adds_computes_every_accumulator(dtype, bits, accumulators):
     assert found == pytest.approx(total, rel=1e-5)
 
 
-@settings(deadline=None)
 @given(trips=st.integers(0, 5), numbers=st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3))
 def test_cycles_computes_the_whole_chain(trips, numbers):
     """No operation of the chain is left out: its last value is the one computed step by step."""

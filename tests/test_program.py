@@ -35,7 +35,7 @@ def setting_of(problem, places, packed=None, output="accumulate", kernel=KERNEL)
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_program_is_the_price_where_tiles_fill_their_levels(data):
     """With every loop running and levels that hold just their tiles, times agree exactly."""
     spec = data.draw(st.sampled_from(["ab-ac-cb", "abc-adc-bd", "xab-xac-xbc", "ab-ac-bc"]))

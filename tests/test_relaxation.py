@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import unshrunk
 
 from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
@@ -114,7 +115,7 @@ def test_no_room_for_the_register_tile_is_an_error():
 
 
 @given(sizes=st.fixed_dictionaries({i: st.integers(1, 300) for i in "abc"}))
-@settings(max_examples=20, deadline=None)
+@settings(unshrunk, max_examples=20)
 def test_optimum_keeps_every_limit(sizes):
     """Continuous tiles stay within capacities, ways, order and extents."""
     setting = setting_of(Problem.of("ab-ac-cb", sizes), Machine.load("i7-6700k"))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import unshrunk
 
+from tilesolve import boxes
 from tilesolve.boxes import box, unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
@@ -54,7 +56,7 @@ def nested(setting, chains):
     spec=st.sampled_from(["abc-adc-bd", "ab-acd-dbc", "abc-bda-dc", "ab-ac-bc"]),
     machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(unshrunk, max_examples=40)
 def test_integer_tiles_keep_all_limits(sizes, spec, machine):
     """Primes, ones and extents under the register tile all give nested tiles that fit."""
     letters = Problem.of(spec, 2).sizes
@@ -181,20 +183,36 @@ def test_tiles_that_cannot_fit_are_refused():
     target=st.integers(1, 5000),
     inner=st.integers(1, 9),
     weight=st.sampled_from([0.25, 1.0]),
+    most=st.sampled_from([boxes.MOST_BOXES, 40]),
 )
-@settings(max_examples=150, deadline=None)
-def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight):
+@settings(max_examples=150)
+def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight, most):
     """A box has sides that are multiples of the inner ones or whole, and no larger than asked."""
     letters = "abc"[: len(extents)]
     sizes = dict(zip(letters, extents, strict=True))
     problem = Problem.of(f"{letters}x-{letters}k-kx", sizes | {"x": 3, "k": 3})
     small = {i: min(n, inner if i == letters[-1] else 1) for i, n in sizes.items()}
     volume = int(np.prod(list(small.values())))
-    found = box(problem, letters, small, max(target, volume), 64, problem.spec.tensors, weight)
+    tensors, size = problem.spec.tensors, max(target, volume)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boxes, "MOST_BOXES", most)
+        found = box(problem, letters, small, size, 64, tensors, weight)
     assert np.prod(list(found.values())) <= max(target, volume)
     for i, side in found.items():
         assert small[i] <= side <= sizes[i]
         assert len(letters) == 1 or side == sizes[i] or side % small[i] == 0
+
+
+@pytest.mark.parametrize("order", ["as they stand", "shuffled"])
+def test_boxes_of_very_many_letters(order):
+    """Of thirty letters a box holds those of whole lines of both tensors, and fills the tile."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCD"
+    other = letters if order == "as they stand" else letters[::-1]
+    problem = Problem.of(f"YZ-Y{letters}-Z{other}", dict.fromkeys(letters, 2) | {"Y": 1, "Z": 1})
+    ones = dict.fromkeys(letters, 1)
+    found = box(problem, letters, ones, 1 << 14, 64, problem.spec.tensors)
+    assert np.prod(list(found.values())) == 1 << 14
+    assert {found[i] for tensor in (letters, other) for i in tensor[-3:]} == {2}
 
 
 def test_boxes_cover_lines_of_every_tensor():

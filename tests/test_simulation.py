@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation_cases import CASES, CONVOLUTIONS, machine, random_nests
 
@@ -131,7 +131,7 @@ def nests(draw: st.DrawFn) -> tuple[Problem, Nest]:
     return problem, Nest.of(problem, bands, tuple(draw(homes) for _ in problem.spec.operands))
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(nests(), st.sampled_from((8, 64)))
 def test_the_trace_is_that_of_the_obvious_loops(drawn, line):
     """Misses, touches and packed elements are those of plain recursion over the same nest."""
@@ -149,7 +149,7 @@ def test_the_trace_is_that_of_the_obvious_loops(drawn, line):
     assert np.array_equal(found.packed, by_phase[SOURCE])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(nests())
 def test_packed_elements_are_those_of_the_nest(drawn):
     """How many elements a nest packs, repetitions counted, is priced exactly.

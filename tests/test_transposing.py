@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilesolve import moves, transpose
@@ -85,7 +85,7 @@ LAYOUTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=["function_scoped_fixture"])
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_axes_of_any_layout(reach, data):
     """Elements go where numpy puts them; the bytes around the output and the array stay."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arrays import Array, overlap
+from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 
 
@@ -58,9 +58,8 @@ the result has 4
         raise SizeError(f"{name} has the shape {out.shape}, the result has {shape}")
     if not out.flags.writeable:
         raise PlanError(f"{name} is read-only")
-    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
-    if out.size and any(shared):
-        raise PlanError(f"{name} has elements that share memory: a stride of it is 0")
+    if folded(out):
+        raise PlanError(f"{name} has elements that share memory: its strides are {out.strides}")
     for number, array in enumerate(operands):
         if overlap(out, array):
             raise PlanError(f"{name} shares memory with operand {number}")

@@ -31,6 +31,37 @@ def pointer(array: Array) -> int:
     return id(array) + _HEAD
 
 
+def folded(array: Array) -> bool:
+    """Return whether elements of an array share memory, or may: a proof can be too long.
+
+    Examples
+    --------
+    >>> from numpy.lib.stride_tricks import as_strided
+    >>> memory = np.zeros(8)
+    >>> folded(as_strided(memory, (3, 3), (16, 8))), folded(as_strided(memory, (2, 3), (24, 16)))
+    (True, False)
+    """
+    if array.flags.forc or not array.size:
+        return False
+    axes = [axis for axis, extent in enumerate(array.shape) if extent > 1]
+    reach = array.itemsize
+    for step, extent in sorted((abs(array.strides[axis]), array.shape[axis]) for axis in axes):
+        if step < reach:
+            break
+        reach += (extent - 1) * step
+    else:  # each axis steps over all that shorter steps reach
+        return False
+    # Two elements that share memory have a first axis along which they differ; moved to where the
+    # one is the first along it, they still do.
+    for axis in axes:
+        begin = (slice(None),) * axis
+        first, others = array[(*begin, slice(0, 1))], array[(*begin, slice(1, None))]
+        if overlap(first, others):
+            return True
+        array = first
+    return False
+
+
 def overlap(out: Array, array: Array) -> bool:
     """Return whether two arrays have elements in common, or may have: a proof can be too long.
 

@@ -23,6 +23,9 @@ from tilesolve.traffic import Store, footprint
 MOST_SIDES = 24
 """Sides that are considered for one letter."""
 
+MOST_BOXES = 1 << 15
+"""Boxes that are compared at once: there are 2²⁰ for a class of twenty letters of extent 2."""
+
 RUNS = tuple(1 << power for power in range(14, 9, -1))
 """Bytes of C that a tile should write side by side where they go past the caches, if there is room:
 lines written far apart reach memory at a third of its bandwidth (measured: 10 GB/s in lines, 20 in
@@ -174,7 +177,8 @@ def box(
 
     Of all boxes whose sides are multiples of the inner ones, or whole extents, the one is taken
     that has the least product of what it wastes: iterations fewer than asked for, edges cut off
-    at the extents, and parts of lines.
+    at the extents, and parts of lines. Where letters are so many that there are more than
+    `MOST_BOXES`, the sides of those nearest to unit stride in any tensor are decided first.
 
     Parameters
     ----------
@@ -206,18 +210,40 @@ def box(
         return extents
     if len(letters) == 1:
         return {letters[0]: max(size, inner[letters[0]])}
-    options = [_sides(inner[i], extents[i], size) for i in letters]
-    grids = np.meshgrid(*(np.array(sides, dtype=float) for sides in options), indexing="ij")
-    sides = {i: grid.ravel() for i, grid in zip(letters, grids, strict=True)}
-    product = prod(sides.values(), start=np.ones(grids[0].size))
-    waste = np.where(product <= size, size / product, np.inf)
-    for i in letters:
-        waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
-    waste = waste**weight
-    waste = waste * _line_waste(problem, sides, known, line, tensors)
-    # Between equals the later letter, nearer to unit stride in the output, is cut last.
-    best = int(np.lexsort((-sides[letters[-1]], waste))[0])
-    return {i: int(sides[i][best]) for i in letters} if np.isfinite(waste[best]) else dict(inner)
+    options = {i: _sides(inner[i], extents[i], size) for i in letters}
+    found = dict(inner)
+    for some in _together(letters, options, problem.spec.tensors):
+        grids = np.meshgrid(*(np.array(options[i], dtype=float) for i in some), indexing="ij")
+        sides = {i: grid.ravel() for i, grid in zip(some, grids, strict=True)}
+        product = prod(sides.values(), start=np.ones(grids[0].size))
+        product *= prod(found[i] for i in letters if i not in some)
+        waste = np.where(product <= size, size / product, np.inf)
+        for i in some:
+            waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
+        waste = waste**weight
+        others = {**known, **{i: found[i] for i in letters if i not in some}}
+        waste = waste * _line_waste(problem, sides, others, line, tensors)
+        # Between equals the later letter, nearer to unit stride in the output, is cut last.
+        best = int(np.lexsort((-sides[some[-1]], waste))[0])
+        if np.isfinite(waste[best]):
+            found |= {i: int(sides[i][best]) for i in some}
+    return found
+
+
+def _together(
+    letters: Sequence[str], options: Mapping[str, Sequence[int]], tensors: Sequence[Tensor]
+) -> list[list[str]]:
+    """Return the letters whose sides are decided together, those nearest to unit stride first."""
+    if prod(len(options[i]) for i in letters) <= MOST_BOXES:
+        return [list(letters)]
+    ends = [tensor.letters[::-1] for tensor in tensors]
+    near = {i: min(end.index(i) for end in ends if i in end) for i in letters}
+    found: list[list[str]] = [[]]
+    for letter in sorted(letters, key=near.__getitem__):
+        if prod(len(options[i]) for i in (*found[-1], letter)) > MOST_BOXES:
+            found.append([])
+        found[-1].append(letter)
+    return [sorted(some, key=letters.index) for some in found]
 
 
 def _sides(inner: int, extent: int, size: int) -> list[int]:

@@ -43,7 +43,8 @@ def expression(
     dtype
         Of operands given by their shape.
     threads
-        That share the work of plans; see `plan`.
+        That share the work of plans; see `plan`. If a number is given, numpy's BLAS takes no more
+        for the steps that it does; the bound holds for the whole process meanwhile.
     optimize
         The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
         or a list of pairs. False goes from left to right.
@@ -61,6 +62,8 @@ def expression(
         If subscripts, shapes and dtypes do not fit.
     MemoryLimitError
         If no order keeps to the limit.
+    MachineError
+        If `threads` is no positive integer.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arrays import Array, overlap
+from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.buffers import empty
@@ -182,9 +182,8 @@ def _check_output(problem: Problem, out: Array) -> None:
                 raise SizeError(f"{name} has {have} for {letter!r}, the plan {want}")
         raise SizeError(f"{name} has the shape {out.shape}, the plan {shape}")
     _check_dtype(problem, "out", out)
-    shared = (n > 1 and not step for n, step in zip(out.shape, out.strides, strict=True))
-    if out.size and any(shared):
-        raise PlanError(f"{name} has elements that share memory: a stride of it is 0")
+    if folded(out):
+        raise PlanError(f"{name} has elements that share memory: its strides are {out.strides}")
 
 
 def _check_overlap(problem: Problem, out: Array, operands: Sequence[Array]) -> None:

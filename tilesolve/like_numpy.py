@@ -72,7 +72,8 @@ def einsum(
     casting
         What operands and result may be cast by.
     threads
-        That share the work of plans; see `plan`.
+        That share the work of plans; see `plan`. If a number is given, numpy's BLAS takes no more
+        for the steps that it does; the bound holds for the whole process meanwhile.
     optimize
         The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
         or a list of pairs. False goes from left to right.
@@ -91,6 +92,8 @@ def einsum(
         If subscripts, operands and `out` do not fit; nothing has been written then.
     MemoryLimitError
         If no order keeps to the limit.
+    MachineError
+        If `threads` is no positive integer.
 
     Examples
     --------
@@ -119,7 +122,13 @@ def einsum(
     return _general(key, subscripts, operands, out, options)
 
 
-def tensordot(a: npt.ArrayLike, b: npt.ArrayLike, axes: Any = 2) -> Array:  # noqa: ANN401
+def tensordot(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    axes: Any = 2,  # noqa: ANN401 - a number, or two lists
+    *,
+    threads: int | None = None,
+) -> Array:
     """Sum products over axes of two arrays, as `numpy.tensordot` does.
 
     Parameters
@@ -129,6 +138,8 @@ def tensordot(a: npt.ArrayLike, b: npt.ArrayLike, axes: Any = 2) -> Array:  # no
     axes
         How many of the last axes of `a` and the first of `b` are summed over; or two lists of
         axes, or two axes.
+    threads
+        As in `einsum`.
 
     Returns
     -------
@@ -158,7 +169,7 @@ and axis 0 of b, which has 4
                 f"tensordot sums over axis {one} of a, which has {first.shape[one]}, "
                 f"and axis {two} of b, which has {second.shape[two]}"
             )
-    return np.asarray(einsum(text, first, second))
+    return np.asarray(einsum(text, first, second, threads=threads))
 
 
 def _general(

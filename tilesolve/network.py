@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.contractions.errors import MachineError, MemoryLimitError, SizeError, SpecError
 from tilesolve.planning import plan
 from tilesolve.steps import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
 from tilesolve.ways import KERNEL, flops, way
@@ -71,7 +71,7 @@ class Settings:
     least
         Flops of a matrix product from which on it is planned.
     threads
-        Of plans; see `plan`.
+        Of plans, see `plan`; and, if a number is given, of numpy's BLAS.
     optimize
         Anything that opt_einsum takes for the order of pairs; False is from left to right.
     memory_limit
@@ -89,6 +89,9 @@ class Settings:
     memory_limit: int | None = None
 
     def __post_init__(self) -> None:
+        threads = self.threads
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise MachineError(f"threads must be a positive integer, got {threads!r}")
         limit = self.memory_limit
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise SizeError(f"memory_limit is a number of bytes, 0 or more, not {limit!r}")
@@ -289,7 +292,9 @@ def _step(
         kernel = _planned(first, second, output, sizes, dtype, settings)
         copies = packed_bytes(kernel)
     elif chosen == "matmul":
-        kernel = Matmul.of(first, second, output, sizes)
+        kernel = Matmul.of(first, second, output, sizes, settings.threads)
+        if settings.threads is not None:
+            why += f"; BLAS takes {settings.threads} thread{'s' * (settings.threads > 1)} at most"
         for side, letters in ((kernel.first, first), (kernel.second, second)):
             shape = [sizes[x] for x in letters]
             copies += side.copies(shape) * prod(shape) * dtype.itemsize

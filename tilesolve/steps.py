@@ -15,6 +15,7 @@ import numpy as np
 from numpy._core.multiarray import c_einsum
 
 from tilesolve.arrays import Array
+from tilesolve.blas import at_most
 from tilesolve.ways import Classes
 
 if TYPE_CHECKING:
@@ -290,6 +291,8 @@ class Matmul:
         Of the product with its letters apart; None if it has one row and one column letter.
     axes
         What puts them into the output's order; None if they are.
+    threads
+        That BLAS may take; as many as it likes if None.
 
     Examples
     --------
@@ -303,10 +306,18 @@ class Matmul:
     second: Side
     shape: tuple[int, ...] | None
     axes: tuple[int, ...] | None
+    threads: int | None = None
     way = "matmul"
 
     @classmethod
-    def of(cls, first: str, second: str, output: str, sizes: Mapping[str, int]) -> Matmul:
+    def of(
+        cls,
+        first: str,
+        second: str,
+        output: str,
+        sizes: Mapping[str, int],
+        threads: int | None = None,
+    ) -> Matmul:
         """Return the product of two tensors as an output wants it."""
         found = Classes.of(first, second, output)
         # The summed letters stand as the larger operand has them, the others as the output does.
@@ -323,10 +334,17 @@ class Matmul:
             Side.of(second, (found.batch, summed, columns), sizes),
             None if len(rows) == len(columns) == 1 else apart,
             None if axes == tuple(range(len(axes))) else axes,
+            threads,
         )
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
+        if self.threads is None:
+            return self._product(arrays, out)
+        with at_most(self.threads):
+            return self._product(arrays, out)
+
+    def _product(self, arrays: Sequence[Array], out: Array | None) -> Array:
         first, second = self.first.matrices(arrays[0]), self.second.matrices(arrays[1])
         if out is not None and self.shape is None and self.axes is None:
             return np.matmul(first, second, out=out)

@@ -88,7 +88,9 @@ class Task:
         fused = plan.setting.fused
         first, roles = _roles(problem, fused.letters(fused.rows)[0] if fused.rows else None)
         order = (0, 1 + first, 2 - first)
-        steps = [_strides(problem.spec.tensors[i], strides[i]) for i in order]
+        given = [_strides(problem.spec.tensors[i], strides[i]) for i in order]
+        ends = _backwards(problem, given)
+        steps = [{i: -step if i in ends else step for i, step in of.items()} for of in given]
         copies = plan.nest.packed or (None, None)
         machine = plan.machine
         schedule = Schedule(
@@ -104,7 +106,7 @@ class Task:
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         state = _state(schedule, plan.output == "stream")
-        state[S.BASES : S.BASES + 3] = [_distance(start, of) for of in steps]
+        state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
         taken = 0
         for side in (ROWS, COLUMNS):
@@ -167,6 +169,21 @@ def _strides(tensor: Tensor, strides: Sequence[int]) -> dict[str, int]:
     for subscript, stride in zip(tensor.subscripts, strides, strict=True):
         for factor, letter in subscript.terms:
             found[letter] = found.get(letter, 0) + factor * stride
+    return found
+
+
+def _backwards(problem: Problem, strides: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the letters that are walked from their ends, and these.
+
+    They are those that are contiguous backwards, in the first of the tensors that have them side
+    by side: packing copies and turns what is contiguous, and gathers the rest one by one.
+    """
+    found = {}
+    for letter, extent in problem.sizes.items():
+        steps = (of.get(letter, 0) for of in strides)
+        beside = next((step for step in steps if abs(step) == problem.itemsize), 0)
+        if extent > 1 and beside < 0:
+            found[letter] = extent - 1
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arrays import Array, overlap
+from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.detect import threads as cores
 from tilesolve.files import setting
@@ -93,8 +93,8 @@ def _check_output(out: Array, turned: Array) -> None:
         raise DtypeError(f"out is {out.dtype}, the array {turned.dtype}")
     if not out.flags.writeable:
         raise PlanError("out is read-only")
-    if out.size and any(n > 1 and not s for n, s in zip(out.shape, out.strides, strict=True)):
-        raise PlanError("out has elements that share memory: a stride of it is 0")
+    if folded(out):
+        raise PlanError(f"out has elements that share memory: its strides are {out.strides}")
     if overlap(out, turned):
         raise PlanError("out shares memory with the array")
 

@@ -110,7 +110,9 @@ def way(
     if batch * rows * columns * summed <= LOOPED:
         return "loops", few(batch * rows * columns * summed)
     if rows == 1 and columns == 1 and batch > 1:
-        return "loops", "no letter of one operand only"
+        return "loops", "no letter of one operand only: plans have vectors along one"
+    if rows == columns == 1:
+        return "matmul", "no letter is left: memory bounds it, and plans have vectors along one"
     if rows == 1 or columns == 1:
         return "matmul", "a matrix by a vector: memory bounds it, whoever computes"
     flops = (8 if dtype.kind == "c" else 2) * rows * columns * summed
