@@ -56,9 +56,13 @@ _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
-@compiled.compiled(POINTER, INT, INT, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
-def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Call the microkernel for one cell of each role, and for those that follow it in one role."""
+@compiled.compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
+def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Call the microkernel for a cell of each role, and for those alike that follow it.
+
+    One call computes `count` cells along a role; the next one does so for the next cell of the
+    other role, `turns` times in all.
+    """
     r0, r1 = R[R[_BOUNDS] + r], R[R[_BOUNDS] + r + 1]
     n0, n1 = N[N[_BOUNDS] + n], N[N[_BOUNDS] + n + 1]
     k0, k1 = K[K[_BOUNDS] + k], K[K[_BOUNDS] + k + 1]
@@ -67,6 +71,8 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
     kind = 0
     # How far the cells of a run are apart: in indices, and in groups of packed strips.
     rows, columns = (r1 - r0) * (role == 0), (n1 - n0) * (role == 1)
+    down, across = (r1 - r0) - rows, (n1 - n0) - columns
+    a_turn = b_turn = rows_a_turn = columns_b_turn = 0
     s[_MORE] = count - 1
     s[_A_MOVE] = s[_ROWS_A_MOVE] = s[_B_MOVE] = s[_COLUMNS_B_MOVE] = 0
     s[_ROWS_C_MOVE], s[_COLUMNS_C_MOVE] = 8 * rows, 8 * columns
@@ -88,6 +94,7 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
             s[_NEXT_END] += count * s[_A_MOVE]
         else:
             s[_SAME] += count - 1
+            a_turn = groups * s[_STRIP]
     else:
         kind = 1
     if s[_LEVEL + 1]:
@@ -97,8 +104,9 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
             + (k0 - s[_ORIGIN + 3]) * s[_STEP + 1]
             + (b - s[_BATCH + 1]) * s[_PLANE + 1]
         )
+        b_turn = (N[N[_PLACES] + n + 1] - beside) * s[_STRIP + 1]
         if role == 1:
-            s[_B_MOVE] = (N[N[_PLACES] + n + 1] - beside) * s[_STRIP + 1]
+            s[_B_MOVE], b_turn = b_turn, 0
     else:
         kind = 1
     if kind:
@@ -110,7 +118,7 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
             at = R[_OFFSETS + 1]
             s[_A] = s[_SOURCE] + B[B[_OFFSETS + 1] + b]
             s[_ROWS_A] = s[_TABLES] + 8 * (at + r0)
-            s[_ROWS_A_MOVE] = 8 * rows
+            s[_ROWS_A_MOVE], rows_a_turn = 8 * rows, 8 * down
             s[_SUMS_A] = s[_TABLES + 2] + 8 * (K[_OFFSETS + 1] + k0)
             more = r + 1 < s[_CELLS]
             s[_A_AHEAD] = R[at + r1] - R[at + r0] if more else 0
@@ -122,7 +130,7 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
             at = N[_OFFSETS + 2]
             s[_B] = s[_SOURCE + 1] + B[B[_OFFSETS + 2] + b]
             s[_COLUMNS_B] = s[_TABLES + 1] + 8 * (at + n0)
-            s[_COLUMNS_B_MOVE] = 8 * columns
+            s[_COLUMNS_B_MOVE], columns_b_turn = 8 * columns, 8 * across
             s[_SUMS_B] = s[_TABLES + 2] + 8 * (K[_OFFSETS + 2] + k0)
             more = n + 1 < s[_CELLS + 1]
             s[_B_AHEAD] = N[at + n1] - N[at + n0] if more else 0
@@ -142,15 +150,26 @@ def _tiles(s, role, count, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
         s[_MODE] = s[_LATER + stored]
         s[_BETA], s[_BETA + 1] = s[_BETAS + 2], s[_BETAS + 3]
     if s[_TRACING]:
-        for cell in range(count):
-            trace = pointer(s[_TRACING] + 8 * TRACE * (s[_CALLS] + cell))
-            trace[0], trace[1] = r0 + cell * rows, r1 - r0
-            trace[2], trace[3] = n0 + cell * columns, n1 - n0
+        for call in range(count * turns):
+            turn, cell = call // count, call % count
+            trace = pointer(s[_TRACING] + 8 * TRACE * (s[_CALLS] + call))
+            trace[0], trace[1] = r0 + cell * rows + turn * down, r1 - r0
+            trace[2], trace[3] = n0 + cell * columns + turn * across, n1 - n0
             trace[4], trace[5] = k0, k1 - k0
             trace[6], trace[7], trace[8], trace[9] = b, s[_MODE], kind, s[_BOX]
-    s[_CALLS] += count
+    s[_CALLS] += count * turns
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
-    invoke(s[_KERNELS + number], s[_SELF] + 8 * _FRAME)
+    kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
+    a, rows_a, rows_c, next_a, next_end = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A], s[_NEXT_END]
+    beginning, columns_b, columns_c = s[_B], s[_COLUMNS_B], s[_COLUMNS_C]
+    invoke(kernel, frame)
+    for turn in range(1, turns):
+        s[_A], s[_B] = a + turn * a_turn, beginning + turn * b_turn
+        s[_ROWS_A] = rows_a + turn * rows_a_turn
+        s[_COLUMNS_B] = columns_b + turn * columns_b_turn
+        s[_ROWS_C], s[_COLUMNS_C] = rows_c + 8 * turn * down, columns_c + 8 * turn * across
+        s[_NEXT_A], s[_NEXT_END] = next_a + turn * a_turn, next_end + turn * a_turn
+        invoke(kernel, frame)
 
 
 @compiled.compiled(INT, POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
@@ -171,7 +190,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
     s[w + 3], s[w + 7] = B[at], B[at + 1]
     o = _ORDERS + 4 * level
     o0, o1, o2, o3 = w + s[o], w + s[o + 1], w + s[o + 2], w + s[o + 3]
-    role = s[o]
+    role, other = s[o], s[o + 1]
     begin0, begin1, begin2 = s[o0], s[o1], s[o2]
     end0, end1, end2, end3 = s[o0 + 4], s[o1 + 4], s[o2 + 4], s[o3 + 4]
     while s[o3] < end3:
@@ -180,6 +199,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
             s[o1] = begin1
             while s[o1] < end1:
                 s[o0] = begin0
+                turns = 1
                 while s[o0] < end0:
                     count = 1
                     if level == 1:
@@ -187,11 +207,15 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
                             count = min(R[R[_RUNS] + s[o0]], end0 - s[o0])
                         elif role == 1:
                             count = min(N[N[_RUNS] + s[o0]], end0 - s[o0])
-                        _tiles(s, role, count, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
+                        if count == end0 - begin0 and role + other == 1:
+                            X = R if other == 0 else N
+                            turns = min(X[X[_RUNS] + s[o1]], end1 - s[o1])
+                        cells = (s[w], s[w + 1], s[w + 2], s[w + 3])
+                        _tiles(s, role, count, turns, *cells, R, N, K, B)
                     else:
                         _descend(level - 1, s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
                     s[o0] += count
-                s[o1] += 1
+                s[o1] += turns
             s[o2] += 1
         s[o3] += 1
 

@@ -17,6 +17,7 @@ from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
+from tilesolve.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
 from tilesolve.schedule import GATHER
 from tilesolve.task import Task
@@ -156,6 +157,28 @@ def test_every_level_of_packing(spec, packed):
     operands, out = drawn(problem), poisoned(problem)
     other(*operands, out)
     close(problem, out, reference(problem, *operands), operands)
+
+
+@pytest.mark.parametrize("order", ["mnk", "nmk"])
+@pytest.mark.parametrize("packed", [(2, 2), (None, None), (2, None), (None, 2)])
+def test_many_tiles_of_both_sides(order, packed):
+    """A tile with several register tiles of rows and of columns, some cut, is computed once."""
+    problem = Problem.of("mn-mk-kn", "m=83 n=104 k=11")
+    sides = {"m": 8, "n": 24, "k": 11}, {"m": 40, "n": 72, "k": 11}, dict(problem.sizes)
+    bands = [
+        Band(level, tuple(order), tuple((letter, side[letter]) for letter in problem.sizes))
+        for level, side in zip(("register", "L2", "memory"), sides, strict=True)
+    ]
+    copies = tuple(None if at is None else bands[at].level for at in packed)
+    found = plan(problem, machine=machine(512, 32), cache=False)
+    found = replace(found, nest=replace(found.nest, bands=tuple(bands), packed=copies))
+    operands, out = drawn(problem), poisoned(problem)
+    found(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
+    seen = np.zeros([problem.sizes[letter] for letter in problem.sizes], int)
+    for covered, _ in visited(found):
+        seen[np.ix_(*(covered[letter] for letter in problem.sizes))] += 1
+    assert np.all(seen == 1)
 
 
 @dataclass(frozen=True)
