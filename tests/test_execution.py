@@ -17,7 +17,9 @@ from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
+from tilesolve.kernels.state import ROWS
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.schedule import TURN_ROWS
 from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
@@ -155,6 +157,22 @@ def test_every_level_of_packing(spec, packed):
     operands, out = drawn(problem), poisoned(problem)
     other(*operands, out)
     close(problem, out, reference(problem, *operands), operands)
+
+
+def test_long_segments_are_turned_in_parts():
+    """Strips too many to stay near are packed part by part, wherever runs of the source end."""
+    problem = Problem.of("nbae-efba-fn", "n=3 b=4 a=99 e=25 f=70", "float32")
+    found = plan(problem, machine=machine(128), cache=False)
+    first, second = drawn(problem)
+    expected = np.einsum("efba,fn->nbae", first.astype("float64"), second, optimize=True)
+    for gap in (0, 5):
+        source = np.full((*first.shape[:-1], 99 + gap), np.nan, "float32")[..., :99]
+        source[...] = first
+        out = poisoned(problem)
+        found(source, second, out)
+        close(problem, out, expected, (first, second))
+        strides = (out.strides, source.strides, second.strides)
+        assert Task.of(found, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
 
 
 @dataclass(frozen=True)
