@@ -42,6 +42,23 @@ def _offsets(table, group, step, strip):  # type: ignore[no-untyped-def]  # noqa
         found[index] = index // group * strip + index % group * size
 
 
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, returns=INT)
+def _stretch(X, blocks, group, step, low, end, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return where to end a part of ``low:high``, at ``end`` or before it.
+
+    A run of blocks that are neighbours in the source, ``step`` bytes each, stays whole if it can:
+    lines that are fetched beyond the part would be gone when the next part needs them.
+    """
+    if end >= high:
+        return high
+    first = X[_FIRSTS]
+    for stop in range(end, low, -1):
+        before = X[first + X[blocks + (stop - 1) * group]]
+        if X[first + X[blocks + stop * group]] - before != step:
+            return stop
+    return end
+
+
 @compiled(POINTER, INT, INT, POINTER, INT, POINTER, INT, INT, INT)
 def _gather(s, side, origin, X, g, K, steps, low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Pack one group element by element: the k in ``low:high`` of a table of them."""
@@ -103,9 +120,10 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
         s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
         chunk = max(1, _NEAR // (group * strip))
         while low < high:
-            s[_P_LANES], s[_P_GROUPS] = low, min(chunk, high - low)
+            end = _stretch(X, X[table + 1], group, s[_STEP + side], low, low + chunk, high)
+            s[_P_LANES], s[_P_GROUPS] = low, end - low
             invoke(s[_PACKERS + _WAYS * side + _TURN_ROWS], frame)
-            low += chunk
+            low = end
         for at in range(X[X[table + 2] + x], X[X[table + 2] + x + 1]):
             _gather(s, side, origin, X, X[X[table + 3] + at], K, everything, k0, k1)
     else:

@@ -150,19 +150,22 @@ class _Packer:
         vectors.each(builder, self.field("count"), at_k)
         return self.end()
 
-    def ahead(self, first: ir.Value, trip: ir.Value, trips: ir.Value) -> ir.Value:
-        """Return the number of the entry `AHEAD` trips later, or of the last one."""
+    def ahead(
+        self, first: ir.Value, trip: ir.Value, trips: ir.Value, steps: int = AHEAD
+    ) -> ir.Value:
+        """Return the number of the entry so many trips later, or of the last one."""
         builder = self.builder
-        later = builder.add(trip, INT64(AHEAD))
+        later = builder.add(trip, INT64(steps))
         last = builder.sub(trips, INT64(1))
         return builder.add(
             first, builder.select(builder.icmp_signed("<", later, last), later, last)
         )
 
-    def _expect(self, sources: Sequence[ir.Value], offset: ir.Value) -> None:
+    def _expect(self, sources: Sequence[ir.Value], offset: ir.Value, *, near: bool = True) -> None:
         """Have the lines at an offset from each source fetched."""
         for source in sources:
-            vectors.prefetch(self.builder, vectors.pointer(self.builder, source, offset))
+            place = vectors.pointer(self.builder, source, offset)
+            vectors.prefetch(self.builder, place, near=near)
 
     def _lanes_from(self, base: ir.Value) -> list[ir.Value]:
         rows = self.field("rows")
@@ -202,35 +205,38 @@ class _Packer:
         return self.end()
 
     def turn_rows(self) -> ir.Function:
-        """Emit the blocks in the inner loop: their sources are neighbours, those of k are not."""
+        """Emit the blocks in the inner loop: their sources are neighbours, those of k are not.
+
+        So hardware follows the blocks, but not the step to the next k: its lines are asked for, a
+        line of each lane with each block. They go to the second cache, as lanes are often so far
+        apart that all of them fall into one set of the nearest.
+        """
         builder = self.builder
         source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
         rows, sums, steps = (self.field(n) for n in ("rows", "sums", "steps"))
         starts, first = self.field("starts"), self.field("first")
         blocks, low = self.field("groups"), self.field("lanes")
 
-        def lanes_of(block: ir.Value, near: ir.Value) -> list[ir.Value]:
-            group = self.integer(steps, builder.mul(block, INT64(self.lanes)))
-            begin = self.integer(starts, group)
-            return [
-                builder.add(near, self.integer(rows, builder.add(begin, INT64(lane))))
-                for lane in range(self.lanes)
-            ]
-
         def at_k(trip: ir.Value) -> None:
             k = builder.add(first, trip)
             near = builder.add(source, self.integer(sums, k))
+            soon = self.ahead(first, trip, self.field("count"), 1)
+            soon = builder.add(source, self.integer(sums, soon))
             far = builder.add(target, builder.mul(k, INT64(self.step)))
 
             def turn(number: ir.Value) -> None:
-                block = builder.add(low, number)
-                self._expect(lanes_of(self.ahead(low, number, blocks), near), INT64(0))
-                entry = builder.mul(block, INT64(self.lanes))
+                entry = builder.mul(builder.add(low, number), INT64(self.lanes))
                 groups = [
                     self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)
                 ]
+                begin = self.integer(starts, groups[0])
+                lanes = [
+                    self.integer(rows, builder.add(begin, INT64(lane)))
+                    for lane in range(self.lanes)
+                ]
+                self._expect(lanes, soon, near=False)
                 self._block(
-                    lanes_of(block, near),
+                    [builder.add(near, lane) for lane in lanes],
                     [builder.add(far, builder.mul(group, strip)) for group in groups],
                 )
 

@@ -17,9 +17,10 @@ from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
+from tilesolve.kernels.state import ROWS
 from tilesolve.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
-from tilesolve.schedule import GATHER
+from tilesolve.schedule import GATHER, TURN_ROWS
 from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
@@ -179,6 +180,22 @@ def test_many_tiles_of_both_sides(order, packed):
     for covered, _ in visited(found):
         seen[np.ix_(*(covered[letter] for letter in problem.sizes))] += 1
     assert np.all(seen == 1)
+
+
+def test_long_segments_are_turned_in_parts():
+    """Strips too many to stay near are packed part by part, wherever runs of the source end."""
+    problem = Problem.of("nbae-efba-fn", "n=3 b=4 a=99 e=25 f=70", "float32")
+    found = plan(problem, machine=machine(128), cache=False)
+    first, second = drawn(problem)
+    expected = np.einsum("efba,fn->nbae", first.astype("float64"), second, optimize=True)
+    for gap in (0, 5):
+        source = np.full((*first.shape[:-1], 99 + gap), np.nan, "float32")[..., :99]
+        source[...] = first
+        out = poisoned(problem)
+        found(source, second, out)
+        close(problem, out, expected, (first, second))
+        strides = (out.strides, source.strides, second.strides)
+        assert Task.of(found, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
 
 
 @dataclass(frozen=True)
