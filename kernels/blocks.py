@@ -44,6 +44,7 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
     kind,  # noqa: ANN001
     source,  # noqa: ANN001
     target,  # noqa: ANN001
+    later,  # noqa: ANN001
     columns,  # noqa: ANN001
     rows,  # noqa: ANN001
     column_steps,  # noqa: ANN001
@@ -55,8 +56,10 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
     ----------
     source, target
         Addresses of the first element.
+    later
+        The same of a tile that is moved soon: its source is brought to the second cache.
     columns, rows
-        Extents; neither is less than the block's side. Blocks overlap where it does not divide one.
+        Extents, multiples of the block's side.
     column_steps, row_steps
         Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
         other in the target and rows in the source, unless the side is 1.
@@ -70,10 +73,11 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
-        number, source, target, columns, rows, *steps = args
+        number, source, target, later, columns, rows, *steps = args
         (column_far, column_near), (row_far, row_near) = (
             [builder.extract_value(pair, at) for at in range(2)] for pair in steps
         )
+        ahead = builder.sub(later, source)
         done = builder.append_basic_block("moved")
         choice = builder.switch(number, done)
         for at, (size, side) in enumerate(KINDS):
@@ -89,56 +93,51 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                 part: int = part,
                 vector: ir.VectorType = vector,
             ) -> None:
-                column = _clamped(builder, trip, side, columns)
+                column = builder.mul(trip, INT64(side))
                 near = builder.add(source, builder.mul(column, column_near))
                 far = builder.add(target, builder.mul(column, column_far))
 
                 def block(trip: ir.Value) -> None:
-                    row = _clamped(builder, trip, side, rows)
-                    begin = builder.mul(row, row_near)
+                    row = builder.mul(trip, INT64(side))
+                    begin = builder.add(near, builder.mul(row, row_near))
                     loaded = []
                     for lane in range(side):
-                        away = builder.add(begin, builder.mul(INT64(lane), column_near))
-                        place = vectors.pointer(builder, near, away)
-                        loaded.append(vectors.load(builder, place, vector, 1))
+                        place = builder.add(begin, builder.mul(INT64(lane), column_near))
+                        where = vectors.pointer(builder, place)
+                        loaded.append(vectors.load(builder, where, vector, 1))
+                        # Each line is asked for by several blocks: one request may be dropped.
+                        for away in (0, side * size - 1, 2 * side * size - 1):
+                            line = builder.add(ahead, INT64(away))
+                            where = vectors.pointer(builder, place, line)
+                            vectors.prefetch(builder, where, near=False)
                     for lane, value in enumerate(vectors.transpose(builder, loaded, size // part)):
                         away = builder.mul(builder.add(row, INT64(lane)), row_far)
                         vectors.store(builder, value, vectors.pointer(builder, far, away), 1)
 
-                vectors.each(builder, _trips(builder, rows, side), block)
+                vectors.each(builder, builder.udiv(rows, INT64(side)), block)
 
-            vectors.each(builder, _trips(builder, columns, side), at_column)
+            vectors.each(builder, builder.udiv(columns, INT64(side)), at_column)
             builder.branch(done)
         builder.position_at_end(done)
 
-    arguments = (kind, source, target, columns, rows, column_steps, row_steps)
+    arguments = (kind, source, target, later, columns, rows, column_steps, row_steps)
     return types.void(*arguments), generate
 
 
-def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
-    return builder.udiv(builder.add(extent, INT64(side - 1)), INT64(side))
-
-
-def _clamped(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
-    """Return where a block begins: the last one ends with the extent."""
-    begin, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
-    return builder.select(builder.icmp_signed("<", begin, last), begin, last)
-
-
 @_intrinsic
-def expect(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Have a line brought to the second cache.
+def own(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Have a line brought to the nearest cache, to be written to.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(expect).__name__
+    >>> type(own).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
-        vectors.prefetch(builder, vectors.pointer(builder, args[0]), near=False)
+        vectors.prefetch(builder, vectors.pointer(builder, args[0]), write=True)
 
     return types.void(address), generate
 

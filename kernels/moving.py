@@ -1,9 +1,12 @@
 """Moves: copies of arrays whose elements lie in another order, tile by tile.
 
-A tile is a box over the axes, long in the target and in the source. It is filled into a buffer,
-where its elements lie as in the target, and goes from there to the target in runs, line by line.
-*Columns* are the axis along which elements are nearest to each other in the target, *rows* the one
-in the source. Where they are next to each other there, blocks are transposed in registers.
+A tile is a box over the axes, long in the target and in the source. *Columns* are the axis along
+which elements are nearest to each other in the target, *rows* the one in the source. Where they are
+next to each other there, blocks are transposed in registers. A few rows at a time are filled into a
+buffer, where their elements lie as in the target, and go from there to the target in *runs*, line
+by line. The buffer stays in the nearest cache, and the source of the rows that follow comes nearer
+meanwhile. So do the lines of the target that a run covers in part: a store to a line that is far
+away would hold up those behind it.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ from enum import IntEnum
 
 from tilesolve.kernels import blocks, vectors
 from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels.blocks import LINE, expect, move, piece, stream, turn
+from tilesolve.kernels.blocks import LINE, move, own, piece, stream, turn
 from tilesolve.kernels.compiled import INT, POINTER, compiled, on_stack, pointer, store_fence
 
 MOST = 64
 """Axes at most, as many as arrays have."""
+
+TOGETHER = 256
+"""Rows that are moved at once, at most."""
 
 
 class A(IntEnum):
@@ -47,14 +53,15 @@ class W(IntEnum):
 
     Examples
     --------
-    >>> W.SIZE - W.JOINED == MOST
+    >>> W.SIZE - W.FILLS == MOST
     True
     """
 
     ELEMENT = 0
     """Bytes that stay together."""
     BLOCKS = 1
-    """For three sides of blocks, the longest first: the side, and its number in `blocks.KINDS`."""
+    """For three sides of blocks, the longest first: the side, and its number in `blocks.KINDS`;
+    sides of 0 where elements are copied one by one."""
     STREAMED = 7
     """Whether whole lines are written past the caches."""
     BEGIN = 8
@@ -65,28 +72,34 @@ class W(IntEnum):
     """The axis of rows."""
     RUN = 12
     """Bytes of a run for each element of its outermost axis, and that axis; 0 without a buffer."""
-    COUNTS = 14
+    GROUP = 14
+    """Rows that are moved at once."""
+    AHEAD = 15
+    """Whether the source of the rows that follow comes nearer meanwhile."""
+    COUNTS = 16
     """Lengths of the four lists that follow the axes."""
-    AXES = 18
+    AXES = 20
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
-    FILLS = LOOPS + MOST
-    """The axes of a tile that are neither columns nor rows, and behind them columns."""
-    RUNS = FILLS + MOST
-    """The axes of a tile that runs do not cover."""
-    JOINED = RUNS + MOST
-    """Axes that go on where rows end, in the source and in the buffer: they are rows, too."""
-    SIZE = JOINED + MOST
+    OUTER = LOOPS + MOST
+    """The axes of a tile that neither runs nor rows cover."""
+    INNER = OUTER + MOST
+    """Rows, if runs do not cover them, behind the axes that go on where they end: they are rows,
+    too."""
+    FILLS = INNER + MOST
+    """The axes that runs cover beside columns and rows."""
+    SIZE = FILLS + MOST
 
 
 # numba takes plain integers for constants, not members of an enumeration.
 _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
-_COLUMNS, _ROWS, _RUN, _COUNTS = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.COUNTS)
-_AXES, _LOOPS, _FILLS, _RUNS = int(W.AXES), int(W.LOOPS), int(W.FILLS), int(W.RUNS)
-_JOINED = int(W.JOINED)
+_COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
+_AHEAD = int(W.AHEAD)
+_COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W.OUTER)
+_INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
-_LINE, _MOST = LINE, MOST
+_LINE, _MOST, _TOGETHER = LINE, MOST, TOGETHER
 
 
 @compiled(INT, INT, INT, INT)
@@ -136,65 +149,92 @@ def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN
     return total
 
 
-@compiled(POINTER, INT, INT, INT, INT)
-def _fill(w, wide, high, here, near):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move the elements of columns and rows."""
+@compiled(POINTER, INT, INT, INT, INT, INT)
+def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Move the elements of columns and rows: by the largest blocks, and what is left by smaller."""
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
-    column_steps = (w[columns + _HERE], w[columns + _NEAR])
-    row_steps = (w[rows + _HERE], w[rows + _NEAR])
-    at = _BLOCKS
-    while w[at] > min(wide, high):
-        at += 2
-    if w[at]:
-        turn(w[at + 1], near, here, wide, high, column_steps, row_steps)
-    else:
+    across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
+    if not w[_BLOCKS]:
         streamed = w[_STREAMED] and not w[_RUN]
         for row in range(high):
             for column in range(wide):
                 _copy(
-                    near + row * row_steps[1] + column * column_steps[1],
-                    here + row * row_steps[0] + column * column_steps[0],
+                    near + row * down[1] + column * across[1],
+                    here + row * down[0] + column * across[0],
                     w[_ELEMENT],
                     streamed,
                 )
+        return
+    at = _BLOCKS
+    c, r = 0, 0  # columns and rows that are moved
+    while c < wide or r < high:
+        side, kind = w[at], w[at + 1]
+        new_c, new_r = wide - wide % side, high - high % side
+        if new_c and new_r:
+            if new_c > c:
+                x, y = near + c * across[1], here + c * across[0]
+                turn(kind, x, y, later + c * across[1], new_c - c, new_r, across, down)
+            if c and new_r > r:
+                x, y, z = near + r * down[1], here + r * down[0], later + r * down[1]
+                if side == 1:  # the longer loop is the inner one
+                    turn(kind, x, y, z, new_r - r, c, down, across)
+                else:
+                    turn(kind, x, y, z, c, new_r - r, across, down)
+            c, r = new_c, new_r
+        at += 2
 
 
 @compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT)
-def _tile(walk, extents, places, marks, far, near, buffer, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move one tile, while the source of a later one comes nearer; all places are 0 before it."""
-    w = pointer(walk)
-    fills, count = pointer(walk + 8 * _FILLS), w[_COUNTS + 1]
+def _tile(walk, extents, places, begins, far, near, buffer, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Move one tile, and have a later one's source come nearer; all places are 0 before it."""
+    w, first_near, first_far = pointer(walk), near, far
+    outer, outers = pointer(walk + 8 * _OUTER), w[_COUNTS + 1]
+    inner, inners = pointer(walk + 8 * _INNER), w[_COUNTS + 2]
+    fills, filled = pointer(walk + 8 * _FILLS), w[_COUNTS + 3]
     wide, high = extents[w[_COLUMNS]], extents[w[_ROWS]]
-    for number in range(w[_COUNTS + 3]):
-        high *= extents[w[_JOINED + number]]
-    start = buffer if w[_RUN] else far
-    parts = 0
-    while True:
-        here = start + _bytes(w, fills, count, places, _HERE)
-        _fill(w, wide, high, here, near + _bytes(w, fills, count, places, _NEAR))
-        parts += wide
-        if not _next(fills, count, places, extents):
-            break
-    if not w[_RUN]:
-        return
+    for at in range(inners - 1):
+        high *= extents[inner[at]]
+    rows = _AXES + _FIELDS * w[_ROWS]
     size = w[_RUN] * extents[w[_RUN + 1]]
-    runs, number = pointer(walk + 8 * _RUNS), w[_COUNTS + 2]
-    together = 1
-    for at in range(number):
-        together *= extents[runs[at]]
-    share = parts // together + 1
-    more = later != 0 and w[_BLOCKS] > 1
-    while True:
-        for _ in range(share):
-            if more:
-                begin = later + _bytes(w, fills, count + 1, marks, _NEAR)
-                for line in range(begin, begin + high * w[_ELEMENT], _LINE):
-                    expect(line)
-                more = _next(fills, count + 1, marks, extents)
-        here = buffer + _bytes(w, runs, number, places, _HERE)
-        _copy(here, far + _bytes(w, runs, number, places, _FAR), size, w[_STREAMED])
-        if not _next(runs, number, places, extents):
-            break
+    more = 1
+    while more:
+        more = _next(outer, outers, places, extents)
+        next_near, next_far = later or near, far
+        if more:
+            next_near = first_near + _bytes(w, outer, outers, places, _NEAR)
+            next_far = first_far + _bytes(w, outer, outers, places, _FAR)
+        for row in range(0, high, w[_GROUP]):
+            now = min(w[_GROUP], high - row)
+            runs = 0 if not size else now if inners else 1
+            for at in range(runs):
+                begin = far + _bytes(w, inner, inners, places, _FAR)
+                begins[at] = begin
+                if w[_STREAMED]:
+                    if begin % _LINE:
+                        own(begin)
+                    if (begin + size) % _LINE:
+                        own(begin + size)
+                _next(inner, inners, places, extents)
+            source = near + row * w[rows + _NEAR]
+            ahead = source
+            if w[_AHEAD]:
+                ahead = source + now * w[rows + _NEAR] if row + now < high else next_near
+            here = buffer if size else far
+            while True:
+                away = _bytes(w, fills, filled, places, _NEAR)
+                _fill(
+                    w,
+                    wide,
+                    now,
+                    here + _bytes(w, fills, filled, places, _HERE),
+                    source + away,
+                    ahead + away,
+                )
+                if not _next(fills, filled, places, extents):
+                    break
+            for at in range(runs):
+                _copy(buffer + at * w[rows + _HERE], begins[at], size, w[_STREAMED])
+        near, far = next_near, next_far
 
 
 @compiled(INT, INT, INT, INT, INT, INT)
@@ -222,11 +262,11 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
     w = pointer(walk)
     tiles, ends = pointer(on_stack(_MOST)), pointer(on_stack(_MOST))
     extents = pointer(on_stack(_MOST))
-    places, marks = pointer(on_stack(_MOST)), pointer(on_stack(_MOST))
+    places, begins = pointer(on_stack(_MOST)), pointer(on_stack(_TOGETHER))
     loops, count = pointer(walk + 8 * _LOOPS), w[_COUNTS]
     for axis in range(count):
         tiles[axis], ends[axis] = 0, w[_AXES + _FIELDS * axis + _TRIPS]
-        places[axis], marks[axis] = 0, 0
+        places[axis] = 0
     tiles[loops[0]], ends[loops[0]] = first, last
     begin = pointer(source)[0] + w[_BEGIN + 1]
     later = begin + _start(w, tiles, count, _NEAR)
@@ -237,7 +277,7 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
             extents[axis] = min(w[at + _TILE], w[at + _EXTENT] - tiles[axis] * w[at + _TILE])
         more = _next(loops, count, tiles, ends)
         later = begin + _start(w, tiles, count, _NEAR) if more else 0
-        _tile(walk, extents, places, marks, far, near, buffer, later)
+        _tile(walk, extents, places, begins, far, near, buffer, later)
     if w[_STREAMED]:
         store_fence()
 

@@ -66,7 +66,8 @@ def pages(size: int) -> Bytes:
     >>> pages(4096).ctypes.data % 4096
     0
     """
-    found = mmap.mmap(-1, size)
+    # Private: what is shared with forked processes has no huge pages on most systems.
+    found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages: small ones do
             found.madvise(mmap.MADV_HUGEPAGE)

@@ -7,7 +7,7 @@ from einsum_cases import differ, drawn, outcome
 from numpy_cases import ERRORS, NETWORKS, SHAPED, SIZES, VIEWS, sums
 
 import tilesolve
-from tilesolve import compiling, like_numpy, ways
+from tilesolve import compiling, like_numpy, steps, ways
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 
 DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16", "G")
@@ -462,3 +462,18 @@ def test_where_plans_run(monkeypatch):
     assert tilesolve.einsum("ijk,kl->ijl", a, b, out=out) is out
     np.testing.assert_allclose(out, np.tensordot(a, b, 1), rtol=1e-12)
     assert operator.attrgetter("planned")(next(reversed(like_numpy._expressions.values())))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
+def test_large_copies_in_another_order(dtype, monkeypatch):
+    """Copies that are large go by `transpose`; the result is numpy's, bit by bit."""
+    monkeypatch.setattr(steps, "LARGE", 1)
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 2, (7, 5, 9, 3)).astype(dtype)
+    out = np.empty((3, 5, 7, 9), dtype)
+    assert tilesolve.einsum("abcd->dbac", a, out=out) is out
+    assert np.array_equal(out, a.transpose(3, 1, 0, 2))
+    x = rng.integers(-9, 9, (12, 40, 11)).astype("f8")
+    y = rng.integers(-9, 9, (11, 9, 12, 8)).astype("f8")
+    found = tilesolve.einsum("aib,bjac->cji", x, y, out=np.empty((8, 9, 40)))
+    assert np.array_equal(found, np.einsum("aib,bjac->cji", x, y))

@@ -1,6 +1,8 @@
 """Transposes: every element where numpy puts it, nothing else touched, mistakes named."""
 
 import itertools
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -28,15 +30,16 @@ DTYPES = (
     "V64",
 )
 SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
-"""How far tiles reach: a short reach has small arrays walked as large ones are."""
+"""How far runs and tiles reach: a short reach has small arrays walked as large ones are."""
 
 
 @pytest.fixture
 def reach(monkeypatch):
-    """Return a function that sets how far tiles reach, and whether lines are streamed."""
+    """Return a function that sets how far tiles reach, and where lines go and come from."""
 
-    def chosen(span, streamed):
+    def chosen(span, streamed, crowded=False):
         moves.move.cache_clear()
+        monkeypatch.setattr(moves, "WAYS", 0 if crowded else 8)
         if SPANS[span] is not None:
             monkeypatch.setattr(moves, "SIDE", SPANS[span][0])
             monkeypatch.setattr(moves, "ROOM", SPANS[span][1])
@@ -89,7 +92,11 @@ LAYOUTS = st.fixed_dictionaries(
 @given(st.data())
 def test_any_axes_of_any_layout(reach, data):
     """Elements go where numpy puts them; the bytes around the output and the array stay."""
-    reach(data.draw(st.sampled_from(sorted(SPANS))), data.draw(st.booleans()))
+    reach(
+        data.draw(st.sampled_from(sorted(SPANS))),
+        data.draw(st.booleans()),
+        data.draw(st.booleans()),
+    )
     extents = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31])
     shape = tuple(data.draw(st.lists(extents, max_size=4)))
     if np.prod(shape) > 20_000:
@@ -151,6 +158,47 @@ def test_streamed_lines():
         moves.move.cache_clear()
         assert same(transpose(a), a.T)
     moves.move.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("extent", [16, 17])
+def test_many_axes_of_one_extent(reach, dtype, extent):
+    """Six axes, streamed; strides that are powers of two have a run's source on a few lines."""
+    reach("usual", True)
+    a = drawn((extent, extent, 3, extent, 2, extent), dtype)
+    for axes in ((5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4), (3, 5, 0, 4, 1, 2)):
+        assert same(transpose(a, axes), a.transpose(axes))
+    b = drawn((64, 16, 256), dtype)
+    assert same(transpose(b), b.T)
+
+
+def test_lines_that_push_each_other_out():
+    """A run whose source falls on a few sets of a cache is known; odd extents spread it."""
+    even, odd = (
+        [moves.Axis(256, 4, 4 * extent, 256), moves.Axis(256, 1024, 4, 256)]
+        for extent in (2**16, 2**16 + 17)
+    )
+    assert moves._crowded(even, [0])
+    assert not moves._crowded(odd, [0])
+
+
+def test_new_arrays_are_private():
+    """What a forked process writes to a large array stays there."""
+    text = """
+import os
+import numpy as np
+from tilesolve.packing.buffers import empty
+array = empty((1 << 22,), np.dtype("u1"))
+array[:] = 1
+child = os.fork()
+if not child:
+    array[:] = 2
+    os._exit(0)
+os.waitpid(child, 0)
+print(array.max())
+"""
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert found.stdout == "1\n", found.stderr
 
 
 def test_elements_that_are_repeated():

@@ -1,7 +1,8 @@
 """Moves: how the elements of one strided array get to another of the same shape.
 
 One walk serves every pair of strides: axes that stay together are merged, tiles are boxes that are
-long in both arrays, and loops go from the longest steps to the shortest.
+long in both arrays, and loops go from the longest steps to the shortest. Memory is kept busy all
+the while: the source of the rows that follow is asked for as blocks are transposed.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import room
 from tilesolve.workers import together
 
-SIDE = 2048
-"""Bytes that a tile covers without a gap in the target and in the source, if there are as many."""
+SIDE = 1024
+"""Bytes of a run, more or less."""
 
-ROOM = 1 << 19
-"""Bytes of a tile at most, more or less: it passes through the second cache. Half as much was
-slower where extents are short."""
+ROOM = 1 << 20
+"""Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
 
-EVEN = 8
+NEAREST = 1 << 14
+"""Bytes of the buffer, more or less: it stays in the nearest cache."""
+
+WAY, WAYS = 1 << 17, 8
+"""Bytes of a way of the second cache, and how many there are: lines that are so far apart, more or
+less, and more than so many push each other out."""
+
+EVEN = 16
 """What parts of columns and rows are a multiple of, so that lines and blocks are whole."""
 
-PADDING = LINE
-"""Bytes between runs of the buffer, so that they do not fall on the same ways of a cache."""
+ALL = 1 << 40
+"""No bound of rows."""
 
 WHOLE = 256
 """Bytes of an element from which on it is moved without the buffer."""
@@ -74,35 +81,45 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """How a tile lies before it goes to the target.
+    """How a few rows of a tile lie before they go to the target.
 
     Parameters
     ----------
     steps
-        Bytes between neighbours along each axis.
+        Bytes between neighbours along each axis; 0 for one that is never within the buffer.
     run
         Bytes of a run for each element of its outermost axis, and that axis; 0 if a tile is moved
         without a buffer.
-    runs
-        The axes that runs do not cover, the outermost first.
+    outer
+        The axes that neither runs nor rows cover.
+    inner
+        Rows, if runs do not cover them, behind the axes that go on where they end.
+    group
+        Rows that are moved at once.
+    ahead
+        Whether the source of those that follow is asked for.
     size
         Bytes of all.
 
     Examples
     --------
-    >>> Buffer.of([Axis(4, 16, 8, 4), Axis(2, 8, 32, 2)], 8).steps
-    (16, 8)
+    >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0)
+    >>> found.steps, found.inner, found.group
+    ((64, 8), (0,), 256)
     """
 
     steps: tuple[int, ...]
     run: tuple[int, int]
-    runs: tuple[int, ...]
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    group: int
+    ahead: bool
     size: int
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], element: int) -> Buffer:
-        """Let axes of a run lie as in the target, and the others as in the source."""
-        steps, step, run = [axis.far for axis in axes], element, (0, 0)
+    def of(cls, axes: Sequence[Axis], element: int, rows: int) -> Buffer:
+        """Let axes of a run lie as in the target, and rows behind each other."""
+        steps, step, run = [0] * len(axes), element, (0, 0)
         others = list(range(len(axes)))
         while others and axes[others[-1]].far == step:
             at = others.pop()
@@ -110,16 +127,33 @@ class Buffer:
             steps[at], step = step, step * axes[at].tile
             if axes[at].trips > 1:
                 break
-        step += PADDING
-        runs = sorted(others, key=lambda at: abs(axes[at].near))
-        for at in runs:
-            steps[at], step = step, step * axes[at].tile
-        return cls(tuple(steps), run, tuple(reversed(runs)), step)
+        others.sort(key=lambda at: abs(axes[at].near), reverse=True)
+        if rows not in others:
+            return cls(tuple(steps), run, tuple(others), (), ALL, True, step)
+        inner = [rows]
+        while True:
+            last = axes[inner[0]]
+            end = last.near * last.extent
+            on = [at for at in others if at not in inner and axes[at].near == end]
+            if last.tile < last.extent or not on:
+                break
+            inner.insert(0, on[0])
+        steps[rows] = LINE * (step // LINE | 1)
+        if steps[rows] < step:
+            steps[rows] += 2 * LINE
+        line = -(-LINE // element)
+        group = max(line, NEAREST // steps[rows] // line * line)
+        crowded = _crowded(axes, [at for at in range(len(axes)) if steps[at] and at != rows])
+        group = moving.TOGETHER if crowded else min(moving.TOGETHER, group)
+        outer = tuple(at for at in others if at not in inner)
+        return cls(tuple(steps), run, outer, tuple(inner), group, not crowded, group * steps[rows])
 
     @classmethod
-    def none(cls, axes: Sequence[Axis]) -> Buffer:
+    def none(cls, axes: Sequence[Axis], rows: int) -> Buffer:
         """Return where a tile lies that is moved at once."""
-        return cls(tuple(axis.far for axis in axes), (0, 0), (), 0)
+        others = [at for at in range(len(axes) - 1) if at != rows]
+        others.sort(key=lambda at: abs(axes[at].near), reverse=True)
+        return cls(tuple(axis.far for axis in axes), (0, 0), tuple(others), (), ALL, False, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,10 +225,9 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
     tiled = any(axis.trips > 1 for axis in axes)
     if tiled and axes[columns].far == element < WHOLE:
-        buffer = Buffer.of(axes, element)
+        buffer = Buffer.of(axes, element, rows)
     else:
-        buffer = Buffer.none(axes)
-    joined = _joined(axes, buffer, rows)
+        buffer = Buffer.none(axes, rows)
     blocked = axes[columns].far == axes[rows].near == element
     sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
     kinds = [KINDS.index((element, side)) if side else 0 for side in sides]
@@ -202,8 +235,9 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
     if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
         loops.sort(key=lambda at: min(axes[at].trips, 4 * threads), reverse=True)
-    rest = [at for at in range(count) if at not in (columns, rows, *joined)]
-    fills = sorted(rest, key=lambda at: abs(axes[at].near), reverse=True)
+    moved = {columns, rows, *buffer.outer, *buffer.inner}
+    fills = [at for at in range(count) if at not in moved]
+    fills.sort(key=lambda at: abs(axes[at].near), reverse=True)
 
     walk = np.zeros(W.SIZE, np.int64)
     walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = element, columns, rows
@@ -211,14 +245,19 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     walk[W.STREAMED] = prod(shape) * itemsize > _last_cache()
     walk[W.BEGIN : W.BEGIN + 2] = begin
     walk[W.RUN : W.RUN + 2] = buffer.run
+    walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
         walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
-    lists = ((W.LOOPS, loops), (W.FILLS, fills), (W.RUNS, buffer.runs), (W.JOINED, joined))
-    for number, (field, chosen) in enumerate(lists):
-        walk[W.COUNTS + number] = len(chosen)
-        walk[field : field + len(chosen)] = chosen
-    walk[W.FILLS + len(fills)] = columns
+    lists = (
+        (W.LOOPS, loops),
+        (W.OUTER, buffer.outer),
+        (W.INNER, buffer.inner),
+        (W.FILLS, fills),
+    )
+    for number, (field, listed) in enumerate(lists):
+        walk[W.COUNTS + number] = len(listed)
+        walk[field : field + len(listed)] = listed
 
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
@@ -268,36 +307,38 @@ def merged(
 
 def _tiled(element: int, axes: Sequence[Axis]) -> list[Axis]:
     """Return the axes with the extents of tiles: all of some, and a part of one on either side."""
-    tile, side = [1] * len(axes), SIDE
-    for steps in ([axis.far for axis in axes], [abs(axis.near) for axis in axes]):
-        length = element
-        for at in sorted(range(len(axes)), key=steps.__getitem__):
-            if length >= side:
-                break
-            extent = axes[at].extent
-            share = -(-extent // -(-extent * length // side))
-            if length == element and share < extent:
-                share = min(extent, -(-share // EVEN) * EVEN)
+    tile, length = [1] * len(axes), element
+    for at in reversed(range(len(axes))):
+        if length >= SIDE:
+            break
+        tile[at] = _share(axes[at].extent, SIDE // length, even=length == element)
+        length *= tile[at]
+        if tile[at] < axes[at].extent:
+            break
+    length = element
+    for at in sorted(range(len(axes)), key=lambda at: abs(axes[at].near)):
+        if tile[at] == 1 or length == element:
+            most = ROOM // (element * prod(tile) // tile[at])
+            share = _share(axes[at].extent, most, even=length == element)
             tile[at] = max(tile[at], share)
-            length *= share
-            if share < extent:
-                break
-        side = min(SIDE, ROOM * element // length)
+        length *= tile[at]
+        if tile[at] < axes[at].extent:
+            break
     return [replace(axis, tile=share) for axis, share in zip(axes, tile, strict=True)]
 
 
-def _joined(axes: Sequence[Axis], buffer: Buffer, rows: int) -> list[int]:
-    """Return the axes that go on where rows end, in the source and in the buffer."""
-    joined: list[int] = []
-    if rows in buffer.runs:
-        last = rows
-        for at in reversed(buffer.runs):
-            before, ends = axes[last], axes[last].tile * buffer.steps[last]
-            on = axes[at].near == before.near * before.extent and buffer.steps[at] == ends
-            if at != rows and on and before.tile == before.extent:
-                joined.append(at)
-                last = at
-    return joined
+def _crowded(axes: Sequence[Axis], run: Sequence[int]) -> bool:
+    """Return whether the source of a run has more lines on a set of a cache than it has ways."""
+    lines = np.zeros(1, np.int64)
+    for at in run:
+        lines = np.add.outer(lines, np.arange(axes[at].tile) * axes[at].near).ravel()
+    return int(np.bincount(lines % WAY // LINE).max()) > WAYS
+
+
+def _share(extent: int, most: int, *, even: bool) -> int:
+    """Return near-equal parts of an extent, of about so many."""
+    share = -(-extent // max(1, -(-extent // max(1, most))))
+    return min(extent, -(-share // EVEN) * EVEN) if even else share
 
 
 @cache
