@@ -18,7 +18,7 @@ _P = {name: S.PACKER + at for at, name in enumerate(packers.FIELDS)}
 _P_SOURCE, _P_TARGET, _P_STRIP = _P["source"], _P["target"], _P["strip"]
 _P_ROWS, _P_GROUPS, _P_SUMS = _P["rows"], _P["groups"], _P["sums"]
 _P_STEPS, _P_FIRST, _P_COUNT, _P_LANES = _P["steps"], _P["first"], _P["count"], _P["lanes"]
-_P_STARTS = _P["starts"]
+_P_STARTS, _P_LATER = _P["starts"], _P["later"]
 _PACKER, _PACKERS, _WAYS = int(S.PACKER), int(S.PACKERS), len(packers.KINDS)
 _LEVEL, _WAY, _SOURCE, _BUFFER = int(S.LEVEL), int(S.WAY), int(S.SOURCE), int(S.BUFFER)
 _STEP, _STRIP, _GROUP, _HELD = int(S.STEP), int(S.STRIP), int(S.GROUP), int(S.HELD)
@@ -104,7 +104,10 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
                 _gather(s, side, origin, X, g, K, everything, k0, k1)
                 continue
             s[_P_TARGET] = origin + g * strip
-            s[_P_ROWS] = s[_TABLES + side] + 8 * (X[_OFFSETS + 1 + side] + X[X[_STARTS] + g])
+            rows = s[_TABLES + side] + 8 * X[_OFFSETS + 1 + side]
+            later = g + 1 if g + 1 < g1 and X[X[_COUNTS] + g + 1] == group else g
+            s[_P_ROWS] = rows + 8 * X[X[_STARTS] + g]
+            s[_P_LATER] = rows + 8 * X[X[_STARTS] + later]
             s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + 1]
             s[_P_FIRST], s[_P_COUNT] = low, high - low
             invoke(s[_PACKERS + _WAYS * side + _TURN_SUMS], frame)

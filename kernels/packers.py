@@ -37,6 +37,7 @@ FIELDS = (
     "count",
     "lanes",
     "starts",
+    "later",
 )
 """Names of the 8-byte fields of a frame, in order.
 
@@ -46,7 +47,7 @@ of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks
 (``turn_rows``); ``first`` and ``count`` are a range of k (``copy``, ``turn_rows``) or of entries of
 ``steps``. ``groups`` is how many strips ``copy`` fills, or blocks ``turn_rows`` does from number
 ``lanes`` on, their groups' first rows being in the table ``starts``; ``lanes`` is how many rows
-``gather`` finds.
+``gather`` finds. ``later`` is a table of the rows that ``turn_sums`` does next.
 """
 
 AHEAD = 4
@@ -185,10 +186,14 @@ class _Packer:
             vectors.store(builder, value, vectors.pointer(builder, place), min(self.step, 64))
 
     def turn_sums(self) -> ir.Function:
+        """Emit the blocks of one group, while the next group's are brought to the second cache.
+
+        Each row is a stream that ends with the segment: before hardware follows it, it is over.
+        """
         builder = self.builder
         places = self._lanes_from(self.field("source"))
         target, sums, steps = (self.field(n) for n in ("target", "sums", "steps"))
-        first = self.field("first")
+        source, later, first = (self.field(n) for n in ("source", "later", "first"))
 
         def block(trip: ir.Value) -> None:
             entry = builder.mul(builder.add(first, trip), INT64(self.lanes))
@@ -196,6 +201,8 @@ class _Packer:
             offset = self.integer(sums, ks[0])
             soon = builder.mul(self.ahead(first, trip, self.field("count")), INT64(self.lanes))
             self._expect(places, self.integer(sums, self.integer(steps, soon)))
+            then = [self.integer(later, INT64(lane)) for lane in range(self.lanes)]
+            self._expect(then, builder.add(source, offset), near=False)
             self._block(
                 [builder.add(place, offset) for place in places],
                 [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],

@@ -131,6 +131,7 @@ def test_turn_sums(dtype, bits, side):
             "source": source.base,
             "target": target.begin,
             "rows": room.table(source.rows),
+            "later": room.table(generator.integers(-(1 << 60), 1 << 60, lanes)),
             "sums": room.table(heads),
             "steps": room.table(order.ravel()),
             "first": first,
