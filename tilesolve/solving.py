@@ -55,7 +55,8 @@ WRITING = 0.4
 """Share of the time of arithmetic below which writing C in any order is of no account."""
 
 CLOSE = 1.02
-"""Integer tiles within this factor of the continuous optimum are good enough to stop at."""
+"""Integer tiles within this factor of the continuous optimum are good enough to stop at, and those
+within it of the fastest are as fast."""
 
 SHORT = 0.1
 """Share of a plan's time that short runs in memory may cost before other loops are looked at."""
@@ -262,7 +263,9 @@ def _integral(
             break
     if not found:
         raise failed[0]
-    return min(found, key=lambda candidate: candidate[0])[1]
+    fastest = min(candidate[1].score for _, candidate in found)
+    equal = [pair for pair in found if pair[1][1].score <= CLOSE * fastest]
+    return min(equal, key=lambda pair: pair[0])[1]
 
 
 def _score(cost: Price) -> float:
