@@ -161,6 +161,19 @@ class TestContenders:
             (worker,) = one.workers
             assert worker.process.poll() is not None
 
+    def test_a_contender_that_waits_is_halted(self):
+        """Between its turns it takes no time from others; it ends with the command all the same."""
+        with team(fake("right"), 1, 1, PATIENCE) as one:
+            one.prepare([order(fake("right"))])
+            (worker,) = one.workers
+            for _ in range(2):
+                give_up = time.monotonic() + PATIENCE
+                while self.state(worker.process.pid) != "T" and time.monotonic() < give_up:
+                    time.sleep(0.01)
+                assert self.state(worker.process.pid) == "T"
+                assert one.run() > 0
+        assert worker.process.poll() is not None
+
     def test_a_hung_contender_ends_with_the_command(self):
         """Even where the command is killed outright, no process of a contender stays behind."""
         code = """
@@ -189,11 +202,15 @@ with team(hanging, 1, 1, 600.0) as one:
     @staticmethod
     def lives(process):
         """Whether a process runs; one that has ended but that nobody waited for does not."""
+        return TestContenders.state(process) not in "ZX"
+
+    @staticmethod
+    def state(process):
+        """The letter of a process's state; X for one that is gone."""
         try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+            return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
-            return False
-        return state not in "ZX"
+            return "X"
 
     def test_caches_are_flushed_before_a_run(self):
         """All of the array is written, and before the run begins."""

@@ -96,9 +96,20 @@ class Worker:
     def stop(self) -> None:
         """End the process, and what it may have started, whatever it is doing."""
         self.connection.close()
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self.process.wait()
+
+    def pause(self) -> None:
+        """Halt the process: threads that wait for more work in a loop would slow down others."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a process go on that was halted."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
 
 class Team:
@@ -123,11 +134,15 @@ class Team:
         self.workers, self.limit = list(workers), limit
 
     def prepare(self, orders: Sequence[Order]) -> Ready:
-        """Have each worker make ready, one after the other; return what the first one found."""
+        """Have each worker make ready, one after the other; return what the first one found.
+
+        Between its turns a worker is halted.
+        """
         found: list[Ready] = []
         for worker, order in zip(self.workers, orders, strict=True):
             worker.send(order)
             found.append(worker.answer(self.limit))
+            worker.pause()
         for other in found:
             if other.problem:
                 raise PeerError(other.problem)
@@ -136,8 +151,11 @@ class Team:
     def run(self) -> float:
         """Return the seconds of a run: the longest, where several run side by side."""
         for worker in self.workers:
+            worker.resume()
             worker.send(None)
         seconds: list[float] = [worker.answer(self.limit) for worker in self.workers]
+        for worker in self.workers:
+            worker.pause()
         return max(seconds)
 
     def stop(self) -> None:
