@@ -7,6 +7,7 @@ a line (section 5.4); and edges that do not divide the extents waste iterations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from math import ceil, prod
 from types import MappingProxyType
 from typing import Any
@@ -278,21 +279,37 @@ def _line_waste(
     sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
     total = max(1, sum(sizes.values()))
     waste = np.ones(len(next(iter(sides.values()))))
+    box: Mapping[str, Any] = {**known, **sides}
     for tensor in tensors:
-        run = np.full_like(waste, problem.itemsize)
-        whole = np.ones_like(waste, dtype=bool)
-        inside = False
-        for subscript in reversed(tensor.subscripts):
-            letter = subscript.terms[0][1]
-            if not subscript.plain or not (letter in sides or letter in known):
-                break
-            inside |= letter in sides
-            side = sides[letter] if letter in sides else np.full_like(run, known[letter])
-            run = np.where(whole, run * side, run)
-            whole &= side >= problem.sizes[letter]
-        if inside:
+        if any(letter in sides for letter in _beside(tensor, box)):
+            run = run_of(problem, tensor, box)
             waste = waste + sizes[tensor] / total * run_waste(run, line, problem.itemsize)
     return waste
+
+
+def _beside(tensor: Tensor, sides: Mapping[str, Any]) -> list[str]:
+    """Return the last letters of a tensor, as far as they stand alone and have a known side."""
+    letters = [s.letters[0] if s.plain else None for s in reversed(tensor.subscripts)]
+    return [letter for letter in takewhile(sides.__contains__, letters) if letter is not None]
+
+
+def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return the bytes of a tensor that lie side by side in a box, or in each of many.
+
+    A run that covers a whole letter goes on into the next one.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> [int(run_of(problem, t, {"m": 8, "n": 16, "k": 64})) for t in problem.spec.tensors]
+    [128, 4096, 128]
+    """
+    run: Any = float(problem.itemsize)
+    whole: Any = True
+    for letter in _beside(tensor, sides):
+        run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
+        whole = whole & (sides[letter] >= problem.sizes[letter])
+    return run
 
 
 def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array
@@ -307,28 +324,3 @@ def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - numbe
     (1.5, 0.15)
     """
     return (line + np.where(run % line == 0, line / 2, line - element)) / run
-
-
-def runs(problem: Problem, nest: Nest) -> list[int]:
-    """Return the bytes of each tensor that lie side by side in a nest's outermost tile.
-
-    Examples
-    --------
-    >>> problem = Problem.of("mn-mk-kn", 64)
-    >>> bands = [("L1", "kmn", dict(m=8, n=16, k=64)), ("memory", "kmn", 64)]
-    >>> runs(problem, Nest.of(problem, bands))
-    [128, 4096, 128]
-    """
-    tile = nest.bands[max(0, len(nest.bands) - 2)]
-    found = []
-    for tensor in problem.spec.tensors:
-        run = problem.itemsize
-        for subscript in reversed(tensor.subscripts):
-            letter = subscript.terms[0][1]
-            if not subscript.plain:
-                break
-            run *= max(1, tile[letter])
-            if tile[letter] < problem.sizes[letter]:
-                break
-        found.append(run)
-    return found

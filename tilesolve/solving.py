@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tilesolve.boxes import RUNS, line_sides, run_sides, run_waste, runs, tiles_of, unfuse
+from tilesolve.boxes import RUNS, line_sides, run_of, run_sides, run_waste, tiles_of, unfuse
 from tilesolve.choices import orders
 from tilesolve.contractions.errors import MachineError, SolverError
 from tilesolve.contractions.problem import Problem
@@ -275,10 +275,11 @@ def _score(cost: Price) -> float:
 
 def _scattered(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written."""
-    volumes, line = cost.levels[-1].volumes, machine.memory.line
+    tile = dict(nest.bands[max(0, len(nest.bands) - 2)].box)
+    runs = [run_of(share, tensor, tile) for tensor in share.spec.tensors]
     wasted = [
-        volume * float(run_waste(run, line, share.itemsize))
-        for volume, run in zip(volumes, runs(share, nest), strict=True)
+        volume * float(run_waste(run, machine.memory.line, share.itemsize))
+        for volume, run in zip(cost.levels[-1].volumes, runs, strict=True)
     ]
     return sum(wasted) / machine.memory.bandwidth
 
@@ -319,17 +320,10 @@ def _packing(
 
 def _whole_lines(share: Problem, nest: Nest, line: int) -> bool:
     """Return whether a call uses whole lines of what it reads in place."""
-    cell = nest.bands[0]
-    for operand, copy in zip(share.spec.operands, nest.packed, strict=True):
-        if copy is not None:
-            continue
-        run, whole = share.itemsize, True
-        for subscript in reversed(operand.subscripts):
-            letter = subscript.letters[0]
-            run *= max(1, cell[letter])
-            whole = subscript.plain and cell[letter] >= share.sizes[letter]
-            if not whole:
-                break
-        if run < line and not whole:
-            return False
-    return True
+    cell = dict(nest.bands[0].box)
+    return all(
+        copy is not None or run_of(share, operand, cell) >= min(line, size)
+        for operand, size, copy in zip(
+            share.spec.operands, share.bytes[1:], nest.packed, strict=True
+        )
+    )
