@@ -23,6 +23,7 @@ _njit: Any = njit  # numba's types describe neither of the two well
 
 INT = types.int64
 REAL = types.float64
+PAIR = types.UniTuple(INT, 2)  # type: ignore[no-untyped-call]
 POINTER = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
 
 _functions: dict[str, list[Any]] = {}

@@ -6,8 +6,9 @@ and of batches (`tilesolve.packing.tables`).
 
 from __future__ import annotations
 
-from tilesolve.kernels import code, packers, shape, state
+from tilesolve.kernels import ahead, code, packers, shape, state
 from tilesolve.kernels import compiled as compiling
+from tilesolve.kernels.ahead import span
 from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
 from tilesolve.kernels.state import WIDEST, S
 from tilesolve.packing import tables
@@ -134,9 +135,9 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
             _gather(s, side, origin, X, g, K, everything, k0, k1)
 
 
-@compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER)
+@compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, returns=INT)
 def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Pack one segment of an operand, unless the copy holds it already.
+    """Pack one segment of an operand, unless the copy holds it already; return whether it did not.
 
     Parameters
     ----------
@@ -154,18 +155,16 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
     It is called by the macrokernel:
 
     >>> pack.nopython_signatures[0].return_type
-    none
+    int64
     """
     held = _HELD + 3 * side
     if s[held] == x and s[held + 1] == k and s[held + 2] == b:
-        return
+        return 0
     s[held], s[held + 1], s[held + 2] = x, k, b
     level = s[_LEVEL + side]
-    first, last, k0, k1, b0, b1 = x, x + 1, k, k + 1, b, b + 1
-    for at in range(level, 0, -1):
-        first, last = X[X[_BOUNDS + at] + first], X[X[_BOUNDS + at] + last]
-        k0, k1 = K[K[_BOUNDS + at] + k0], K[K[_BOUNDS + at] + k1]
-        b0, b1 = B[B[_BOUNDS + at] + b0], B[B[_BOUNDS + at] + b1]
+    first, last = span(X, level, x)
+    k0, k1 = span(K, level, k)
+    b0, b1 = span(B, level, b)
     g0, g1 = X[X[_PLACES] + first], X[X[_PLACES] + last]
     k0, k1 = K[K[_BOUNDS] + k0], K[K[_BOUNDS] + k1]
     b0, b1 = B[B[_BOUNDS] + b0], B[B[_BOUNDS] + b1]
@@ -183,9 +182,10 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
         # Where strip 0 and its first k of the whole table would be.
         origin = s[_BUFFER + side] + (batch - b0) * plane - g0 * strip - k0 * step
         _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K)
+    return 1
 
 
-_LAYOUT = compiling.checksum(code, compiling, packers, shape, state, tables)
+_LAYOUT = compiling.checksum(ahead, code, compiling, packers, shape, state, tables)
 
 
 @compiled(returns=INT)

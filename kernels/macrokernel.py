@@ -6,7 +6,8 @@ box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns
 
 from __future__ import annotations
 
-from tilesolve.kernels import code, compiled, filling, packers, shape, state
+from tilesolve.kernels import ahead, code, compiled, filling, packers, shape, state
+from tilesolve.kernels.ahead import ask, expect
 from tilesolve.kernels.compiled import (
     INT,
     POINTER,
@@ -53,6 +54,7 @@ _STEP_ALIGNED, _STEP_FRESH, _STEP_SIZE = int(Step.ALIGNED), int(Step.FRESH), int
 _STREAM, _ADD = int(Mode.STREAM), int(Mode.ADD)
 _PART_ADD, _SCATTER_ADD = int(Mode.PART_ADD), int(Mode.SCATTER_ADD)
 _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.WHOLE)
+_ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + ahead.MOST
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
@@ -162,6 +164,7 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
     kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
     a, rows_a, rows_c, next_a, next_end = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A], s[_NEXT_END]
     beginning, columns_b, columns_c = s[_B], s[_COLUMNS_B], s[_COLUMNS_C]
+    ask(s, count)
     invoke(kernel, frame)
     for turn in range(1, turns):
         s[_A], s[_B] = a + turn * a_turn, beginning + turn * b_turn
@@ -169,17 +172,18 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
         s[_COLUMNS_B] = columns_b + turn * columns_b_turn
         s[_ROWS_C], s[_COLUMNS_C] = rows_c + 8 * turn * down, columns_c + 8 * turn * across
         s[_NEXT_A], s[_NEXT_END] = next_a + turn * a_turn, next_end + turn * a_turn
+        ask(s, count)
         invoke(kernel, frame)
 
 
 @compiled.compiled(INT, POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
 def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Walk one segment of each role at a level: pack what lives there, then its loops."""
-    if s[_LEVEL] == level:
-        pack(s, 0, r, k, b, R, K, B)
-    if s[_LEVEL + 1] == level:
-        pack(s, 1, n, k, b, N, K, B)
-    w = _SCRATCH + 8 * level
+    if s[_LEVEL] == level and pack(s, 0, r, k, b, R, K, B):
+        expect(s, 0, level, r, n, k, b, R, N, K, B)
+    if s[_LEVEL + 1] == level and pack(s, 1, n, k, b, N, K, B):
+        expect(s, 1, level, r, n, k, b, R, N, K, B)
+    w = _SCRATCH + 12 * level
     at = R[_BOUNDS + level] + r
     s[w], s[w + 4] = R[at], R[at + 1]
     at = N[_BOUNDS + level] + n
@@ -192,6 +196,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
     o0, o1, o2, o3 = w + s[o], w + s[o + 1], w + s[o + 2], w + s[o + 3]
     role, other = s[o], s[o + 1]
     begin0, begin1, begin2 = s[o0], s[o1], s[o2]
+    s[w + 8], s[w + 9], s[w + 10], s[w + 11] = s[w], s[w + 1], s[w + 2], s[w + 3]
     end0, end1, end2, end3 = s[o0 + 4], s[o1 + 4], s[o2 + 4], s[o3 + 4]
     while s[o3] < end3:
         s[o2] = begin2
@@ -254,7 +259,9 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     for field in range(_SIZE):
         s[field] = before[field]
     single = s[_SINGLE]
-    s[_SELF], s[_TRACING] = here, trace
+    s[_SELF], s[_TRACING], s[_STEPS] = here, trace, steps
+    s[_ROOM] = on_stack(_ROOM_SIZE)
+    pointer(s[_ROOM])[0] = here
     s[_ALPHA], s[_ALPHA + 1] = word(alpha, single), word(alpha_i, single)
     s[_BETAS], s[_BETAS + 1] = word(beta, single), word(beta_i, single)
     s[_BETAS + 2], s[_BETAS + 3] = word(1.0, single), word(0.0, single)
@@ -289,7 +296,7 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     return s[_CALLS]
 
 
-_LAYOUT = compiled.checksum(code, compiled, filling, packers, shape, state, tables)
+_LAYOUT = compiled.checksum(ahead, code, compiled, filling, packers, shape, state, tables)
 
 
 @compiled.compiled(returns=INT)

@@ -26,6 +26,32 @@ TRACE = 10
 way of writing, the kind of kernel, the box."""
 
 
+class Ahead(IntEnum):
+    """Fields of what is to be fetched: a line for each pair of offsets from two lists.
+
+    Examples
+    --------
+    >>> Ahead.OUTER < Ahead.SIZE
+    True
+    """
+
+    OUTER = 0
+    """Address of the next offset of the outer list."""
+    END = 1
+    """Address of its end."""
+    INNER = 2
+    """Address of the inner list."""
+    INNERS = 3
+    """How many offsets it has."""
+    AT = 4
+    """Which of them is next."""
+    SOURCE = 5
+    """The address that offsets count from."""
+    SHARE = 6
+    """Lines for each tile."""
+    SIZE = 7
+
+
 class S(IntEnum):
     """Fields of a state.
 
@@ -44,8 +70,8 @@ class S(IntEnum):
     ORDERS = TOP + 1
     """For each level its four roles, innermost loop first."""
     SCRATCH = ORDERS + 4 * LEVELS
-    """For each level the ends and the current segment of each role."""
-    LEVEL = SCRATCH + 8 * LEVELS
+    """For each level the current segment of each role, their ends and their beginnings."""
+    LEVEL = SCRATCH + 12 * LEVELS
     """At which level the operand is packed; 0: never."""
     WAY = LEVEL + 2
     """Which packing kernel: a number of `packers.KINDS`."""
@@ -59,7 +85,9 @@ class S(IntEnum):
     """Bytes of a strip."""
     GROUP = STRIP + 2
     """Indices of a group."""
-    HELD = GROUP + 2
+    AHEAD = GROUP + 2
+    """For each operand what is to be fetched before it is packed again: `Ahead`."""
+    HELD = AHEAD + 2 * Ahead.SIZE
     """What the copy is of: segment of rows or columns, of sums, of batches; -1 if of nothing."""
     ORIGIN = HELD + 6
     """First group and first k of the copy."""
@@ -98,7 +126,11 @@ class S(IntEnum):
     """Where the trace begins; 0 if calls are not traced."""
     CALLS = TRACING + 1
     """Calls of the microkernel so far."""
-    SAME = CALLS + 1
+    ROOM = CALLS + 1
+    """Where the addresses of lines to be fetched are written, after one of a line at hand."""
+    STEPS = ROOM + 1
+    """Address of the steps."""
+    SAME = STEPS + 1
     """Calls before this one that had the same rows."""
     BOX = SAME + 1
     """The number of the current box."""
@@ -132,4 +164,6 @@ class Step(IntEnum):
     """Whether every vector of C is whole lines away from the box's origin."""
     FRESH = 11
     """Whether the rows' and the columns' operand differ from those of the step before."""
-    SIZE = 13
+    NEXT = 13
+    """How many steps later the rows' and the columns' operand differ again; 0 for never."""
+    SIZE = 15

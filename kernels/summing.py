@@ -88,6 +88,7 @@ def _packed_step(tile: Tile) -> Step:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     a_step, b_step, soon = (tile.field(name) for name in ("a_step", "b_step", "next_a"))
+    wanted, fetches = tile.field("fetch"), tile.field("fetches")
     rows = [a]
     for _ in range(1, shape.vectors):
         rows.append(builder.add(rows[-1], a_step))
@@ -101,6 +102,9 @@ def _packed_step(tile: Tile) -> Step:
         at_a = builder.mul(trip, INT64(stride_a))
         at_b = builder.mul(trip, INT64(stride_b))
         vectors.prefetch(builder, vectors.pointer(builder, soon, at_a), near=False)
+        number = builder.select(builder.icmp_signed("<", trip, fetches), trip, fetches)
+        line = tile.integer(wanted, builder.mul(number, INT64(8)))
+        vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
         loaded = [tile.unpacked(builder.add(row, at_a), shape.bits // 8) for row in rows]
         columns = [
             (

@@ -101,12 +101,14 @@ def _seconds(
     a_step, b_step = sums * shape.lanes * element, sums * shape.group * element
     rows = np.arange(shape.rows, dtype=np.int64) * element
     columns = np.arange(shape.columns, dtype=np.int64) * shape.rows * element
+    nothing = np.array([block])
     b = block + shape.vectors * a_step
     c = b + -(-shape.columns // shape.group) * b_step
     values = {
         "a": block,
         "next_a": block,
         "next_end": block,
+        "fetch": nothing.ctypes.data,
         "a_step": a_step,
         "b": b,
         "b_step": b_step,

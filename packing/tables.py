@@ -50,6 +50,8 @@ class Field(IntEnum):
     RUNS = 26
     """For each cell how many, itself included, follow each other that are alike in size and in
     how they lie in the output."""
+    LINES = 27
+    """For each of the two operands: where the blocks of its segments lie in it, lane by lane."""
 
 
 class Stored(IntEnum):
@@ -162,8 +164,13 @@ def table(
     for number, how in enumerate(turned):
         if how is not None:
             ranges = _segments(axis, how.level, places)
-            for at, values in enumerate(_blocks(units[number + 1], ranges, how)):
+            found = _blocks(units[number + 1], ranges, how)
+            for at, values in enumerate(found):
                 put(Field.BLOCKS + 4 * number + at, values)
+            first = found[1][:: how.lanes]
+            if group:
+                first = (starts[first][:, None] + np.arange(how.lanes)).ravel()
+            put(Field.LINES + number, axis.offsets[number + 1][first])
     return np.concatenate(data)
 
 

@@ -105,7 +105,7 @@ def operands(room, generator, shape, a, b, edges):
             "b": columns[0],
             "b_step": columns[1],
             "next_a": NOWHERE,
-        }
+        } | asked_for(room, generator)
     a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, shape.rows, edges["a"])
     b, columns_b, sums_b = put_anywhere(room, generator, b, 1, shape.columns, edges["b"])
     rows_a[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
@@ -119,6 +119,13 @@ def operands(room, generator, shape, a, b, edges):
         "a_ahead": NOWHERE,
         "b_ahead": NOWHERE,
     }
+
+
+def asked_for(room, generator, tiles=1):
+    """Return the fields of tables of lines to fetch, from none to more than there are k."""
+    count = int(generator.integers(0, max(COUNTS) + 2))
+    table = room.table(np.full(tiles * (count + 1), NOWHERE))
+    return {"fetch": table, "fetches": count, "fetch_move": 8 * (count + 1) * (tiles > 1)}
 
 
 def output(room, generator, shape, mode, rows, edge):
@@ -175,7 +182,12 @@ def check(generator, kernels, shape, mode, steps, rows):
     alpha, beta = factors[generator.integers(0, len(factors))]
     places, fields = output(room, generator, shape, mode, rows, edges["c"])
     fields |= operands(room, generator, shape, a, b, edges)
-    fields |= ALONE | {"k": steps, "rows": rows, "mode": int(mode)} | factor("alpha", alpha, shape)
+    fields = (
+        ALONE
+        | fields
+        | {"k": steps, "rows": rows, "mode": int(mode)}
+        | factor("alpha", alpha, shape)
+    )
     old = np.zeros(places.shape, shape.dtype)
     if mode in ADDING:
         old = drawn(generator, places.shape, shape.dtype)
@@ -285,6 +297,8 @@ def test_runs(dtype, bits, plain, along):
                 "next_move": 8,
                 "next_end": begin_a + 16,
             }
+            moves |= asked_for(room, generator, tiles)
+            fields["fetch"] = moves["fetch"]
         else:
             base_a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, rows, None)
             base_b, columns_b, sums_b = put_anywhere(room, generator, b, 1, columns, None)

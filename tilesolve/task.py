@@ -227,6 +227,10 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
         kept = [Step.OFFSETS + 1 + side, *(Step.TABLES + r for r in (side, SUMS, BATCHES))]
         rows[:, Step.FRESH + side] = 1
         rows[1:, Step.FRESH + side] = np.any(rows[1:, kept] != rows[:-1, kept], axis=1)
+        fresh = np.flatnonzero(rows[:, Step.FRESH + side])
+        numbers = np.arange(len(rows))
+        following = np.append(fresh, 0)[np.searchsorted(fresh, numbers, side="right")]
+        rows[:, Step.NEXT + side] = np.maximum(0, following - numbers)
     return rows.ravel()
 
 

@@ -1,0 +1,114 @@
+"""What is asked for while microkernels compute: the lines that are packed next."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import problems, specs, unshrunk
+
+import tilesolve
+from tilesolve import Problem
+from tilesolve.execution import Layout
+from tilesolve.kernels import packers, shape
+from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
+from tilesolve.kernels.state import S
+
+LINE = 64
+
+
+def word(address):
+    """Return the integer at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+def lines(kind, lanes, frame):
+    """Return the lines in which the vectors begin that a packing kernel reads."""
+    f = {name: word(frame + 8 * at) for at, name in enumerate(packers.FIELDS)}
+    ks = range(f["first"], f["first"] + f["count"])
+    if kind == "copy":
+        rows, sums = range(f["groups"]), ks
+    elif kind == "turn_rows":
+        blocks = range(f["lanes"], f["lanes"] + f["groups"])
+        begins = [word(f["starts"] + 8 * word(f["steps"] + 8 * at * lanes)) for at in blocks]
+        rows, sums = [begin + lane for begin in begins for lane in range(lanes)], ks
+    elif kind == "turn_sums":
+        rows, sums = range(lanes), [word(f["steps"] + 8 * at * lanes) for at in ks]
+    else:
+        rows, sums = (), ()
+    return {
+        (f["source"] + word(f["rows"] + 8 * row) + word(f["sums"] + 8 * k)) // LINE
+        for row in rows
+        for k in sums
+    }
+
+
+def watched(problem, machine):
+    """Run a plan with kernels that only look; return packs, and what no pack can want.
+
+    Each pack is its operand's number, its lines, those of them that had been asked for, and how
+    many tiles came before.
+    """
+    arrays = [np.zeros(n) for n in problem.shapes]
+    found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
+    task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+    asked, packs, tiles = set(), [], [0]
+
+    def kernel(frame):
+        f = {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
+        for tile in range(f["more"] + 1):
+            for k in range(f["k"]):
+                at = tile * f["fetch_move"] + 8 * min(k, f["fetches"])
+                asked.add(word(f["fetch"] + at) // LINE)
+        tiles[0] += f["more"] + 1
+
+    def packer(side, kind):
+        def look(frame):
+            wanted = lines(kind, task.schedule.group(side), frame)
+            packs.append((side, len(wanted), len(wanted & asked), tiles[0]))
+
+        return look
+
+    kept = [entry(kernel)]
+    kernels = slice(S.KERNELS, S.KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS)
+    task.state[kernels] = ctypes.cast(kept[0], ctypes.c_void_p).value
+    for side in (0, 1):
+        for at, kind in enumerate(packers.KINDS):
+            kept.append(entry(packer(side, kind)))
+            where = S.PACKERS + len(packers.KINDS) * side + at
+            task.state[where] = ctypes.cast(kept[-1], ctypes.c_void_p).value
+    task.run(arrays, 1, 0)
+    begins = [a.__array_interface__["data"][0] for a in arrays[1:]]
+    inside = {
+        line
+        for begin, a in zip(begins, arrays[1:], strict=True)
+        for line in range(begin // LINE, (begin + a.nbytes) // LINE + 1)
+    }
+    return packs, len(asked - inside)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes", "machine"),
+    [
+        ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}, "i7-6700k"),
+        ("abcd-aebf-dfce", 16, "i7-6700k"),
+        ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}, "i7-6700k"),
+        ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 16, "d": 32, "e": 48, "f": 8}, "i7-6700k"),
+        ("abc-adc-bd", {"a": 600, "b": 24, "c": 300, "d": 8}, "i7-6700k"),
+    ],
+)
+def test_what_is_packed_was_asked_for(spec, sizes, machine):
+    """Most lines of an operand had been asked for before they were packed, but for the first."""
+    packs, _ = watched(Problem.of(spec, sizes), machine)
+    later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
+    assert later
+    assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+@settings(unshrunk, max_examples=15)
+@given(problems(specs(operands=2, affine=False, diagonal=False), 1, 24, ("float64",)))
+def test_nothing_but_operands_is_asked_for(problem):
+    """Every address is in an operand's lines, but for the one that stands for nothing."""
+    _, strangers = watched(problem, "i7-6700k")
+    assert strangers <= 1
