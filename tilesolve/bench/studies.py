@@ -71,7 +71,7 @@ def trial(kind: str, plan: Plan, seconds: Sequence[float]) -> Trial:
     >>> from tilesolve.planning import plan
     >>> found = trial("solver", plan("ik-ij-jk", 64, "i7-6700k", cache=False), [1.0])
     >>> found.kind, found.packed
-    ('solver', '-')
+    ('solver', '- -')
     """
     return Trial(
         kind,
