@@ -28,7 +28,7 @@ from tilesolve.bench.kept import Settings
 from tilesolve.bench.oracle import differing, digest, drawn, expected, places, wrong
 from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.bench.summary import between, markdown, means, rows, worst_first
-from tilesolve.bench.sweep import divided, empty, measure, sweep
+from tilesolve.bench.sweep import divided, empty, measure, sweep, weights
 from tilesolve.bench.team import PeerError, team
 from tilesolve.bench.worker import Order, timer
 from tilesolve.cli import app
@@ -408,6 +408,12 @@ class TestSweep:
         found = self.run({"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}, self.start())
         assert "does not fit into memory" in found.cases[0].skipped
         assert found.cases[1].entries["right"].seconds
+
+    def test_what_does_not_fit_takes_no_time(self):
+        """The time left is reckoned without the work of cases that will be skipped."""
+        problems = {"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}
+        found = weights(problems, [fake("right")], MACHINE, Effort())
+        assert found["huge"] < 2 * found["x"]
 
     def test_progress_grows_to_the_end(self):
         """The bar never goes back, and names the case and who is at work."""

@@ -26,7 +26,7 @@ from tilesolve.bench.summary import (
     rows,
     write_between,
 )
-from tilesolve.bench.sweep import STARTING, empty, sweep
+from tilesolve.bench.sweep import empty, sweep, weights
 from tilesolve.contractions.errors import FileAccessError
 from tilesolve.files import write_atomically
 from tilesolve.machine import Machine
@@ -108,11 +108,8 @@ def bench(
     start = empty(suite, dtype, everyone, found_machine, effort)
     if outputs.json is not None:
         start = start.resumed(outputs.json)
-    tell_time(
-        effort.expected(problem, found_machine, len(everyone), STARTING)
-        for name, problem in problems.items()
-        if not start.done(name, problem)
-    )
+    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
+    tell_time(weights(waiting, everyone, found_machine, effort).values())
     with keeping(start, outputs.json) as kept, progress_bar("measuring") as report:
         sweep(problems, everyone, found_machine, effort, start, kept.update, report)
     found = kept.found

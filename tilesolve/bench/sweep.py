@@ -129,9 +129,7 @@ def sweep(
     waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
     machine = divided(machine, effort.batch)
     many = len(contenders)
-    weight = {
-        name: effort.expected(problem, machine, many, STARTING) for name, problem in waiting.items()
-    }
+    weight = weights(waiting, contenders, machine, effort)
     found = start
     for name, tell in shares(progress, weight):
         problem = waiting[name]
@@ -140,6 +138,42 @@ def sweep(
         keep(found)
     progress(1.0, "")
     return found
+
+
+def weights(
+    problems: Mapping[str, Problem],
+    contenders: Sequence[Contender],
+    machine: Machine,
+    effort: Effort,
+) -> dict[str, float]:
+    """Return the seconds that each problem takes, about.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> problems = {"huge": Problem.of("ik-ij-jk", 10**6), "small": Problem.of("ik-ij-jk", 9)}
+    >>> weights(problems, contenders("none"), Machine.load("i7-6700k"), Effort())["huge"]
+    3.0
+    """
+    many = len(contenders)
+    return {
+        name: many * STARTING
+        if lacking(needed(problem, contenders, effort))
+        else effort.expected(problem, machine, many, STARTING)
+        for name, problem in problems.items()
+    }
+
+
+def needed(problem: Problem, contenders: Sequence[Contender], effort: Effort) -> int:
+    """Return the bytes that contenders take: all have the tensors, and who runs may copy them.
+
+    Examples
+    --------
+    >>> needed(Problem.of("ik-ij-jk", 100), (), Effort())
+    268675456
+    """
+    there = sum(contender.installed for contender in contenders)
+    return (there + 1) * effort.batch * (sum(problem.bytes) + SPARE)
 
 
 def shares(progress: Progress, weight: Mapping[str, float]) -> Iterator[tuple[str, Progress]]:
@@ -202,9 +236,7 @@ def measure(
     True
     """
     there = [contender for contender in contenders if contender.installed]
-    # Everybody has the tensors; whoever runs may copy them.
-    needed = (len(there) + 1) * effort.batch * (sum(problem.bytes) + SPARE)
-    if lack := lacking(needed):
+    if lack := lacking(needed(problem, contenders, effort)):
         return Case(name, problem, skipped=lack)
     try:
         expectation = plan(problem, machine=machine, threads=effort.threads)
@@ -244,7 +276,7 @@ def measure(
     )
 
 
-def lacking(needed: int) -> str:
+def lacking(count: int) -> str:
     """Say that so many bytes are not free; nothing if they are.
 
     Examples
@@ -252,9 +284,9 @@ def lacking(needed: int) -> str:
     >>> lacking(2**60).startswith("does not fit into memory: 1.049e+06 TiB are needed, ")
     True
     """
-    if needed <= (free := free_memory()):
+    if count <= (free := free_memory()):
         return ""
-    return f"does not fit into memory: {size(needed)} are needed, {size(free)} are free"
+    return f"does not fit into memory: {size(count)} are needed, {size(free)} are free"
 
 
 def flushed(machine: Machine) -> int:

@@ -108,7 +108,23 @@ def weights(
     True
     """
     runners = 1 + min(count, RUNNERS_UP) + count
-    return {n: effort.expected(p, machine, runners, CHECKING) for n, p in problems.items()}
+    return {
+        name: CHECKING
+        if lacking(needed(problem, machine))
+        else effort.expected(problem, machine, runners, CHECKING)
+        for name, problem in problems.items()
+    }
+
+
+def needed(problem: Problem, machine: Machine) -> int:
+    """Return the bytes that a study takes.
+
+    Examples
+    --------
+    >>> needed(Problem.of("ik-ij-jk", 100), Machine.load("i7-6700k"))
+    285452672
+    """
+    return sum(problem.bytes) + flushed(machine) + SPARE
 
 
 def study(
@@ -137,7 +153,7 @@ def study(
     ('solver', 'random', True)
     """
     progress(0.0, "planning")
-    if lack := lacking(sum(problem.bytes) + flushed(machine) + SPARE):
+    if lack := lacking(needed(problem, machine)):
         return Study(name, problem, skipped=lack)
     try:
         best = plan(problem, machine=machine, threads=effort.threads)
