@@ -57,6 +57,17 @@ def _quit(*_):
     os._exit(3)
 
 
+def _leave_a_child(*_):
+    if os.fork():
+        os._exit(3)
+    time.sleep(600)
+
+
+def _hang_up(*_):
+    os.close(int(sys.argv[1]))
+    time.sleep(600)
+
+
 def _raise(*_):
     raise ValueError("this peer\ndoes not like the problem")
 
@@ -79,3 +90,5 @@ hanging = _fake(_hang)
 hanging_later = _fake(_hang, from_run=3)
 crashing_later = _fake(_crash, from_run=3)
 spoiling = _fake(_spoil)
+leaving_a_child = _fake(_leave_a_child)
+hanging_up = _fake(_hang_up)

@@ -23,10 +23,12 @@ from typer.testing import CliRunner
 from tilesolve.bench.cases import ELEMENTS, WORK, cases
 from tilesolve.bench.command import Outputs
 from tilesolve.bench.contenders import OURS, Contender, contenders
+from tilesolve.bench.effort import Effort
+from tilesolve.bench.kept import Settings
 from tilesolve.bench.oracle import differing, digest, drawn, expected, places, wrong
-from tilesolve.bench.results import Case, Entry, Settings, Sweep, keep, read
+from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.bench.summary import between, markdown, means, rows, worst_first
-from tilesolve.bench.sweep import Effort, divided, empty, measure, sweep
+from tilesolve.bench.sweep import divided, empty, measure, sweep, weights
 from tilesolve.bench.team import PeerError, team
 from tilesolve.bench.worker import Order, timer
 from tilesolve.cli import app
@@ -161,6 +163,21 @@ class TestContenders:
             (worker,) = one.workers
             assert worker.process.poll() is not None
 
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("leaving_a_child", "ended with status 3"),
+            ("hanging_up", "stopped: hung up without ending"),
+        ],
+    )
+    def test_a_contender_that_is_gone_is_not_waited_for(self, name, reason):
+        """Neither where its child holds the connection, nor where it lives on without one."""
+        start = time.monotonic()
+        with team(fake(name), 1, 1, 2 * PATIENCE) as one, pytest.raises(PeerError, match=reason):
+            one.prepare([order(fake(name))])
+        assert time.monotonic() - start < PATIENCE
+        assert one.workers[0].process.poll() is not None
+
     def test_a_contender_that_waits_is_halted(self):
         """Between its turns it takes no time from others; it ends with the command all the same."""
         with team(fake("right"), 1, 1, PATIENCE) as one:
@@ -271,6 +288,61 @@ with team(hanging, 1, 1, 600.0) as one:
             Effort(repeat=0)
 
 
+class TestRounds:
+    def test_everyone_runs_as_often_as_asked_while_there_is_time(self):
+        """Quick runs get all rounds; the next round counts before it begins."""
+        effort = Effort(repeat=4, seconds=10.0)
+        assert self.run(effort, {"a": 0.1, "b": 0.2}) == {"a": 4, "b": 4}
+        assert self.run(effort, {"a": 1.0, "b": 2.0}) == {"a": 3, "b": 3}
+
+    def test_long_runs_get_two_rounds(self):
+        """However long they take; the run that was checked is one of them, if it was long."""
+        effort = Effort(repeat=4, seconds=10.0)
+        assert self.run(effort, {"a": 20.0, "b": 0.1}) == {"a": 2, "b": 2}
+        assert self.run(Effort(repeat=1, seconds=10.0), {"a": 20.0}) == {"a": 1}
+        assert effort.first(20.0) == [20.0]
+        assert effort.first(0.9) == []
+
+    def test_a_batch_was_not_checked_side_by_side(self, monkeypatch):
+        """So the runs that were checked count as no round."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+        assert Effort(batch=2).first(20.0) == []
+
+    @given(st.lists(st.floats(1e-3, 100.0), min_size=1, max_size=5), st.integers(1, 6))
+    def test_rounds_end(self, seconds, repeat):
+        """Each has two rounds at least and those asked for at most, and all within the budget."""
+        effort = Effort(repeat=repeat, seconds=10.0)
+        counts = self.run(effort, dict(enumerate(seconds)))
+        for rounds in counts.values():
+            assert min(2, repeat) <= rounds <= repeat
+        if max(counts.values()) > 2:
+            assert sum(counts[who] * each for who, each in enumerate(seconds)) <= 10.0 + 1e-9
+
+    @staticmethod
+    def run(effort, seconds):
+        """Return how many rounds runs of such lengths get."""
+        times = {who: effort.first(each) for who, each in seconds.items()}
+        while waiting := effort.due(times):
+            for who in waiting:
+                times[who].append(seconds[who])
+        return {who: len(rounds) for who, rounds in times.items()}
+
+    def test_a_long_first_run_is_a_round_of_a_sweep(self, monkeypatch):
+        """Where every run counts as long, each contender runs once for the check and the rest."""
+        monkeypatch.setattr("tilesolve.bench.effort.LONG", 0.0)
+        found = measure("x", SMALL, [fake("crashing_later")], MACHINE, Effort(repeat=2), print)
+        assert len(found.entries["crashing_later"].seconds) == 2
+
+    def test_what_a_case_takes_is_foreseen_from_its_work(self):
+        """Twice the arithmetic is twice the time, and the budget bounds the rounds."""
+        effort, large = Effort(repeat=9, seconds=20.0), Problem.of("ij-ik-kj", 4000)
+        assert effort.rounds(large, MACHINE, 7) == 1
+        assert effort.rounds(SMALL, MACHINE, 7) == 9
+        double = Problem.of("ij-ik-kj", "i=8000 j=4000 k=4000")
+        once, twice = (effort.expected(p, MACHINE, 7, 0.0) for p in (large, double))
+        assert twice == pytest.approx(2 * once)
+
+
 class TestCases:
     def test_random_contractions_are_what_their_seed_says(self):
         """They keep the limits, and are the same each time, but for another seed."""
@@ -317,8 +389,8 @@ class TestSweep:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            self.run(both, self.start(), lambda found: keep(file, found), interrupt)
-        half = read(file)
+            self.run(both, self.start(), lambda found: found.keep(file), interrupt)
+        half = Sweep.read(file)
         assert [case.name for case in half.cases] == ["first"]
         whole = self.run(both, half)
         assert [case.name for case in whole.cases] == ["first", "second"]
@@ -336,6 +408,12 @@ class TestSweep:
         found = self.run({"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}, self.start())
         assert "does not fit into memory" in found.cases[0].skipped
         assert found.cases[1].entries["right"].seconds
+
+    def test_what_does_not_fit_takes_no_time(self):
+        """The time left is reckoned without the work of cases that will be skipped."""
+        problems = {"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}
+        found = weights(problems, [fake("right")], MACHINE, Effort())
+        assert found["huge"] < 2 * found["x"]
 
     def test_progress_grows_to_the_end(self):
         """The bar never goes back, and names the case and who is at work."""
@@ -365,14 +443,14 @@ class TestCommand:
         done = command(suite, "--case", "one", *common)
         assert done.exit_code == 0, done.output
         assert "fake_peers:wrong: wrong result" in done.stdout
-        first = read(kept)
+        first = Sweep.read(kept)
         files = {kind: tmp_path / f"found.{kind}" for kind in ("csv", "html", "svg")}
         outputs = ("--csv", files["csv"], "--readme", readme, "--compare", kept)
         drawn_too = ("--html", files["html"], "--plot", files["svg"])
         done = command(suite, *common, *outputs, *drawn_too)
         assert done.exit_code == 0, done.output
-        assert read(kept).cases[0] == first.cases[0]
-        names = [case.name for case in read(kept).cases]
+        assert Sweep.read(kept).cases[0] == first.cases[0]
+        names = [case.name for case in Sweep.read(kept).cases]
         assert names == ["one", "two"]
         lines = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
         assert len(lines) == 6
@@ -391,7 +469,7 @@ class TestCommand:
     def test_other_settings_do_not_mix(self, tmp_path):
         """A file of another sweep is refused before anything is measured, and kept as it is."""
         kept = tmp_path / "kept.json"
-        keep(kept, made())
+        made().keep(kept)
         before = kept.read_bytes()
         done = command("gemm", "--json", kept)
         assert done.exit_code == 2
@@ -424,7 +502,7 @@ class TestCommand:
         start = empty("gemm", None, contenders("none"), MACHINE, Effort(repeat=3))
         ((name, problem),) = cases("gemm", chosen=["GNMT-2048*"]).items()
         entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
-        keep(kept, start.added(Case(name, problem, 1.0, 1.0, "L1", entries)))
+        start.added(Case(name, problem, 1.0, 1.0, "L1", entries)).keep(kept)
         done = command(
             *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
             *("--machine", "i7-6700k", "--json", kept),
@@ -475,7 +553,7 @@ class TestResults:
         found = worst_first(made(*cases))
         assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
         table = rows(made(*cases, tilesolve="", numpy=""))
-        assert {len(row) for row in table} == {11}
+        assert {len(row) for row in table} == {12}
         (line,) = [line for line in means(made(*cases, tilesolve="", numpy="")) if "best" in line]
         assert line == "1.00 times the best peer (slower than it in 1 of 3);"
 

@@ -12,7 +12,8 @@ import pytest
 from patience import PATIENCE
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results import Case, Entry, Settings, Sweep
+from tilesolve.bench.kept import Settings
+from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Machine
 

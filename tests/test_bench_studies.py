@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tilesolve import plan
 from tilesolve.bench import misses, tiles
-from tilesolve.bench.sweep import Effort
-from tilesolve.bench.tiles import (
-    Study,
-    Trial,
-    overall,
-    random_plans,
-    rows,
-    runners_up,
-    study,
-    summary,
-)
+from tilesolve.bench.effort import LONG, Effort
+from tilesolve.bench.kept import Settings
+from tilesolve.bench.studies import Studies, Study, Trial, overall, rows, summary, trial
+from tilesolve.bench.tiles import HOPELESS, random_plans, runners_up, study
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
@@ -86,18 +84,40 @@ def test_a_study_ranks_what_it_measured(best):
     ranked = sorted([best, *others], key=lambda p: p.seconds)
     seconds = {p.nest: float(at) for at, p in enumerate(ranked, 1)}
     trials = [
-        Trial("solver" if p is best else "random", p, (seconds[p.nest],) * 3)
+        trial("solver" if p is best else "random", p, (seconds[p.nest],) * 3)
         for p in (best, *others)
     ]
-    found = Study("x", tuple(trials))
+    found = Study("x", best.problem, tuple(trials))
     assert found.rank == seconds[best.nest]
     assert found.excess == pytest.approx(seconds[best.nest] - 1)
     assert found.correlation == pytest.approx(1.0)
-    backwards = Study("x", tuple(Trial(t.kind, t.plan, (9 - t.median,)) for t in trials))
+    reverse = [replace(one, seconds=(9 - one.median,)) for one in trials]
+    backwards = Study("y", best.problem, tuple(reverse))
     assert backwards.correlation == pytest.approx(-1.0)
     assert [row[0] for row in rows(found)] == ["1", "2", "3", "4", "5"]
     assert f"number {found.rank} of 5" in summary(found)
-    assert overall([found, backwards]).startswith("2 cases")
+
+
+def test_many_studies_are_summed_up():
+    """Cases that are far off come first, skipped ones say why, and the last line has them all."""
+    problem = Problem.of("ik-ij-jk", 8)
+
+    def made(name, *medians):
+        """A study whose predictions are in the order of its medians, or in the reverse one."""
+        trials = [Trial("x", "", "", "", float(at), (m,)) for at, m in enumerate(medians)]
+        return Study(name, problem, tuple(trials))
+
+    near, far = made("near", 1.05, 1.0, 2.0), made("far", 1.5, 1.2, 1.0)
+    skipped = Study("huge", problem, skipped="too large")
+    best = made("best", 1.0, 2.0, 3.0)
+    *lines, last = overall([near, skipped, far, best])
+    assert [line.partition(":")[0] for line in lines] == ["far", "near", "best", "huge"]
+    assert lines[-1] == "huge: too large"
+    assert last == (
+        "3 cases: the solver's plan is 5.0 % slower than the fastest in the median, 50.0 % at "
+        "worst, over 20 % in 1; rank correlation 0.50 in the median"
+    )
+    assert overall([skipped]) == ["huge: too large"]
 
 
 def test_a_study_runs():
@@ -137,15 +157,125 @@ def test_a_wrong_plan_ends_a_study(monkeypatch):
         study("x", problem, machine, Effort(repeat=1), lambda *_: None, count=2)
 
 
-def test_the_tile_study_prints_a_table():
-    """The command's table has the solver's plan, and a line says where it ranks."""
+@pytest.fixture
+def suite(tmp_path):
+    """A file of problems, one of which no memory holds."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=60 j=50 k=70" },'
+        '{ name = "two", spec = "abc-acd-db", sizes = "a=30 b=36 c=23 d=44" },'
+        '{ name = "huge", spec = "ik-ij-jk", sizes = "i=1000000 j=1000000 k=1000000" },'
+        '{ name = "tiny", spec = "ik-ij-jk", sizes = "i=1 j=1 k=1" }]'
+    )
+    return path
+
+
+def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
+    """What is kept is not run again; what cannot be studied is a line; each trial is one in CSV."""
+    monkeypatch.setattr(tiles, "DRAWS", 3000)
+    kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
+    common = (suite, "--study", "tiles", "--plans", 6, "--repeat", 2, "--machine", "i7-6700k")
+    done = command(*common, "--case", "one", "--json", kept)
+    assert done.exit_code == 0, done.output
+    (first,) = Studies.read(kept).cases
+    done = command(*common, "--json", kept, "--csv", table)
+    assert done.exit_code == 0, done.output
+    found = {case.name: case for case in Studies.read(kept).cases}
+    assert list(found) == ["one", "two", "huge", "tiny"]
+    assert found["one"] == first
+    assert "huge: does not fit into memory" in done.stdout
+    assert re.search(r"tiny: only \d different tilings", done.stdout)
+    assert "2 cases: the solver's plan is" in done.stdout
+    lines = list(csv.DictReader(io.StringIO(table.read_text())))
+    trials = {name: sum(line["case"] == name for line in lines) for name in found}
+    assert trials == {"one": len(first.trials), "two": len(found["two"].trials)} | dict.fromkeys(
+        ("huge", "tiny"), 1
+    )
+    assert [line["kind"] for line in lines if line["case"] == "two"][-6:] == 3 * ["nearby"] + 3 * [
+        "random"
+    ]
+    before = kept.read_bytes()
+    for option, what in ((("--plans", 3), "plans"), (("--seconds", 9), "seconds")):
+        done = command(*common, *option, "--json", kept)
+        assert done.exit_code == 2
+        assert f"holds a study of tiles with another {what}" in done.stderr
+    done = command(suite, "--json", kept)
+    assert done.exit_code == 2
+    assert "these are results of a study of tiles, not of a sweep" in done.stderr
+    assert kept.read_bytes() == before
+
+
+def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
+    """The first study is in the file when the second one is broken off."""
+    kept, usual = tmp_path / "kept.json", tiles.study
+
+    def broken(name, *rest, **options):
+        if name == "two":
+            raise KeyboardInterrupt
+        return usual(name, *rest, **options)
+
+    monkeypatch.setattr(tiles, "study", broken)
+    common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
+    done = command(*common, "--json", kept)
+    assert done.exit_code == 130
+    assert f"1 cases are kept in {kept}" in done.stderr
+    assert [case.name for case in Studies.read(kept).cases] == ["one"]
+
+
+def test_studies_read_back():
+    """JSON gives back what was kept; a trial without a time is a damaged file."""
+    problem = Problem.of("ik-ij-jk", 8)
+    one = Study("one", problem, (Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0)),))
+    skipped = Study("two", problem, skipped="too large")
+    found = Studies(Settings("mine", None, 1, 1, 3, {}, "m", plans=9), {}, "", (one, skipped))
+    assert Studies.from_json(found.to_json()) == found
+    for bad in ((), (replace(one.trials[0], seconds=()),)):
+        text = found.added(replace(one, trials=bad)).to_json()
+        with pytest.raises(BenchmarkError, match="damaged"):
+            Studies.from_json(text)
+
+
+@pytest.mark.parametrize(("took", "rounds"), [(0.5, [3, 3, 1]), (5.0, [2, 2, 1])])
+def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
+    """Checked runs that are long are a round; two are enough past the budget, one if hopeless."""
+    problem = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"])
+    slow = iter(range(100))
+    runs = []
+
+    def timer(run, trash):
+        number = next(slow)
+
+        def timed():
+            run()
+            runs.append(number)
+            return took * (1.0 if number < 2 else 1.01 * HOPELESS)
+
+        return timed
+
+    monkeypatch.setattr(tiles, "timer", timer)
+    monkeypatch.setattr(tiles, "RUNNERS_UP", 0)
+    effort = Effort(repeat=3, seconds=10.0)
+    found = study("x", problem, Machine.load("i7-6700k"), effort, lambda *_: None, count=2)
+    predicted = [one.predicted <= HOPELESS * found.trials[0].predicted for one in found.trials]
+    expected = [n if good else 1 for n, good in zip(rounds, predicted, strict=True)]
+    assert [len(one.seconds) for one in found.trials] == expected
+    checked_besides = [one for one in (1, 1, 1.01 * HOPELESS) if one * took < LONG]
+    assert len(runs) == sum(expected) + len(checked_besides)
+
+
+def test_the_tile_study_refuses_what_it_does_not_do():
+    """An unknown name, no name, and options that mean nothing to it are one line each."""
     done = command("abcdef-degb-gfac-nowhere", "--study", "tiles")
     assert done.exit_code == 2
     done = command("--study", "tiles")
     assert done.exit_code == 2
-    done = command("tccg", "--study", "tiles", "--json", "x.json")
+    for option in (("--html", "x.html"), ("--batch", 2)):
+        done = command("tccg", "--study", "tiles", *option)
+        assert done.exit_code == 2
+        assert "--json and --csv" in done.stderr
+    done = command("tccg", "--study", "misses", "--json", "x.json")
     assert done.exit_code == 2
-    assert "takes no --case and no file" in done.stderr
+    assert "no --case, no file" in done.stderr
 
 
 def test_misses_of_a_case(tmp_path):

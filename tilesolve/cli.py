@@ -378,7 +378,10 @@ def _bench(
     batch: Annotated[
         int, typer.Option(help="Processes side by side, each with the whole problem.")
     ] = 1,
-    repeat: Annotated[int, typer.Option(help="Rounds; the median counts.")] = 5,
+    repeat: Annotated[int, typer.Option(help="Rounds at most; the median counts.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(help="Of runs after which a case gets no third round, or further one.")
+    ] = 30.0,
     limit: Annotated[
         float, typer.Option(help="Seconds after which a contender that hangs is stopped.")
     ] = 120.0,
@@ -401,6 +404,9 @@ def _bench(
     study: Annotated[
         _Study | None, typer.Option(help="Look at the model instead of at peers.")
     ] = None,
+    plans: Annotated[
+        int, typer.Option(min=1, help="Random plans of a case that --study tiles runs.")
+    ] = 30,
 ) -> None:
     """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
 
@@ -410,21 +416,30 @@ def _bench(
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     """
     from tilesolve.bench import command
-    from tilesolve.bench.sweep import Effort
+    from tilesolve.bench.effort import Effort
 
     dtype = None if dtype is None else DTYPES.get(dtype, dtype)
     outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
-    if study is not None:
+    if study is _Study.MISSES:
         if outputs != command.Outputs() or case:
-            raise typer.BadParameter("--study prints what it finds: it takes no --case and no file")
-        if study is _Study.MISSES:
-            command.study_misses(suite, machine=machine)
-            return
+            raise typer.BadParameter("--study misses prints what it finds: no --case, no file")
+        command.study_misses(suite, machine=machine)
+        return
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    effort = Effort(threads, batch, repeat, limit)
+    effort = Effort(threads, batch, repeat, limit, seconds)
     if study is _Study.TILES:
-        command.study_tiles(suite, dtype=dtype, effort=effort, machine=machine)
+        if outputs != command.Outputs(as_json, csv) or batch != 1:
+            raise typer.BadParameter("--study tiles takes, of files, --json and --csv; no --batch")
+        command.study_tiles(
+            suite,
+            chosen=case or (),
+            dtype=dtype,
+            effort=effort,
+            plans=plans,
+            machine=machine,
+            outputs=outputs,
+        )
         return
     right = command.bench(
         suite,

@@ -178,6 +178,17 @@ def _solver() -> tuple[object, ...]:
     return __version__, *((name, state.st_mtime_ns, state.st_size) for name, state in states)
 
 
+def code_digest() -> str:
+    """Return a few characters that tell the code that makes plans from other states of it.
+
+    Examples
+    --------
+    >>> len(code_digest())
+    12
+    """
+    return hashlib.sha256(repr(_solver()).encode()).hexdigest()[:12]
+
+
 def _read(path: Path, problem: Problem, machine: Machine) -> Plan | None:
     """Return the plan in a file; a damaged or foreign one is reported and solved again."""
     try:

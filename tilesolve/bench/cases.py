@@ -65,7 +65,9 @@ def cases(name: str, *, chosen: Sequence[str] = (), dtype: str | None = None) ->
     }
 
 
-def found_anywhere(name: str, *, dtype: str | None = None) -> dict[str, Problem]:
+def found_anywhere(
+    name: str, *, chosen: Sequence[str] = (), dtype: str | None = None
+) -> dict[str, Problem]:
     """Return a single problem by its name in any of the shipped suites, or else a whole suite.
 
     Examples
@@ -74,10 +76,10 @@ def found_anywhere(name: str, *, dtype: str | None = None) -> dict[str, Problem]
     (['abc-bda-dc'], 36)
     """
     for known in suites():
-        if name in suite(known):
+        if name in suite(known) and not chosen:
             found = suite(known)[name]
             return {name: found if dtype is None else Problem.of(found.spec, found.sizes, dtype)}
-    return cases(name, dtype=dtype)
+    return cases(name, chosen=chosen, dtype=dtype)
 
 
 def random_problems(count: int, seed: int) -> dict[str, Problem]:

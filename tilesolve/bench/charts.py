@@ -32,7 +32,8 @@ def draw(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.sweep import Effort, empty
+    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.sweep import empty
     >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw(nothing, Path(folder) / "sweep.png")
@@ -53,7 +54,8 @@ def bars(sweep: Sweep) -> Figure:
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.sweep import Effort, empty
+    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.sweep import empty
     >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
     >>> bars(nothing).axes[0].get_ylabel()
     'GFLOP/s'
@@ -71,7 +73,8 @@ def roofline(sweep: Sweep) -> Figure:
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.sweep import Effort, empty
+    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.sweep import empty
     >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
     >>> roofline(nothing).axes[0].get_xscale()
     'log'

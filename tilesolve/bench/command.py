@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from tilesolve.bench import tiles
+from tilesolve.bench import studies, tiles
 from tilesolve.bench.cases import cases, found_anywhere
 from tilesolve.bench.comparison import COLUMNS, comparison
 from tilesolve.bench.contenders import OURS, contenders
-from tilesolve.bench.results import Sweep, keep, read, resumed
+from tilesolve.bench.effort import Effort
+from tilesolve.bench.kept import Kept
+from tilesolve.bench.provenance import provenance, settings
+from tilesolve.bench.results import Sweep
 from tilesolve.bench.summary import (
     columns,
     facts,
@@ -21,12 +26,14 @@ from tilesolve.bench.summary import (
     rows,
     write_between,
 )
-from tilesolve.bench.sweep import Effort, empty, sweep
+from tilesolve.bench.sweep import empty, sweep, weights
 from tilesolve.contractions.errors import FileAccessError
 from tilesolve.files import write_atomically
 from tilesolve.machine import Machine
 from tilesolve.pictures import check_picture
 from tilesolve.tables import console, progress_bar, table
+
+Some = TypeVar("Some", bound=Kept[Any])
 
 MARKER = "running"
 """Name of the markers between which a README's table stands."""
@@ -70,7 +77,7 @@ directory
         if self.readme is not None:
             write_between(self.readme, MARKER, None)
         if self.compare is not None:
-            read(self.compare)
+            Sweep.read(self.compare)
 
 
 def bench(
@@ -100,50 +107,121 @@ def bench(
     found_machine = Machine.load(machine)
     start = empty(suite, dtype, everyone, found_machine, effort)
     if outputs.json is not None:
-        start = resumed(outputs.json, start)
-    kept = [start]
-
-    def save(found: Sweep) -> None:
-        kept[0] = found
-        if outputs.json is not None:
-            keep(outputs.json, found)
-
-    try:
-        with progress_bar("measuring") as report:
-            sweep(problems, everyone, found_machine, effort, start, save, report)
-    except KeyboardInterrupt:
-        where = f"kept in {outputs.json}" if outputs.json else "lost, as --json names no file"
-        print(
-            f"interrupted: {len(kept[0].cases)} cases are {where}; "
-            "with the same --json the command goes on from there",
-            file=sys.stderr,
-        )
-        raise
-    found = kept[0]
+        start = start.resumed(outputs.json)
+    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
+    tell_time(weights(waiting, everyone, found_machine, effort).values())
+    with keeping(start, outputs.json) as kept, progress_bar("measuring") as report:
+        sweep(problems, everyone, found_machine, effort, start, kept.update, report)
+    found = kept.found
     show(found)
     write(found, outputs)
     return not any(OURS in c.entries and not c.entries[OURS].seconds for c in found.cases)
 
 
+class Keeper(Generic[Some]):
+    """The latest of what is found, written to a file as it comes.
+
+    Parameters
+    ----------
+    found
+        What there is at first.
+    path
+        The file; None for none.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.kept import Settings
+    >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
+    >>> keeper = Keeper(nothing, None)
+    >>> keeper.update(nothing)
+    >>> keeper.found is nothing
+    True
+    """
+
+    def __init__(self, found: Some, path: Path | None) -> None:
+        self.found, self.path = found, path
+
+    def update(self, found: Some) -> None:
+        """Take what is found now in the place of what was before."""
+        self.found = found
+        if self.path is not None:
+            found.keep(self.path)
+
+
+@contextmanager
+def keeping(start: Some, path: Path | None) -> Iterator[Keeper[Some]]:
+    """Give what keeps results; say what is kept if the work is interrupted.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.kept import Settings
+    >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
+    >>> with keeping(nothing, None) as kept:
+    ...     kept.update(nothing)
+    """
+    keeper = Keeper(start, path)
+    try:
+        yield keeper
+    except KeyboardInterrupt:
+        where = f"kept in {path}" if path else "lost, as --json names no file"
+        print(
+            f"interrupted: {len(keeper.found.cases)} cases are {where}; "
+            "with the same --json the command goes on from there",
+            file=sys.stderr,
+        )
+        raise
+
+
+def tell_time(seconds: Iterable[float]) -> None:
+    """Say on standard error how many cases are to be measured, and how long that takes, about.
+
+    Examples
+    --------
+    >>> tell_time([60.0, 120.0])
+    """
+    each = list(seconds)
+    print(f"{len(each)} cases, about {sum(each) / 60:.0f} min", file=sys.stderr)
+
+
 def study_tiles(
-    name: str, *, dtype: str | None, effort: Effort, machine: str | None
-) -> list[tiles.Study]:
+    name: str,
+    *,
+    chosen: Sequence[str],
+    dtype: str | None,
+    effort: Effort,
+    plans: int,
+    machine: str | None,
+    outputs: Outputs,
+) -> studies.Studies:
     """Study the tiles of a problem, or of each problem of a suite, and print what was found.
 
     Examples
     --------
     $ tilesolve bench abc-bda-dc --study tiles --repeat 3
+    $ tilesolve bench tccg --study tiles --case 'abcdef-*' --plans 4 --json tiles.json
     """
-    problems = found_anywhere(name, dtype=dtype)
+    problems = found_anywhere(name, chosen=chosen, dtype=dtype)
+    outputs.check()
     found_machine, screen = Machine.load(machine), console()
-    found = []
-    for key, problem in problems.items():
-        with progress_bar("studying") as report:
-            found.append(tiles.study(key, problem, found_machine, effort, report))
-        screen.print(table(str(problem), tiles.COLUMNS, tiles.rows(found[-1])))
-        screen.print(tiles.summary(found[-1]))
-    if len(found) > 1:
-        screen.print("", tiles.overall(found), sep="\n")
+    start = studies.Studies(
+        settings(name, dtype, (), found_machine, effort, plans),
+        provenance(found_machine),
+        found_machine.to_toml(),
+        (),
+    )
+    if outputs.json is not None:
+        start = start.resumed(outputs.json)
+    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
+    tell_time(tiles.weights(waiting, found_machine, effort, plans).values())
+    with keeping(start, outputs.json) as kept, progress_bar("studying") as report:
+        tiles.studies(problems, found_machine, effort, start, kept.update, report)
+    found = kept.found
+    for case in found.cases:
+        if case.trials:
+            screen.print(table(str(case.problem), studies.COLUMNS, studies.rows(case)))
+    screen.print(*studies.overall(found.cases), sep="\n")
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, found.to_csv())
     return found
 
 
@@ -177,7 +255,7 @@ def show(found: Sweep) -> None:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
     >>> show(Sweep(settings, {"CPU": "fast"}, "", ()))  # doctest: +ELLIPSIS
     CPU: fast
@@ -198,7 +276,7 @@ def write(found: Sweep, outputs: Outputs) -> None:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> write(Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ()), Outputs())
     """
     screen = console()
@@ -215,6 +293,6 @@ def write(found: Sweep, outputs: Outputs) -> None:
     if outputs.readme is not None:
         write_between(outputs.readme, MARKER, markdown(found))
     if outputs.compare is not None:
-        changed, lines = comparison(read(outputs.compare), found)
+        changed, lines = comparison(Sweep.read(outputs.compare), found)
         screen.print(table(f"Beside {outputs.compare}", COLUMNS, changed))
         screen.print(*lines, sep="\n")

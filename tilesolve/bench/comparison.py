@@ -52,7 +52,8 @@ def changes(old: Sweep, new: Sweep) -> list[Change]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Case, Settings
+    >>> from tilesolve.bench.kept import Settings
+    >>> from tilesolve.bench.results import Case
     >>> from tilesolve.contractions.problem import Problem
     >>> settings = Settings("mine", None, 1, 1, 1, {"numpy": ""}, "")
     >>> then, now = (Sweep(settings, {}, "", (Case("matmul", Problem.of("ik-ij-jk", 9), 1.0, 1.0,
@@ -76,7 +77,7 @@ def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 1, {}, ""), {}, "", ())
     >>> comparison(nothing, nothing)
     ([], ['The two sweeps have nothing in common.'])

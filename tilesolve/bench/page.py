@@ -19,7 +19,8 @@ def page(sweep: Sweep) -> str:
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.sweep import Effort, empty
+    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.sweep import empty
     >>> from tilesolve.machine import Machine
     >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
     >>> page(nothing).splitlines()[0]
@@ -64,6 +65,7 @@ def _rows(sweep: Sweep) -> list[str]:
             case.reached(OURS),
             case.ratio,
             mine.spread if mine else None,
+            len(mine.seconds) if mine else None,
             case.predicted / case.ours,
             None,
             mine.preparation if mine else None,

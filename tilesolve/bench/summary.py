@@ -27,7 +27,7 @@ def worst_first(sweep: Sweep) -> list[Case]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> matmul = Problem.of("ik-ij-jk", 8)
     >>> cases = [Case(f"{s} s", matmul, 1.0, 1.0, "", {OURS: Entry((s,))}) for s in (1.0, 2.0)]
@@ -52,7 +52,7 @@ def taking_part(sweep: Sweep) -> list[str]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "tilesolve 1"}, "")
     >>> taking_part(Sweep(settings, {}, "", ()))
     ['tilesolve']
@@ -71,14 +71,23 @@ def columns(sweep: Sweep) -> dict[str, str]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "", "numpy": ""}, "")
     >>> list(columns(Sweep(settings, {}, "", ())))[-2:]
     ['memory', 'numpy']
     """
     left = {"case": "left"}
     right = (
-        *("roofline", OURS, "of roofline", "to best peer", "spread", "predicted", "bound by"),
+        *(
+            "roofline",
+            OURS,
+            "of roofline",
+            "to best peer",
+            "spread",
+            "rounds",
+            "predicted",
+            "bound by",
+        ),
         *("planning", "memory", *(name for name in taking_part(sweep) if name != OURS)),
     )
     return left | dict.fromkeys(right, "right")
@@ -89,13 +98,13 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> case = Case("matmul", Problem.of("ik-ij-jk", 1000), 1.0, 1.5, "L1",
     ...             {"tilesolve": Entry((2.0,)), "numpy": Entry((4.0,))})
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "", "numpy": ""}, "")
     >>> rows(Sweep(settings, {}, "", (case,)))
-    [('matmul', '1 s', '1', '50%', '2.00', '0%', '0.75', 'L1', '-', '-', '0.5')]
+    [('matmul', '1 s', '1', '50%', '2.00', '0%', '1', '0.75', 'L1', '-', '-', '0.5')]
     """
     peers = [name for name in taking_part(sweep) if name != OURS]
     found = []
@@ -112,6 +121,7 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
                 _figure(case.reached(OURS), "{:.0%}"),
                 _figure(case.ratio, "{:.2f}"),
                 _figure(mine.spread, "{:.0%}"),
+                str(len(mine.seconds)),
                 _figure(case.predicted / mine.median, "{:.2f}"),
                 case.bottleneck,
                 "-" if mine.preparation is None else duration(mine.preparation),
@@ -139,7 +149,7 @@ def notes(sweep: Sweep) -> list[str]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> case = Case("matmul", Problem.of("ik-ij-jk", 9), 1.0, 1.5, "L1",
     ...             {"numpy": Entry((), "crashed: SIGSEGV")})
@@ -175,7 +185,7 @@ def means(sweep: Sweep) -> list[str]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> case = Case("matmul", Problem.of("ik-ij-jk", 1000), 1.0, 1.5, "L1",
     ...             {"tilesolve": Entry((2.0,)), "numpy": Entry((4.0,))})
@@ -216,7 +226,7 @@ def facts(sweep: Sweep) -> dict[str, str]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
     >>> facts(Sweep(settings, {"CPU": "fast"}, "", ()))["settings"][:22]
     'suite mine, 1 thread, '
@@ -225,10 +235,11 @@ def facts(sweep: Sweep) -> dict[str, str]:
     threads = "1 thread" if settings.threads == 1 else f"{settings.threads} threads"
     batch = "" if settings.batch == 1 else f", {settings.batch} processes side by side"
     dtype = f", {settings.dtype}" if settings.dtype else ""
+    budget = f", fewer past {settings.seconds:g} s a case" if settings.seconds else ""
     return {
         **sweep.provenance,
         "settings": f"suite {settings.suite}{dtype}, {threads}{batch}, median of "
-        f"{settings.repeat} rounds in turns, caches flushed before each run",
+        f"{settings.repeat} rounds in turns{budget}, caches flushed before each run",
     }
 
 
@@ -237,7 +248,7 @@ def markdown(sweep: Sweep) -> str:
 
     Examples
     --------
-    >>> from tilesolve.bench.results import Settings
+    >>> from tilesolve.bench.kept import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {"numpy": "numpy: numpy 2"}, "")
     >>> "- numpy: numpy 2" in markdown(Sweep(settings, {"CPU": "fast"}, "", ())).splitlines()
     True

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import replace
+from functools import partial
 from itertools import count
 
 from tilesolve.bench.contenders import Contender
+from tilesolve.bench.effort import Effort
 from tilesolve.bench.oracle import differing
-from tilesolve.bench.results import Case, Entry, Settings, Sweep
+from tilesolve.bench.provenance import provenance, settings
+from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.bench.team import PeerError, Team, team
 from tilesolve.bench.worker import Order, Ready
-from tilesolve.contractions.errors import BenchmarkError, TilesolveError
+from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.free_memory import free_memory
 from tilesolve.machine import Level, Machine
@@ -30,52 +29,11 @@ FLUSHED = 2
 SPARE = 2**28
 """Bytes that the processes take beside tensors."""
 
-STARTING = 1.5
-"""Seconds that a contender takes to start, about: what the time left is reckoned with."""
+STARTING = 3.0
+"""Seconds that a contender takes to start and to be checked beside its runs, about."""
 
 Progress = Callable[[float, str], None]
 """Told the fraction that is done, and what is being done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How a sweep measures.
-
-    Parameters
-    ----------
-    threads
-        Of each process.
-    batch
-        Processes of each contender that compute side by side, each the whole problem on data of
-        its own.
-    repeat
-        Rounds.
-    limit
-        Seconds that making ready, or a run, may take.
-
-    Examples
-    --------
-    >>> Effort(repeat=3).limit
-    120.0
-    """
-
-    threads: int = 1
-    batch: int = 1
-    repeat: int = 5
-    limit: float = 120.0
-
-    def __post_init__(self) -> None:
-        for what in ("threads", "batch", "repeat"):
-            if getattr(self, what) < 1:
-                raise BenchmarkError(f"{what} must be 1 or more, got {getattr(self, what)}")
-        if not self.limit > 0:
-            raise BenchmarkError(f"the limit must be more than 0 seconds, got {self.limit}")
-        cores = len(os.sched_getaffinity(0))
-        if self.batch * self.threads > cores:
-            raise BenchmarkError(
-                f"a batch of {self.batch} processes with {self.threads} threads each needs more "
-                f"than the {cores} cores that this process may use"
-            )
 
 
 def empty(
@@ -94,32 +52,10 @@ def empty(
     >>> found.settings.suite, "CPU" in found.provenance
     ('tccg', True)
     """
-    from tilesolve.detect import cpu
-
-    text = machine.to_toml()
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    labels = {contender.name: contender.label for contender in contenders}
-    peak = machine.source("peak")
     return Sweep(
-        Settings(
-            suite,
-            dtype,
-            effort.threads,
-            effort.batch,
-            effort.repeat,
-            labels,
-            f"{machine.name} {digest}",
-        ),
-        {
-            "CPU": f"{cpu().name}, {cpu().cores} cores",
-            "machine": f"{machine.name} ({digest}), {peak} peak, "
-            f"{machine.source('memory.bandwidth')} memory bandwidth",
-            "system": f"{platform.system()} {platform.release()}",
-            "versions": f"Python {platform.python_version()}, "
-            + ", ".join(f"{p} {version(p)}" for p in ("tilesolve", "numpy", "numba")),
-            "begun": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        },
-        text,
+        settings(suite, dtype, contenders, machine, effort),
+        provenance(machine),
+        machine.to_toml(),
         (),
     )
 
@@ -192,28 +128,92 @@ def sweep(
     """
     waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
     machine = divided(machine, effort.batch)
-    peak = machine.peak
-    steps = len(contenders) * (1 + effort.repeat)
-    weight = {
-        name: len(contenders) * STARTING
-        + 2 * steps * problem.flops / (peak(problem.dtype) * effort.threads)
-        for name, problem in waiting.items()
-    }
-    total, passed = sum(weight.values()), 0.0
+    many = len(contenders)
+    weight = weights(waiting, contenders, machine, effort)
     found = start
-    for name, problem in waiting.items():
-        step = _steps(progress, name, passed / total, weight[name] / total / steps)
+    for name, tell in shares(progress, weight):
+        problem = waiting[name]
+        step = steps(tell, many * (1 + effort.rounds(problem, machine, many)))
         found = found.added(measure(name, problem, contenders, machine, effort, step))
         keep(found)
-        passed += weight[name]
     progress(1.0, "")
     return found
 
 
-def _steps(progress: Progress, name: str, start: float, share: float) -> Callable[[str], None]:
-    """Return what is called with each step of a case, which is a share of the whole sweep."""
+def weights(
+    problems: Mapping[str, Problem],
+    contenders: Sequence[Contender],
+    machine: Machine,
+    effort: Effort,
+) -> dict[str, float]:
+    """Return the seconds that each problem takes, about.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> problems = {"huge": Problem.of("ik-ij-jk", 10**6), "small": Problem.of("ik-ij-jk", 9)}
+    >>> weights(problems, contenders("none"), Machine.load("i7-6700k"), Effort())["huge"]
+    3.0
+    """
+    many = len(contenders)
+    return {
+        name: many * STARTING
+        if lacking(needed(problem, contenders, effort))
+        else effort.expected(problem, machine, many, STARTING)
+        for name, problem in problems.items()
+    }
+
+
+def needed(problem: Problem, contenders: Sequence[Contender], effort: Effort) -> int:
+    """Return the bytes that contenders take: all have the tensors, and who runs may copy them.
+
+    Examples
+    --------
+    >>> needed(Problem.of("ik-ij-jk", 100), (), Effort())
+    268675456
+    """
+    there = sum(contender.installed for contender in contenders)
+    return (there + 1) * effort.batch * (sum(problem.bytes) + SPARE)
+
+
+def shares(progress: Progress, weight: Mapping[str, float]) -> Iterator[tuple[str, Progress]]:
+    """Yield each case and what is told how much of this case is done.
+
+    Examples
+    --------
+    >>> for _, tell in shares(print, {"small": 1.0, "large": 3.0}):
+    ...     tell(0.5, "half")
+    0.125 small: half
+    0.625 large: half
+    """
+    total, passed = sum(weight.values()), 0.0
+
+    for name, own in weight.items():
+        yield name, partial(_told, progress, name, passed / total, own / total)
+        passed += own
+
+
+def _told(
+    progress: Progress, name: str, start: float, share: float, part: float, what: str
+) -> None:
+    progress(start + share * part, f"{name}: {what}")
+
+
+def steps(tell: Progress, expected: int) -> Callable[[str], None]:
+    """Return what is called with each step of a case, which has so many, about.
+
+    Examples
+    --------
+    >>> step = steps(print, 2)
+    >>> step("first"), step("second"), step("third"), step("fourth")
+    0.0 first
+    0.5 second
+    1.0 third
+    1.0 fourth
+    (None, None, None, None)
+    """
     taken = count()
-    return lambda what: progress(start + share * next(taken), f"{name}: {what}")
+    return lambda what: tell(min(1.0, next(taken) / expected), what)
 
 
 def measure(
@@ -236,14 +236,8 @@ def measure(
     True
     """
     there = [contender for contender in contenders if contender.installed]
-    # Everybody has the tensors; whoever runs may copy them.
-    needed = (len(there) + 1) * effort.batch * (sum(problem.bytes) + SPARE)
-    if needed > (free := free_memory()):
-        return Case(
-            name,
-            problem,
-            skipped=f"does not fit into memory: {size(needed)} are needed, {size(free)} are free",
-        )
+    if lack := lacking(needed(problem, contenders, effort)):
+        return Case(name, problem, skipped=lack)
     try:
         expectation = plan(problem, machine=machine, threads=effort.threads)
     except TilesolveError as error:
@@ -266,7 +260,8 @@ def measure(
         for who in _different(problem, checked):
             teams.pop(who).stop()
             entries[who] = Entry((), "the others found another result")
-        entries |= _rounds(teams, effort, step)
+        first = {who: effort.first(checked[who].seconds) for who in teams}
+        entries |= _rounds(teams, first, effort, step)
     for who, found in checked.items():
         entry = entries[who]
         if entry.seconds:
@@ -279,6 +274,19 @@ def measure(
         expectation.price.bottleneck,
         entries,
     )
+
+
+def lacking(count: int) -> str:
+    """Say that so many bytes are not free; nothing if they are.
+
+    Examples
+    --------
+    >>> lacking(2**60).startswith("does not fit into memory: 1.049e+06 TiB are needed, ")
+    True
+    """
+    if count <= (free := free_memory()):
+        return ""
+    return f"does not fit into memory: {size(count)} are needed, {size(free)} are free"
 
 
 def flushed(machine: Machine) -> int:
@@ -310,22 +318,25 @@ def _different(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
 
 
 def _rounds(
-    teams: Mapping[str, Team], effort: Effort, step: Callable[[str], None]
+    teams: Mapping[str, Team],
+    first: Mapping[str, list[float]],
+    effort: Effort,
+    step: Callable[[str], None],
 ) -> dict[str, Entry]:
-    """Return the times of all teams, which take turns; one that fails stays out."""
-    times: dict[str, list[float]] = {who: [] for who in teams}
-    failed: dict[str, str] = {}
-    for turn in range(effort.repeat):
-        for who, group in teams.items():
-            if who in failed:
-                continue
-            step(f"round {turn + 1}, {who}")
+    """Return the times of all teams, which take turns; one that fails stays out.
+
+    The first rounds of some have been run.
+    """
+    times, failed = {who: list(first[who]) for who in teams}, dict[str, str]()
+    while waiting := effort.due(times):
+        for who in waiting:
+            step(f"round {len(times[who]) + 1}, {who}")
             try:
-                times[who].append(group.run())
+                times[who].append(teams[who].run())
             except PeerError as error:
-                group.stop()
+                teams[who].stop()
+                del times[who]
                 failed[who] = str(error)
     return {
-        who: Entry((), failed[who]) if who in failed else Entry(tuple(seconds))
-        for who, seconds in times.items()
+        who: Entry((), failed[who]) if who in failed else Entry(tuple(times[who])) for who in teams
     }

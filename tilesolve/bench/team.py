@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -21,8 +22,12 @@ from tilesolve.contractions.errors import TilesolveError
 SAID = 200
 """Characters of what a failed process said last that are repeated."""
 
-QUICKLY = 10.0
+QUICKLY = 2.0
 """Seconds that a process has to end in after it has hung up."""
+
+LOOK = 0.5
+"""Seconds after which is looked whether a process from which nothing comes has ended: what it has
+started may hold its end of the connection open."""
 
 
 class PeerError(TilesolveError, RuntimeError):
@@ -71,9 +76,13 @@ class Worker:
 
     def answer(self, limit: float) -> Any:  # noqa: ANN401 - a `Ready`, or seconds
         """Return the next answer; raise a `PeerError` for a failure, an end, or silence."""
-        if not self.connection.poll(limit):
-            self.stop()
-            raise PeerError(f"stopped: no answer within {limit:g} s")
+        give_up = time.monotonic() + limit
+        while not self.connection.poll(max(0.0, min(LOOK, give_up - time.monotonic()))):
+            if self.process.poll() is not None and not self.connection.poll():
+                raise PeerError(self._end())
+            if time.monotonic() >= give_up:
+                self.stop()
+                raise PeerError(f"stopped: no answer within {limit:g} s")
         try:
             found = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -83,11 +92,12 @@ class Worker:
         return found
 
     def _end(self) -> str:
-        """Say how the process ended, and what it said last."""
-        status = self.process.wait(QUICKLY)
-        how = f"ended with status {status}"
-        if status < 0:
-            how = f"crashed: {signal.Signals(-status).name}"
+        """Say how the process ended, and what it said last; end it if it does not by itself."""
+        try:
+            how = _ending(self.process.wait(QUICKLY))
+        except subprocess.TimeoutExpired:
+            self.stop()
+            how = "stopped: hung up without ending"
         self.said.seek(0)
         lines = self.said.read().decode(errors="replace").split("\n")
         final = next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -110,6 +120,12 @@ class Worker:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"crashed: {signal.Signals(-status).name}"
+    return f"ended with status {status}"
 
 
 class Team:

@@ -8,19 +8,20 @@ solver's loops and tiles near to its own: tiles from anywhere are seldom good.
 from __future__ import annotations
 
 import random
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import exp, log, nan
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp, log
 
 import numpy as np
 
+from tilesolve.bench.effort import Effort
 from tilesolve.bench.oracle import Array, differing, digest, drawn, expected, places, wrong
-from tilesolve.bench.sweep import Effort, Progress, flushed
+from tilesolve.bench.studies import SOLVER, Studies, Study, trial
+from tilesolve.bench.sweep import SPARE, Progress, flushed, lacking, shares, steps
 from tilesolve.bench.worker import timer
 from tilesolve.boxes import unfuse
 from tilesolve.choices import choices
-from tilesolve.contractions.errors import BenchmarkError, SolverError
+from tilesolve.contractions.errors import BenchmarkError, SolverError, TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
@@ -30,7 +31,6 @@ from tilesolve.planning import Plan, plan
 from tilesolve.program import Choice, Setting
 from tilesolve.relaxation import relax
 from tilesolve.repair import Chain, feasible, nest_of, repair
-from tilesolve.report import duration
 
 RUNNERS_UP = 4
 """Other choices of loops that are tried with the tiles that suit them best."""
@@ -44,87 +44,87 @@ NEAR = 2.5
 DRAWS = 100_000
 """Random tiles that are drawn at most until enough of them keep the limits."""
 
-HOPELESS = 8.0
-"""Times the solver's plan that a run may take before one run of it is enough."""
+HOPELESS = 3.0
+"""Times the solver's plan that a run may take, or be predicted to, before one of it is enough."""
 
-SOLVER = "solver"
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One plan of a study.
-
-    Parameters
-    ----------
-    kind
-        ``solver``, ``runner-up``, ``nearby`` or ``random``.
-    plan
-        What was run.
-    seconds
-        Of each round.
-
-    Examples
-    --------
-    >>> Trial("solver", plan("ik-ij-jk", 64, "i7-6700k", cache=False), (1.0, 3.0)).median
-    2.0
-    """
-
-    kind: str
-    plan: Plan
-    seconds: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """The median round."""
-        return statistics.median(self.seconds)
+CHECKING = 0.2
+"""Seconds that a plan takes to be made and checked, about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What a study found.
+def studies(
+    problems: Mapping[str, Problem],
+    machine: Machine,
+    effort: Effort,
+    start: Studies,
+    keep: Callable[[Studies], None],
+    progress: Progress,
+) -> Studies:
+    """Study the problems that are not there yet, and return all studies.
 
     Parameters
     ----------
-    name
-        Of the problem.
-    trials
-        The solver's plan first.
+    problems
+        By name.
+    machine, effort
+        What plans are made for, and how is measured.
+    start
+        What has been done before; its settings say how many random plans there are.
+    keep
+        Called with all studies after each one.
+    progress
+        Called often; an exception that it raises ends the studies.
 
     Examples
     --------
-    >>> found = plan("ik-ij-jk", 64, "i7-6700k", cache=False)
-    >>> study = Study("x", (Trial("solver", found, (1.1,)), Trial("random", found, (1.0,))))
-    >>> study.rank, round(study.excess, 3)
-    (2, 0.1)
+    >>> from tilesolve.bench.provenance import settings
+    >>> machine, effort = Machine.load("i7-6700k"), Effort(repeat=1)
+    >>> start = Studies(settings("mine", None, (), machine, effort, plans=2), {}, "", ())
+    >>> found = studies({"tiny": Problem.of("ik-ij-jk", 60)}, machine, effort, start,
+    ...                 lambda _: None, lambda *_: None)
+    >>> found.cases[0].name, len(found.cases[0].trials) >= 3
+    ('tiny', True)
     """
+    count = start.settings.plans or RANDOM
+    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
+    found = start
+    for name, tell in shares(progress, weights(waiting, machine, effort, count)):
+        found = found.added(study(name, waiting[name], machine, effort, tell, count=count))
+        keep(found)
+    progress(1.0, "")
+    return found
 
-    name: str
-    trials: tuple[Trial, ...]
 
-    @property
-    def fastest(self) -> float:
-        """The least median of all."""
-        return min(trial.median for trial in self.trials)
+def weights(
+    problems: Mapping[str, Problem], machine: Machine, effort: Effort, count: int
+) -> dict[str, float]:
+    """Return the seconds that each study takes, about.
 
-    @property
-    def rank(self) -> int:
-        """Where the solver's plan stands among all, 1 for the fastest."""
-        return 1 + sum(trial.median < self.trials[0].median for trial in self.trials)
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> few, many = (weights({"x": Problem.of("ik-ij-jk", 60)}, machine, Effort(), n)["x"]
+    ...              for n in (3, 30))
+    >>> few < many
+    True
+    """
+    runners = 1 + min(count, RUNNERS_UP) + count
+    return {
+        name: CHECKING
+        if lacking(needed(problem, machine))
+        else effort.expected(problem, machine, runners, CHECKING)
+        for name, problem in problems.items()
+    }
 
-    @property
-    def excess(self) -> float:
-        """By which share the solver's plan is slower than the fastest."""
-        return self.trials[0].median / self.fastest - 1
 
-    @property
-    def correlation(self) -> float:
-        """Spearman's rank correlation of predicted and measured times; NaN for too few plans."""
-        from scipy.stats import spearmanr
+def needed(problem: Problem, machine: Machine) -> int:
+    """Return the bytes that a study takes.
 
-        predicted = [trial.plan.seconds for trial in self.trials]
-        if len(set(predicted)) < 3:
-            return nan
-        return float(spearmanr(predicted, [trial.median for trial in self.trials]).statistic)
+    Examples
+    --------
+    >>> needed(Problem.of("ik-ij-jk", 100), Machine.load("i7-6700k"))
+    285452672
+    """
+    return sum(problem.bytes) + flushed(machine) + SPARE
 
 
 def study(
@@ -137,12 +137,12 @@ def study(
     count: int = RANDOM,
     seed: int = 1,
 ) -> Study:
-    """Run the plans of a study in turns.
+    """Run the plans of a study in turns; say why, where that cannot be done.
 
     Raises
     ------
     BenchmarkError
-        If a plan gives a wrong result, or too few random tiles keep the limits.
+        If a plan gives a wrong result.
 
     Examples
     --------
@@ -152,51 +152,76 @@ def study(
     >>> found.trials[0].kind, found.trials[-1].kind, 1 <= found.rank <= len(found.trials)
     ('solver', 'random', True)
     """
-    best = plan(problem, machine=machine, threads=effort.threads)
-    plans = [(SOLVER, best)]
-    plans += [("runner-up", other) for other in runners_up(best)]
-    plans += [("nearby", other) for other in random_plans(best, count // 2, seed, near=True)]
-    plans += [("random", other) for other in random_plans(best, count - count // 2, seed)]
-    times = _timed(name, problem, [p for _, p in plans], machine, effort, progress)
+    progress(0.0, "planning")
+    if lack := lacking(needed(problem, machine)):
+        return Study(name, problem, skipped=lack)
+    try:
+        best = plan(problem, machine=machine, threads=effort.threads)
+        plans = list(varied(best, count, seed))
+    except TilesolveError as error:
+        return Study(name, problem, skipped=str(error))
+    step = steps(progress, len(plans) * (1 + effort.rounds(problem, machine, len(plans))))
+    times = _timed(name, problem, [p for _, p in plans], effort, step)
     return Study(
         name,
-        tuple(Trial(kind, p, tuple(t)) for (kind, p), t in zip(plans, times, strict=True)),
+        problem,
+        tuple(trial(kind, p, t) for (kind, p), t in zip(plans, times, strict=True)),
     )
+
+
+def varied(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
+    """Yield the plans of a study, and the kind of each.
+
+    Examples
+    --------
+    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> [kind for kind, _ in varied(best, 2, 1)][-2:]
+    ['nearby', 'random']
+    """
+    yield SOLVER, best
+    yield from (("runner-up", other) for other in runners_up(best)[:count])
+    near = random_plans(best, count // 2, seed, near=True)
+    yield from (("nearby", other) for other in near)
+    yield from (("random", other) for other in random_plans(best, count - count // 2, seed))
 
 
 def _timed(
     name: str,
     problem: Problem,
     plans: Sequence[Plan],
-    machine: Machine,
     effort: Effort,
-    progress: Progress,
+    step: Callable[[str], None],
 ) -> list[list[float]]:
     """Return the times of each plan, once its result is known to be right."""
     first, second, out = drawn(problem)
     at = places(problem)
     values, slack = expected(problem, (first, second), at)
+    trash = allocate(flushed(plans[0].machine))
+    timers = [timer(_run(found, first, second, out), trash) for found in plans]
+    times: list[list[float]] = []
     right = None
-    for number, found in enumerate(plans):
-        progress(number / len(plans) / (1 + effort.repeat), f"{name}: checking plan {number + 1}")
+    for number, timed in enumerate(timers, start=1):
+        step(f"checking plan {number} of {len(plans)}")
         out.fill(np.nan)
-        found(first, second, out)
+        times.append(effort.first(timed()))
         fault = wrong(out[tuple(at.T)], values, slack)
         sums = digest(out)
         right = sums if right is None else right
         if fault or any(differing(problem, [right, sums])):
-            raise BenchmarkError(f"{name}: plan {number + 1} gives another result: {fault}")
-    trash = allocate(flushed(machine))
-    timers = [timer(_run(found, first, second, out), trash) for found in plans]
-    times: list[list[float]] = [[] for _ in plans]
-    for turn in range(effort.repeat):
-        for number, timed in enumerate(timers):
-            if turn and times[number][0] > HOPELESS * times[0][0]:
-                continue
-            done = (turn + 1 + number / len(plans)) / (1 + effort.repeat)
-            progress(done, f"{name}: round {turn + 1}, plan {number + 1} of {len(plans)}")
-            times[number].append(timed())
-    progress(1.0, "")
+            raise BenchmarkError(f"{name}: plan {number} gives another result: {fault}")
+
+    def hopeless(number: int) -> bool:
+        return bool(times[0] and times[number]) and (
+            times[number][0] > HOPELESS * times[0][0]
+            or plans[number].seconds > HOPELESS * plans[0].seconds
+        )
+
+    while waiting := effort.due({n: t for n, t in enumerate(times) if not hopeless(n)}):
+        for number in waiting:
+            if not hopeless(number):  # now that the solver's plan has run
+                turn = len(times[number]) + 1
+                step(f"round {turn}, plan {number + 1} of {len(plans)}")
+                times[number].append(timers[number]())
     return times
 
 
@@ -318,72 +343,3 @@ def variant(
     cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
     return replace(best, choice=choice, classes=made, nest=nest, price=cost)
-
-
-COLUMNS = {
-    "rank": "right",
-    "plan": "left",
-    "around the tiles": "left",
-    "tiles": "left",
-    "packed": "left",
-    "predicted": "right",
-    "measured": "right",
-    "of the fastest": "right",
-}
-"""Headers of a study's table, and the side on which cells stand."""
-
-
-def rows(found: Study) -> list[tuple[str, ...]]:
-    """Return the cells of a study's table, the fastest plan first.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 64, "i7-6700k", cache=False)
-    >>> rows(Study("x", (Trial("solver", best, (1.0,)),)))[0][:2]
-    ('1', 'solver')
-    """
-    ranked = sorted(found.trials, key=lambda trial: trial.median)
-    return [
-        (
-            str(at),
-            trial.kind,
-            " ".join(first or "-" for first in trial.plan.choice),
-            " ".join(f"{i}:{','.join(map(str, chain))}" for i, chain in trial.plan.classes),
-            " ".join(level or "-" for level in trial.plan.nest.packed) or "-",
-            duration(trial.plan.seconds),
-            duration(trial.median),
-            f"{trial.median / found.fastest:.2f}",
-        )
-        for at, trial in enumerate(ranked, start=1)
-    ]
-
-
-def summary(found: Study) -> str:
-    """Return a study in a line.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 64, "i7-6700k", cache=False)
-    >>> summary(Study("x", (Trial("solver", best, (1.0,)),)))
-    "x: the solver's plan is number 1 of 1, 0.0 % slower than the fastest; rank correlation nan"
-    """
-    return (
-        f"{found.name}: the solver's plan is number {found.rank} of {len(found.trials)}, "
-        f"{found.excess:.1%} slower than the fastest; rank correlation {found.correlation:.2f}"
-    ).replace("%", " %")
-
-
-def overall(studies: Sequence[Study]) -> str:
-    """Return many studies in a line.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 64, "i7-6700k", cache=False)
-    >>> overall([Study("x", (Trial("solver", best, (1.0,)),))])
-    "1 cases: the solver's plan is 0.0 % slower than the fastest in the median, 0.0 % at worst"
-    """
-    excesses = [found.excess for found in studies]
-    return (
-        f"{len(studies)} cases: the solver's plan is {statistics.median(excesses):.1%} slower "
-        f"than the fastest in the median, {max(excesses):.1%} at worst"
-    ).replace("%", " %")
