@@ -21,12 +21,6 @@ def example(name):
     return module
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    """Examples find no plans of other runs, and leave none behind."""
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def test_every_example_is_run_here():
     """An example that no test runs would rot."""
     here = Path(__file__).read_text(encoding="utf-8")
