@@ -63,7 +63,7 @@ def test_memory_bandwidth_study(capsys, tmp_path):
     """The paper's model gives the paper's answer, and the picture is drawn."""
     pytest.importorskip("matplotlib")
     picture = tmp_path / "study.png"
-    studies = example("memory_bandwidth_study").main(["--points", "3", "--plot", str(picture)])
+    studies = example("memory_bandwidth_study").main(["--points", "2", "--plot", str(picture)])
     assert picture.read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert "| +40.0 % |" in printed
