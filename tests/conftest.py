@@ -14,13 +14,28 @@ settings.register_profile(
 settings.load_profile("anywhere")
 
 
+@pytest.fixture(scope="session")
+def kept_code(tmp_path_factory):
+    """A folder of compiled kernels, empty at first, that all processes of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "code"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    """Folders of this test's own, no other setting, no plan in memory, no warning issued yet."""
+def home(tmp_path, monkeypatch, kept_code):
+    """Folders of this test's own, no other setting, no plan in memory, no warning issued yet.
+
+    Only kernels that another test compiled are there: making them takes seconds each time. A test
+    of their making sets a cache folder of its own.
+    """
     for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "code").symlink_to(kept_code)
     monkeypatch.setattr(files, "_warned", set())
     plan_cache._memory.clear()
     return tmp_path

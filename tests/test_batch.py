@@ -15,12 +15,17 @@ MACHINE = "i7-6700k"
 SIZES = {"a": 9, "b": 8, "c": 7, "d": 6, "e": 10}
 
 
+@pytest.fixture(scope="module")
+def planned():
+    """A plan for two threads."""
+    return tilesolve.plan("abd-aec-cebd", SIZES, MACHINE, threads=2, cache=False)
+
+
 @pytest.fixture
-def contraction():
-    """A plan, and operands of seven contractions."""
-    found = tilesolve.plan("abd-aec-cebd", SIZES, MACHINE, threads=2)
+def contraction(planned):
+    """That plan, and operands of seven contractions."""
     rng = np.random.default_rng(0)
-    return found, *(rng.random((7, *shape)) for shape in found.problem.shapes[1:])
+    return planned, *(rng.random((7, *shape)) for shape in planned.problem.shapes[1:])
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 5, 20])

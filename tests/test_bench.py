@@ -49,9 +49,11 @@ def with_fakes(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    """A folder of compiled code that the sweeps of this module share."""
-    return str(tmp_path_factory.mktemp("kernels"))
+def kernels(tmp_path_factory, kept_code):
+    """A folder of plans that the sweeps of this module share, and of everyone's compiled code."""
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "code").symlink_to(kept_code)
+    return str(folder)
 
 
 def fake(name):

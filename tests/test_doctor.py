@@ -228,13 +228,14 @@ def test_settings(monkeypatch):
     assert found.healthy
 
 
-def test_folders(home):
+def test_folders(home, monkeypatch):
     """Folders are shown with their sizes, and machine files of other CPUs are counted."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "own"))
     assert row(report(), "cache folder").source == "not made yet"
-    write_atomically(home / "cache" / "deep" / "code", "x" * 3000)
+    write_atomically(home / "own" / "deep" / "code", "x" * 3000)
     write_atomically(machine_file().with_name("other-0123.toml"), "x" * 10)
     found = report()
-    assert row(found, "cache folder") == Row("cache folder", str(home / "cache"), "2.93 KiB")
+    assert row(found, "cache folder") == Row("cache folder", str(home / "own"), "2.93 KiB")
     assert row(found, "settings folder").source == "10 B"
     assert row(found, "machine files of other CPUs").value == "1"
 

@@ -56,7 +56,7 @@ def nested(setting, chains):
     spec=st.sampled_from(["abc-adc-bd", "ab-acd-dbc", "abc-bda-dc", "ab-ac-bc"]),
     machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
 )
-@settings(unshrunk, max_examples=40)
+@settings(unshrunk, max_examples=25)
 def test_integer_tiles_keep_all_limits(sizes, spec, machine):
     """Primes, ones and extents under the register tile all give nested tiles that fit."""
     letters = Problem.of(spec, 2).sizes
