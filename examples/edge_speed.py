@@ -87,6 +87,7 @@ class Case:
         frames = np.zeros((len(cells), len(FIELDS)), np.int64)
         addresses = np.zeros(len(cells), np.int64)
         one = int(np.array([1, 0], problem.dtype).view(np.uint8)[:size].view(f"u{size}")[0])
+        nothing = np.array([rows_at[0]])
         for at, (r, high, n, wide, k, deep, _, mode, *_) in enumerate(cells):
             shape = Shape(
                 problem.dtype,
@@ -102,6 +103,7 @@ class Case:
                 "a": a,
                 "next_a": a,
                 "next_end": 2**62,
+                "fetch": nothing.ctypes.data,
                 "a_step": sums * family.lanes * size,
                 "b": columns_at[begins[1].index(n)] + k * family.group * size,
                 "b_step": sums * family.group * size,
@@ -115,7 +117,7 @@ class Case:
                 "beta": one,
             }
             frames[at] = [values.get(name, 0) for name in FIELDS]
-        self.kept = addresses, frames, offsets, packed_rows, packed_columns
+        self.kept = addresses, frames, offsets, nothing, packed_rows, packed_columns
 
     def kernels(self, times: int) -> None:
         """Call the microkernels of all cells."""
