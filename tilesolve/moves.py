@@ -102,7 +102,7 @@ class Buffer:
     --------
     >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0)
     >>> found.steps, found.inner, found.group
-    ((64, 8), (0,), 256)
+    ((192, 8), (0,), 168)
     """
 
     steps: tuple[int, ...]
