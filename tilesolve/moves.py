@@ -31,8 +31,7 @@ ROOM = 1 << 20
 """Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
 
 NEAREST = 1 << 15
-"""Bytes of the buffer, more or less: it stays in the nearest caches. Where runs are short, half as
-much is slower: fewer bytes of a line's neighbours are asked for at once."""
+"""Bytes of the buffer, more or less: it stays in the nearest caches. Half as much was slower."""
 
 EVEN = 16
 """What parts of columns and rows are a multiple of, so that lines and blocks are whole."""
