@@ -59,7 +59,8 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
     later
         The same of a tile that is moved soon: its source is brought to the second cache.
     columns, rows
-        Extents, multiples of the block's side.
+        Extents, no less than the block's side. Unless they are multiples, the last blocks overlap
+        others.
     column_steps, row_steps
         Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
         other in the target and rows in the source, unless the side is 1.
@@ -93,12 +94,12 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                 part: int = part,
                 vector: ir.VectorType = vector,
             ) -> None:
-                column = builder.mul(trip, INT64(side))
+                column = _place(builder, trip, side, columns)
                 near = builder.add(source, builder.mul(column, column_near))
                 far = builder.add(target, builder.mul(column, column_far))
 
                 def block(trip: ir.Value) -> None:
-                    row = builder.mul(trip, INT64(side))
+                    row = _place(builder, trip, side, rows)
                     begin = builder.add(near, builder.mul(row, row_near))
                     loaded = []
                     for lane in range(side):
@@ -114,9 +115,9 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                         away = builder.mul(builder.add(row, INT64(lane)), row_far)
                         vectors.store(builder, value, vectors.pointer(builder, far, away), 1)
 
-                vectors.each(builder, builder.udiv(rows, INT64(side)), block)
+                vectors.each(builder, _trips(builder, rows, side), block)
 
-            vectors.each(builder, builder.udiv(columns, INT64(side)), at_column)
+            vectors.each(builder, _trips(builder, columns, side), at_column)
             builder.branch(done)
         builder.position_at_end(done)
 
@@ -201,6 +202,17 @@ def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # no
             power //= 2
 
     return types.void(source, target, size), generate
+
+
+def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
+    """Return how many blocks cover an extent."""
+    return builder.udiv(builder.add(extent, INT64(side - 1)), INT64(side))
+
+
+def _place(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
+    """Return where a block begins: where it still ends within the extent."""
+    usual, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
+    return builder.select(builder.icmp_signed("<", usual, last), usual, last)
 
 
 def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:  # noqa: ANN401

@@ -6,7 +6,8 @@ next to each other there, blocks are transposed in registers. A few rows at a ti
 buffer, where their elements lie as in the target, and go from there to the target in *runs*, line
 by line. The buffer stays in the nearest cache, and the source of the rows that follow comes nearer
 meanwhile. So do the lines of the target that a run covers in part: a store to a line that is far
-away would hold up those behind it.
+away would hold up those behind it. Where the next tile goes on where a run ends, that run's last
+part of a line is kept for it, so that lines are written once and whole.
 """
 
 from __future__ import annotations
@@ -76,9 +77,12 @@ class W(IntEnum):
     """Rows that are moved at once."""
     AHEAD = 15
     """Whether the source of the rows that follow comes nearer meanwhile."""
-    COUNTS = 16
+    KEPT = 16
+    """Bytes from the buffer to where the ends of runs are kept for the tiles that go on there, 0 if
+    they are not; loops over such tiles are the innermost."""
+    COUNTS = 17
     """Lengths of the four lists that follow the axes."""
-    AXES = 20
+    AXES = 21
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
     OUTER = LOOPS + MOST
@@ -94,7 +98,7 @@ class W(IntEnum):
 # numba takes plain integers for constants, not members of an enumeration.
 _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
 _COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
-_AHEAD = int(W.AHEAD)
+_AHEAD, _KEPT = int(W.AHEAD), int(W.KEPT)
 _COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W.OUTER)
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
@@ -151,7 +155,10 @@ def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN
 
 @compiled(POINTER, INT, INT, INT, INT, INT)
 def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move the elements of columns and rows: by the largest blocks, and what is left by smaller."""
+    """Move the elements of columns and rows: by the largest blocks, and what is left by smaller.
+
+    Blocks may overlap instead where there are several: a few are moved twice.
+    """
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
     across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
     if not w[_BLOCKS]:
@@ -169,7 +176,8 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
     c, r = 0, 0  # columns and rows that are moved
     while c < wide or r < high:
         side, kind = w[at], w[at + 1]
-        new_c, new_r = wide - wide % side, high - high % side
+        new_c = wide if not c and wide >= 2 * side else max(c, wide - wide % side)
+        new_r = high if not r and high >= 2 * side else max(r, high - high % side)
         if new_c and new_r:
             if new_c > c:
                 x, y = near + c * across[1], here + c * across[0]
@@ -184,8 +192,25 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
         at += 2
 
 
-@compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT)
-def _tile(walk, extents, places, begins, far, near, buffer, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+@compiled(INT, INT, INT, INT, INT, INT)
+def _release(source, target, size, streamed, before, after):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Move a run to the target: whole lines only where runs before or after it are kept as well.
+
+    What is kept are the `LINE` bytes before a run, at addresses that are 0 at either end of a row
+    of runs. There is as much room before a run in the buffer.
+    """
+    head = tail = 0
+    if before:
+        move(before, source - _LINE)
+        head = target % _LINE
+    if after:
+        move(source + size - _LINE, after)
+        tail = (target + size) % _LINE
+    _copy(source - head, target - head, head + size - tail, streamed)
+
+
+@compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
+def _tile(walk, extents, places, begins, far, near, buffer, later, before, after):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Move one tile, and have a later one's source come nearer; all places are 0 before it."""
     w, first_near, first_far = pointer(walk), near, far
     outer, outers = pointer(walk + 8 * _OUTER), w[_COUNTS + 1]
@@ -210,9 +235,9 @@ def _tile(walk, extents, places, begins, far, near, buffer, later):  # type: ign
                 begin = far + _bytes(w, inner, inners, places, _FAR)
                 begins[at] = begin
                 if w[_STREAMED]:
-                    if begin % _LINE:
+                    if begin % _LINE and not before:
                         own(begin)
-                    if (begin + size) % _LINE:
+                    if (begin + size) % _LINE and not after:
                         own(begin + size)
                 _next(inner, inners, places, extents)
             source = near + row * w[rows + _NEAR]
@@ -233,7 +258,9 @@ def _tile(walk, extents, places, begins, far, near, buffer, later):  # type: ign
                 if not _next(fills, filled, places, extents):
                     break
             for at in range(runs):
-                _copy(buffer + at * w[rows + _HERE], begins[at], size, w[_STREAMED])
+                full = buffer + at * w[rows + _HERE]
+                _release(full, begins[at], size, w[_STREAMED], before, after)
+                before, after = before + (_LINE if before else 0), after + (_LINE if after else 0)
         near, far = next_near, next_far
 
 
@@ -270,6 +297,7 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
     tiles[loops[0]], ends[loops[0]] = first, last
     begin = pointer(source)[0] + w[_BEGIN + 1]
     later = begin + _start(w, tiles, count, _NEAR)
+    before = 0
     while later:
         near, far = later, pointer(target)[0] + w[_BEGIN] + _start(w, tiles, count, _FAR)
         for axis in range(count):
@@ -277,7 +305,10 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
             extents[axis] = min(w[at + _TILE], w[at + _EXTENT] - tiles[axis] * w[at + _TILE])
         more = _next(loops, count, tiles, ends)
         later = begin + _start(w, tiles, count, _NEAR) if more else 0
-        _tile(walk, extents, places, begins, far, near, buffer, later)
+        kept = w[_KEPT] and buffer + w[_KEPT]
+        after = kept if more and tiles[w[_RUN + 1]] else 0
+        _tile(walk, extents, places, begins, far, near, buffer + _LINE, later, before, after)
+        before = after and kept
     if w[_STREAMED]:
         store_fence()
 

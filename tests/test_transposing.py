@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def reach(monkeypatch):
 
     def chosen(span, streamed, crowded=False):
         moves.move.cache_clear()
-        monkeypatch.setattr(moves, "WAYS", 0 if crowded else 8)
+        monkeypatch.setattr(moves, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
         if SPANS[span] is not None:
             monkeypatch.setattr(moves, "SIDE", SPANS[span][0])
             monkeypatch.setattr(moves, "ROOM", SPANS[span][1])
@@ -172,8 +173,59 @@ def test_many_axes_of_one_extent(reach, dtype, extent):
     assert same(transpose(b), b.T)
 
 
-def test_lines_that_push_each_other_out():
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "c16", "V12"])
+@pytest.mark.parametrize("shift", [0, 1, 37])
+def test_ends_of_runs_that_next_tiles_go_on_from(reach, dtype, shift):
+    """Parts of lines that one tile keeps for the next arrive, and nothing beside the output."""
+    reach("small", True)
+    for shape in ((130, 67), (9, 5, 131), (3, 21, 7, 35)):
+        a = drawn(shape, dtype)
+        room = np.full(a.nbytes + 256, 0xA5, np.uint8)
+        for axes in itertools.permutations(range(a.ndim)):
+            expected = a.transpose(axes)
+            for threads in (1, 3):
+                room[:] = 0xA5
+                out = np.ndarray(expected.shape, dtype, room, 64 + shift)
+                assert same(transpose(a, axes, out, threads=threads), expected)
+                assert (room[: 64 + shift] == 0xA5).all()
+                assert (room[64 + shift + a.nbytes :] == 0xA5).all()
+
+
+def test_tiles_that_keep_ends():
+    """Ends are kept from tile to tile, but not where threads share these or rows are one tile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moves, "_last_cache", lambda: 0)
+        moves.move.cache_clear()
+        for shape, threads, kept in (
+            ((1201, 1023), 1, True),
+            ((9001, 9003), 2, True),
+            ((1201, 1023), 2, False),
+            ((1201, 101), 1, False),
+        ):
+            found = moves.move(shape, (shape[1] * 8, 8), (8, shape[0] * 8), 8, threads)
+            assert (found.walk[moves.W.KEPT] > 0) == kept
+            assert len(found.parts) == threads
+    moves.move.cache_clear()
+
+
+def test_ways_of_the_machine(monkeypatch):
+    """The second cache's ways are the machine's; where they are unknown, no lines are too many."""
+    machine = moves.Machine.load("i7-6700k")
+    for levels, expected in (
+        (machine.levels, (machine.levels[1].capacity // machine.levels[1].ways)),
+        (tuple(replace(level, ways=None) for level in machine.levels), moves.LINE),
+    ):
+        chosen = replace(machine, levels=levels)
+        monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
+        moves._second_cache.cache_clear()
+        assert moves._second_cache()[0] == expected
+    assert not moves._crowded([moves.Axis(256, 4, 1 << 18, 256)], [0])
+    moves._second_cache.cache_clear()
+
+
+def test_lines_that_push_each_other_out(monkeypatch):
     """A run whose source falls on a few sets of a cache is known; odd extents spread it."""
+    monkeypatch.setattr(moves, "_second_cache", lambda: (1 << 17, 8))
     even, odd = (
         [moves.Axis(256, 4, 4 * extent, 256), moves.Axis(256, 1024, 4, 256)]
         for extent in (2**16, 2**16 + 17)

@@ -30,12 +30,8 @@ SIDE = 1024
 ROOM = 1 << 20
 """Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
 
-NEAREST = 1 << 14
-"""Bytes of the buffer, more or less: it stays in the nearest cache."""
-
-WAY, WAYS = 1 << 17, 8
-"""Bytes of a way of the second cache, and how many there are: lines that are so far apart, more or
-less, and more than so many push each other out."""
+NEAREST = 1 << 15
+"""Bytes of the buffer, more or less: it stays in the nearest caches. Half as much was slower."""
 
 EVEN = 16
 """What parts of columns and rows are a multiple of, so that lines and blocks are whole."""
@@ -99,13 +95,13 @@ class Buffer:
     ahead
         Whether the source of those that follow is asked for.
     size
-        Bytes of all.
+        Bytes of all, with a line before each run.
 
     Examples
     --------
     >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0)
     >>> found.steps, found.inner, found.group
-    ((64, 8), (0,), 256)
+    ((192, 8), (0,), 168)
     """
 
     steps: tuple[int, ...]
@@ -129,7 +125,7 @@ class Buffer:
                 break
         others.sort(key=lambda at: abs(axes[at].near), reverse=True)
         if rows not in others:
-            return cls(tuple(steps), run, tuple(others), (), ALL, True, step)
+            return cls(tuple(steps), run, tuple(others), (), ALL, True, LINE + step)
         inner = [rows]
         while True:
             last = axes[inner[0]]
@@ -138,15 +134,15 @@ class Buffer:
             if last.tile < last.extent or not on:
                 break
             inner.insert(0, on[0])
-        steps[rows] = LINE * (step // LINE | 1)
-        if steps[rows] < step:
-            steps[rows] += 2 * LINE
+        steps[rows] = LINE * (step // LINE + 2 | 1)
         line = -(-LINE // element)
         group = max(line, NEAREST // steps[rows] // line * line)
         crowded = _crowded(axes, [at for at in range(len(axes)) if steps[at] and at != rows])
         group = moving.TOGETHER if crowded else min(moving.TOGETHER, group)
         outer = tuple(at for at in others if at not in inner)
-        return cls(tuple(steps), run, outer, tuple(inner), group, not crowded, group * steps[rows])
+        return cls(
+            tuple(steps), run, outer, tuple(inner), group, not crowded, group * steps[rows] + LINE
+        )
 
     @classmethod
     def none(cls, axes: Sequence[Axis], rows: int) -> Buffer:
@@ -235,6 +231,12 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
     if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
         loops.sort(key=lambda at: min(axes[at].trips, 4 * threads), reverse=True)
+    streamed = prod(shape) * itemsize > _last_cache()
+    kept = _kept(element, axes, buffer, loops, threads) if streamed else 0
+    if kept:  # the next tile is the one whose runs go on where these end
+        ended = [at for at in loops if axes[at].trips == 1]
+        others = [at for at in loops if at not in (buffer.run[1], *ended)]
+        loops = [*others, buffer.run[1], *ended]
     moved = {columns, rows, *buffer.outer, *buffer.inner}
     fills = [at for at in range(count) if at not in moved]
     fills.sort(key=lambda at: abs(axes[at].near), reverse=True)
@@ -242,10 +244,11 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     walk = np.zeros(W.SIZE, np.int64)
     walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = element, columns, rows
     walk[W.BLOCKS : W.BLOCKS + 2 * len(sides)] = np.stack([sides, kinds], axis=1).ravel()
-    walk[W.STREAMED] = prod(shape) * itemsize > _last_cache()
+    walk[W.STREAMED] = streamed
     walk[W.BEGIN : W.BEGIN + 2] = begin
     walk[W.RUN : W.RUN + 2] = buffer.run
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead
+    walk[W.KEPT] = kept and buffer.size + -buffer.size % LINE
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
         walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
@@ -262,7 +265,7 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
     parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-    return Move(walk, walk.ctypes.data, buffer.size, parts)
+    return Move(walk, walk.ctypes.data, buffer.size + LINE + kept, parts)
 
 
 _ALONE = Axis(1, 0, 0)
@@ -327,18 +330,43 @@ def _tiled(element: int, axes: Sequence[Axis]) -> list[Axis]:
     return [replace(axis, tile=share) for axis, share in zip(axes, tile, strict=True)]
 
 
+def _kept(
+    element: int, axes: Sequence[Axis], buffer: Buffer, loops: Sequence[int], threads: int
+) -> int:
+    """Return the bytes that the ends of a tile's runs take, 0 if no tile goes on where they end."""
+    step, along = buffer.run
+    length, trips = step * axes[along].tile, axes[along].trips
+    shared = threads > 1 and loops[0] == along and any(axes[at].trips > 1 for at in loops[1:])
+    if shared or trips == 1 or length < LINE:
+        return 0
+    return LINE * (prod(axis.tile for axis in axes) * element // length)
+
+
 def _crowded(axes: Sequence[Axis], run: Sequence[int]) -> bool:
     """Return whether the source of a run has more lines on a set of a cache than it has ways."""
     lines = np.zeros(1, np.int64)
     for at in run:
         lines = np.add.outer(lines, np.arange(axes[at].tile) * axes[at].near).ravel()
-    return int(np.bincount(lines % WAY // LINE).max()) > WAYS
+    way, ways = _second_cache()
+    return int(np.bincount(lines % way // LINE).max()) > ways
 
 
 def _share(extent: int, most: int, *, even: bool) -> int:
     """Return near-equal parts of an extent, of about so many."""
     share = -(-extent // max(1, -(-extent // max(1, most))))
     return min(extent, -(-share // EVEN) * EVEN) if even else share
+
+
+@cache
+def _second_cache() -> tuple[int, float]:
+    """Return the bytes of a way of the cache that lines are asked to, and how many ways it has.
+
+    Lines that are whole ways apart share a set. Where ways are unknown, no lines are too many.
+    """
+    level = Machine.load().caches[:2][-1]
+    if not level.capacity or not level.ways:
+        return LINE, np.inf
+    return level.capacity // level.ways, level.ways
 
 
 @cache
