@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -76,12 +76,43 @@ def measure(
         for shape, sums in best:
             seconds = _seconds(loaded, shape, sums, (block.ctypes.data, shift), frequency)
             best[shape, sums] = min(best[shape, sums], seconds)
+    return Catalogue(family.dtype, family.bits, family.registers, tiles_of(best, frequency))
+
+
+def tiles_of(best: Mapping[tuple[Shape, int], float], frequency: float) -> tuple[RegisterTile, ...]:
+    """Return what one step of k and one call take, from the seconds of short and of long calls.
+
+    Where no short call was undisturbed, a step seems to take less than its FMAs can. As planning
+    measures all tiles by the fastest, one such mistake would make it the choice for everything; so
+    no tile is taken to be faster than most of the larger ones, which keep all units busy.
+
+    Parameters
+    ----------
+    best
+        Seconds of calls that sum `SHORT` and `LONG` products, per shape.
+    frequency
+        Hz of the cycles that are counted.
+
+    Examples
+    --------
+    >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
+    >>> tiles_of({(shape, SHORT): 448e-9, (shape, LONG): 2000e-9}, 1e9)
+    (RegisterTile(vectors=3, columns=8, step=24.25, call=60.0),)
+    """
+    steps = {
+        shape: (best[shape, LONG] - best[shape, SHORT]) / (LONG - SHORT) * frequency
+        for shape, sums in best
+        if sums == SHORT
+    }
+    larger = sorted(steps, key=lambda shape: shape.accumulators)[len(steps) // 2 :]
+    rates = sorted(steps[shape] / shape.accumulators for shape in larger)
+    least = rates[len(rates) // 4]
     tiles = []
-    for shape in shapes:
-        step = (best[shape, LONG] - best[shape, SHORT]) / (LONG - SHORT) * frequency
+    for shape, found in steps.items():
+        step = max(found, least * shape.accumulators)
         call = max(0.0, best[shape, SHORT] * frequency - SHORT * step)
         tiles.append(RegisterTile(shape.vectors, shape.columns, round(step, 2), round(call, 1)))
-    return Catalogue(family.dtype, family.bits, family.registers, tuple(tiles))
+    return tuple(tiles)
 
 
 def _bytes(family: Family) -> int:

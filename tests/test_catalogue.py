@@ -16,6 +16,7 @@ from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family
+from tilesolve.kernels.timing import LONG, SHORT, tiles_of
 from tilesolve.register_tile import register_tile
 
 BASE = Machine.load("i7-6700k")
@@ -47,6 +48,22 @@ def test_every_packed_kernel_is_measured(here):
     smallest = found.tile(1, 1)
     assert largest.step > smallest.step  # 24 FMAs take longer than one
     assert 0 < found.share(smallest, 256) < found.share(largest, 256) <= 1
+
+
+@given(st.integers(0, 2**32))
+def test_no_tile_is_faster_than_the_units(seed):
+    """A tile whose short calls were all disturbed is taken to be as fast as others at most."""
+    draw = np.random.default_rng(seed)
+    shapes = [shape for shape in FAMILY.shapes if shape.packed]
+    best = {
+        (shape, sums): 20 + sums * shape.accumulators for shape in shapes for sums in (SHORT, LONG)
+    }
+    for number in draw.choice(len(shapes), 3, replace=False):
+        best[shapes[number], SHORT] *= draw.uniform(1.0, 1.3)
+    tiles = tiles_of(best, 1.0)
+    rate = Catalogue("float64", FAMILY.bits, FAMILY.registers, tiles).rate
+    assert rate == pytest.approx(1.0, rel=0.01)
+    assert all(tile.step >= 0.99 * tile.vectors * tile.columns for tile in tiles)
 
 
 def test_a_machine_file_keeps_catalogues(here):
