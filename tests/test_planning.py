@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import specs, unshrunk
 
 import tilesolve
-from tilesolve import plan_cache
+from tilesolve import plan_cache, solving
 from tilesolve.boxes import run_of, unfuse
 from tilesolve.contractions.errors import (
     DtypeError,
@@ -334,6 +334,20 @@ def test_infeasible_capacities_are_an_error():
     """A cache that cannot hold even the register tile's panels is named, not ignored."""
     with pytest.raises(SolverError):
         plan("ab-ac-cb", 64, machine_of(64))
+
+
+def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(monkeypatch):
+    """The outermost tile is larger than the best one by the model where its runs are too short."""
+    problem = suite("tccg")["abcd-eb-aecd"]
+    found = tilesolve.plan(problem, machine="i7-6700k", cache=False)
+    monkeypatch.setattr(solving, "grown", lambda *_: [])
+    short = tilesolve.plan(problem, machine="i7-6700k", cache=False)
+
+    def waits(made):
+        return solving._scattered(made.share, made.nest, made.price, made.machine)
+
+    assert waits(found) < 0.5 * waits(short)
+    assert found.seconds <= 1.02 * short.seconds
 
 
 @pytest.mark.parametrize("case", ["abc-bda-dc", "abcde-ecbfa-fd"])

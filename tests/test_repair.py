@@ -21,7 +21,7 @@ from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import nest_of, repair
+from tilesolve.repair import grown, nest_of, repair
 from tilesolve.traffic import Store, footprint
 
 
@@ -64,6 +64,24 @@ def test_integer_tiles_keep_all_limits(sizes, spec, machine):
     chains = dict(found.classes)
     assert nested(found.setting, chains)
     assert limits_hold(found.setting, found.choice, chains)
+
+
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize("name", ["abc-bda-dc", "abcd-ea-ebcd", "abcde-efbad-cf", "ab-cad-dcb"])
+def test_larger_tiles_keep_all_limits(name, machine):
+    """They nest, fit, and differ from what they grew from in one index's outermost tile only."""
+    setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
+    for optimum in relax(setting).optima[:4]:
+        found = repair(setting, optimum.choice, optimum.tiles)
+        for larger in grown(setting, optimum.choice, found):
+            chains = dict(larger.chains)
+            assert limits_hold(setting, optimum.choice, chains)
+            assert nested(setting, chains)
+            [(old, new)] = [
+                (old, chains[index]) for index, old in found.chains if chains[index] != old
+            ]
+            assert old[:-1] == new[:-1]
+            assert old[-1] < new[-1]
 
 
 def brute_force(setting):

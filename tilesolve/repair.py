@@ -38,6 +38,10 @@ Chain = tuple[int, ...]
 """Tile sizes of one index, nearest level first."""
 
 
+LARGER = 4
+"""Times that the outermost tile is larger in tilings that have longer runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Integral:
     """An integer tiling of the fused problem.
@@ -128,9 +132,51 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    nest = nest_of(setting, choice, best)
-    seconds = float(_times(setting, choice, _columns([best], indices)).max())
-    return Integral(nest, tuple(best.items()), seconds, best_score, priced)
+    return _made(setting, choice, best, best_score, priced)
+
+
+def grown(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
+    """Return tilings like another one whose outermost tile is larger along one index.
+
+    They are for tilings that are as fast by the model, but have longer runs in memory.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    choice
+        The loops around each tile.
+    found
+        What `repair` returned for them.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> found = repair(best.setting, best.choice, {f"T{at}_{i}": 24 for at in "123" for i in "MNK"})
+    >>> all(larger.chains != found.chains for larger in grown(best.setting, best.choice, found))
+    True
+    """
+    if not choice or choice[-1] is None:
+        return []
+    chains, extents = dict(found.chains), setting.fused.problem.sizes
+    larger = []
+    for index, chain in chains.items():
+        outermost = min(extents[index], LARGER * chain[-1])
+        if outermost == chain[-1]:
+            continue
+        wanted, score, count = _best(setting, choice, [chains | {index: (*chain[:-1], outermost)}])
+        if np.isfinite(score):
+            larger.append(_made(setting, choice, wanted, score, found.priced + count))
+    return larger
+
+
+def _made(
+    setting: Setting, choice: Choice, chains: Mapping[str, Chain], score: float, priced: int
+) -> Integral:
+    indices = setting.fused.problem.spec.letters
+    seconds = float(_times(setting, choice, _columns([chains], indices)).max())
+    return Integral(nest_of(setting, choice, chains), tuple(chains.items()), seconds, score, priced)
 
 
 def _combined(
