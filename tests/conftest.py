@@ -24,7 +24,7 @@ def kept_code(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch, kept_code):
+def home(tmp_path, tmp_path_factory, monkeypatch, kept_code):
     """Folders of this test's own, no other setting, no plan in memory, no warning issued yet.
 
     Only kernels that another test compiled are there: making them takes seconds each time. A test
@@ -33,9 +33,9 @@ def home(tmp_path, monkeypatch, kept_code):
     for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "code").symlink_to(kept_code)
+    cache = tmp_path_factory.mktemp("cache")
+    (cache / "code").symlink_to(kept_code)
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
     monkeypatch.setattr(files, "_warned", set())
     plan_cache._memory.clear()
     return tmp_path
