@@ -58,6 +58,21 @@ def span(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001
     return first, last
 
 
+@compiled(POINTER, INT, INT, returns=compiling.PAIR)
+def extent(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return the range of indices of a segment of a level.
+
+    Examples
+    --------
+    It is called by compiled functions:
+
+    >>> extent.nopython_signatures[0].return_type
+    UniTuple(int64, 2)
+    """
+    first, last = span(table, level, segment)
+    return table[table[_BOUNDS] + first], table[table[_BOUNDS] + last]
+
+
 @compiled(POINTER, INT, INT, returns=INT)
 def _cells(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how many cells a segment of a level has."""
@@ -75,15 +90,14 @@ def _list(s, side, x, k, b, tables, source, tiles, level):  # type: ignore[no-un
     addresses = pointer(tables)
     rows, sums = addresses[side], addresses[2]
     X, K, B = pointer(rows), pointer(sums), pointer(addresses[3])
-    first, last = span(X, level, x)
-    k0, k1 = span(K, level, k)
-    b0, _ = span(B, level, b)
-    k0, k1, b0 = K[K[_BOUNDS] + k0], K[K[_BOUNDS] + k1], B[B[_BOUNDS] + b0]
+    k0, k1 = extent(K, level, k)
+    b0, _ = extent(B, level, b)
     way, blocks = s[_WAY + side], _BLOCKS + 4 * side
     found[_OUTER] = sums + 8 * (K[_OFFSETS + 1 + side] + k0)
     outers = k1 - k0
     inners = 0
     if way == _COPY:
+        first, last = span(X, level, x)
         low, high = X[X[_PLACES] + first], X[X[_PLACES] + last]
         found[_INNER], inners = rows + 8 * (X[_FIRSTS] + low), high - low
     elif way == _TURN_ROWS:
@@ -92,7 +106,7 @@ def _list(s, side, x, k, b, tables, source, tiles, level):  # type: ignore[no-un
     elif way == _TURN_SUMS:
         low, high = K[K[blocks] + k], K[K[blocks] + k + 1]
         found[_INNER], inners = sums + 8 * (K[_LINES + side] + low), high - low
-        r0, r1 = X[X[_BOUNDS] + first], X[X[_BOUNDS] + last]
+        r0, r1 = extent(X, level, x)
         found[_OUTER], outers = rows + 8 * (X[_OFFSETS + 1 + side] + r0), r1 - r0
     found[_END] = found[_OUTER] + 8 * outers
     found[_INNERS], found[_AT] = inners, 0
@@ -125,9 +139,10 @@ def expect(s, side, level, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
     none
     """
     s[_AHEAD + _SIZE * side + _SHARE] = 0
+    if not (s[_LEVEL] and s[_LEVEL + 1]):  # kernels that read in place ask for no lines
+        return
     tiles = _cells(R, level, r) * _cells(N, level, n) * _cells(K, level, k) * _cells(B, level, b)
     X = N if side else R
-    x = n if side else r
     for around in range(level + 1, s[_TOP] + 1):
         w, o = _SCRATCH + 12 * around, _ORDERS + 4 * around
         # Where the next round of loops that are at their ends begins.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilesolve.kernels import ahead, code, packers, shape, state
 from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels.ahead import span
+from tilesolve.kernels.ahead import extent, span
 from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
 from tilesolve.kernels.state import WIDEST, S
 from tilesolve.packing import tables
@@ -163,11 +163,9 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
     s[held], s[held + 1], s[held + 2] = x, k, b
     level = s[_LEVEL + side]
     first, last = span(X, level, x)
-    k0, k1 = span(K, level, k)
-    b0, b1 = span(B, level, b)
+    k0, k1 = extent(K, level, k)
+    b0, b1 = extent(B, level, b)
     g0, g1 = X[X[_PLACES] + first], X[X[_PLACES] + last]
-    k0, k1 = K[K[_BOUNDS] + k0], K[K[_BOUNDS] + k1]
-    b0, b1 = B[B[_BOUNDS] + b0], B[B[_BOUNDS] + b1]
     step = s[_STEP + side]
     strip = (k1 - k0) * step
     s[_STRIP + side] = strip

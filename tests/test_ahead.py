@@ -44,7 +44,8 @@ def lines(kind, lanes, frame):
 
 
 def watched(problem, machine):
-    """Run a plan with kernels that only look; return packs, and what no pack can want.
+    """Run a plan with kernels that only look; return packs, lines that no pack can want, and
+    how many lines each call that reads in place was given.
 
     Each pack is its operand's number, its lines, those of them that had been asked for, and how
     many tiles came before.
@@ -53,7 +54,7 @@ def watched(problem, machine):
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
     task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
     entry = ctypes.CFUNCTYPE(None, ctypes.c_int64)
-    asked, packs, tiles = set(), [], [0]
+    asked, packs, assigned, tiles = set(), [], [], [0]
 
     def kernel(frame):
         f = {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
@@ -70,9 +71,16 @@ def watched(problem, machine):
 
         return look
 
-    kept = [entry(kernel)]
-    kernels = slice(S.KERNELS, S.KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS)
-    task.state[kernels] = ctypes.cast(kept[0], ctypes.c_void_p).value
+    def in_place(frame):
+        f = {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
+        assigned.append(f["fetches"])
+        tiles[0] += f["more"] + 1
+
+    kept = [entry(kernel), entry(in_place)]
+    count = MOST_VECTORS * MOST_COLUMNS
+    for at, function in enumerate(kept):
+        kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
+        task.state[kernels] = ctypes.cast(function, ctypes.c_void_p).value
     for side in (0, 1):
         for at, kind in enumerate(packers.KINDS):
             kept.append(entry(packer(side, kind)))
@@ -85,7 +93,7 @@ def watched(problem, machine):
         for begin, a in zip(begins, arrays[1:], strict=True)
         for line in range(begin // LINE, (begin + a.nbytes) // LINE + 1)
     }
-    return packs, len(asked - inside)
+    return packs, len(asked - inside), assigned
 
 
 @pytest.mark.parametrize(
@@ -95,20 +103,29 @@ def watched(problem, machine):
         ("abcd-aebf-dfce", 16, "i7-6700k"),
         ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}, "i7-6700k"),
         ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 16, "d": 32, "e": 48, "f": 8}, "i7-6700k"),
-        ("abc-adc-bd", {"a": 600, "b": 24, "c": 300, "d": 8}, "i7-6700k"),
+        ("abcd-dbea-ec", 40, "i7-6700k"),
     ],
 )
 def test_what_is_packed_was_asked_for(spec, sizes, machine):
     """Most lines of an operand had been asked for before they were packed, but for the first."""
-    packs, _ = watched(Problem.of(spec, sizes), machine)
+    packs, *_ = watched(Problem.of(spec, sizes), machine)
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+def test_kernels_that_read_in_place_are_given_no_lines():
+    """They would not ask for them."""
+    problem = Problem.of("abc-adc-bd", {"a": 600, "b": 24, "c": 300, "d": 8})
+    packs, _, assigned = watched(problem, "i7-6700k")
+    assert packs
+    assert assigned
+    assert not any(assigned)
 
 
 @settings(unshrunk, max_examples=15)
 @given(problems(specs(operands=2, affine=False, diagonal=False), 1, 24, ("float64",)))
 def test_nothing_but_operands_is_asked_for(problem):
     """Every address is in an operand's lines, but for the one that stands for nothing."""
-    _, strangers = watched(problem, "i7-6700k")
+    _, strangers, _ = watched(problem, "i7-6700k")
     assert strangers <= 1

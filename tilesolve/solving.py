@@ -66,6 +66,10 @@ LITTLE = 0.03
 took half as long again as the model says (measured)."""
 
 
+Candidate = tuple[float, tuple["Optimum", "Integral", "Nest", "Price"]]
+"""The seconds that runs cost, and the continuous optimum, its integer tiles, nest and price."""
+
+
 def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> Plan:
     """Return the best plan, without any cache: of all letters that threads may divide.
 
@@ -251,7 +255,12 @@ def _integral(
     The best optimum is taken unless rounding costs it much, or its boxes cut tensors into short
     runs: then a runner-up may round better, or be as fast with longer ones, as may larger tiles.
     """
-    found: list[tuple[float, tuple[Optimum, Integral, Nest, Price]]] = []
+
+    def candidate(optimum: Optimum, integral: Integral) -> Candidate:
+        nest, cost = _packing(share, setting, integral.nest, machine, threads)
+        return _scattered(share, nest, cost, machine), (optimum, integral, nest, cost)
+
+    found: list[Candidate] = []
     failed: list[SolverError] = []
     for optimum in relaxed.optima[:ROUNDED]:
         try:
@@ -259,22 +268,21 @@ def _integral(
         except SolverError as error:
             failed.append(error)
             continue
-        tilings, judged = [integral], []
-        for tiling in tilings:
-            nest, cost = _packing(share, setting, tiling.nest, machine, threads)
-            waits = _scattered(share, nest, cost, machine)
-            judged.append((waits, cost))
-            found.append((_score(cost) + waits, (optimum, tiling, nest, cost)))
-            if tiling is integral and waits > LITTLE * cost.seconds:
-                tilings += grown(setting, optimum.choice, integral)
+        candidates = [candidate(optimum, integral)]
+        waits, (*_, cost) = candidates[0]
+        if waits > LITTLE * cost.seconds:
+            candidates += [
+                candidate(optimum, larger) for larger in grown(setting, optimum.choice, integral)
+            ]
+        found += candidates
         close = integral.seconds <= CLOSE * relaxed.best.seconds
-        if close and any(waits <= SHORT * cost.seconds for waits, cost in judged):
+        if close and any(waits <= SHORT * cost.seconds for waits, (*_, cost) in candidates):
             break
     if not found:
         raise failed[0]
-    fastest = min(candidate[1].score for _, candidate in found)
+    fastest = min(integral.score for _, (_, integral, *_) in found)
     equal = [pair for pair in found if pair[1][1].score <= CLOSE * fastest]
-    return min(equal, key=lambda pair: pair[0])[1]
+    return min(equal, key=lambda pair: pair[0] + _score(pair[1][-1]))[1]
 
 
 def _score(cost: Price) -> float:
