@@ -139,24 +139,6 @@ def test_a_study_runs():
     assert told == sorted(told)
 
 
-def test_a_wrong_plan_ends_a_study(monkeypatch):
-    """Times of a plan that computes something else would mean nothing."""
-    from tilesolve.planning import Plan
-
-    usual = Plan.__call__
-
-    def off(self, *operands, out=None, **options):
-        operands, out = operands[:2], operands[2] if len(operands) > 2 else out
-        result = usual(self, *operands, out, **options)
-        result.flat[0] += 1
-        return result
-
-    monkeypatch.setattr(Plan, "__call__", off)
-    machine, problem = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 20)
-    with pytest.raises(BenchmarkError, match="plan 1 gives another result: wrong result"):
-        study("x", problem, machine, Effort(repeat=1), lambda *_: None, count=2)
-
-
 @pytest.fixture
 def suite(tmp_path):
     """A file of problems, one of which no memory holds."""
@@ -203,6 +185,36 @@ def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert "these are results of a study of tiles, not of a sweep" in done.stderr
     assert kept.read_bytes() == before
+
+
+def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
+    """Times of a plan that computes something else mean nothing; other problems are run."""
+    from tilesolve.planning import Plan
+
+    usual = Plan.__call__
+
+    def off(self, *operands, out=None, **options):
+        operands, out = operands[:2], operands[2] if len(operands) > 2 else out
+        result = usual(self, *operands, out, **options)
+        result.flat[0] += str(self.problem.spec) == "ik-ij-jk"
+        return result
+
+    monkeypatch.setattr(Plan, "__call__", off)
+    kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
+    common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
+    chosen = ("--case", "one", "--case", "two")
+    for _ in range(2):  # the second time all of it is in the file
+        done = command(*common, *chosen, "--json", kept, "--csv", table)
+        assert done.exit_code == 1
+        assert "one: plan 1 gives another result: wrong result" in done.stdout
+        assert "1 cases: the solver's plan is" in done.stdout
+        one, two = Studies.read(kept).cases
+        assert one.fault
+        assert not one.trials
+        assert two.trials
+        assert not two.fault
+        (line, *_) = csv.DictReader(io.StringIO(table.read_text()))
+        assert line["reason"] == one.fault
 
 
 def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):

@@ -431,7 +431,7 @@ def _bench(
     if study is _Study.TILES:
         if outputs != command.Outputs(as_json, csv) or batch != 1:
             raise typer.BadParameter("--study tiles takes, of files, --json and --csv; no --batch")
-        command.study_tiles(
+        found = command.study_tiles(
             suite,
             chosen=case or (),
             dtype=dtype,
@@ -440,7 +440,7 @@ def _bench(
             machine=machine,
             outputs=outputs,
         )
-        return
+        raise typer.Exit(1 if any(one.fault for one in found.cases) else 0)
     right = command.bench(
         suite,
         chosen=case or (),

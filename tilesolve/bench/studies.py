@@ -95,6 +95,8 @@ class Study:
         The solver's plan first.
     skipped
         Why there are none; empty otherwise.
+    fault
+        Which plan gave a wrong result, and what was wrong; there are no trials then.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Study:
     problem: Problem
     trials: tuple[Trial, ...] = ()
     skipped: str = ""
+    fault: str = ""
 
     @property
     def fastest(self) -> float:
@@ -152,13 +155,19 @@ class Studies(Kept[Study]):
     @staticmethod
     def case_data(case: Study) -> dict[str, Any]:
         """Return what is kept of a study beside its problem."""
-        return {"trials": [asdict(trial) for trial in case.trials]}
+        return (
+            {"fault": case.fault}
+            if case.fault
+            else {"trials": [asdict(trial) for trial in case.trials]}
+        )
 
     @staticmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Study:
         """Return the study that was kept as such data."""
         if "skipped" in data:
             return Study(name, problem, skipped=data["skipped"])
+        if "fault" in data:
+            return Study(name, problem, fault=data["fault"])
         trials = [
             Trial(**entry | {"seconds": tuple(map(float, entry["seconds"]))})
             for entry in data["trials"]
@@ -184,8 +193,8 @@ class Studies(Kept[Study]):
         write(LINE)
         for case in self.cases:
             head = tuple(problem_cells(case))
-            if case.skipped:
-                write((*head, *[""] * (len(LINE) - len(head) - 1), case.skipped))
+            if reason := case.skipped or case.fault:
+                write((*head, *[""] * (len(LINE) - len(head) - 1), reason))
             for one in case.trials:
                 times = one.seconds
                 write(
@@ -247,8 +256,8 @@ def summary(found: Study) -> str:
     >>> summary(Study("x", Problem.of("ik-ij-jk", 8), skipped="too large"))
     'x: too large'
     """
-    if found.skipped:
-        return f"{found.name}: {found.skipped}"
+    if reason := found.skipped or found.fault:
+        return f"{found.name}: {reason}"
     return (
         f"{found.name}: the solver's plan is number {found.rank} of {len(found.trials)}, "
         f"{found.excess:.1%} slower than the fastest; rank correlation {found.correlation:.2f}"
@@ -256,7 +265,7 @@ def summary(found: Study) -> str:
 
 
 def overall(studies: Sequence[Study]) -> list[str]:
-    """Return many studies in lines: what was skipped, one each, the worst first, and all of them.
+    """Return many studies in lines: wrong ones, the others, the worst first, skipped ones, all.
 
     Examples
     --------
@@ -268,7 +277,8 @@ def overall(studies: Sequence[Study]) -> list[str]:
 over 20 % in 0; rank correlation nan in the median
     """
     run = sorted((found for found in studies if found.trials), key=lambda found: -found.excess)
-    lines = [summary(found) for found in run]
+    lines = [summary(found) for found in studies if found.fault]
+    lines += [summary(found) for found in run]
     lines += [summary(found) for found in studies if found.skipped]
     if not run:
         return lines

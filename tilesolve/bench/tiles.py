@@ -88,7 +88,12 @@ def studies(
     waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
     found = start
     for name, tell in shares(progress, weights(waiting, machine, effort, count)):
-        found = found.added(study(name, waiting[name], machine, effort, tell, count=count))
+        problem = waiting[name]
+        try:
+            case = study(name, problem, machine, effort, tell, count=count)
+        except BenchmarkError as error:
+            case = Study(name, problem, fault=str(error))
+        found = found.added(case)
         keep(found)
     progress(1.0, "")
     return found
@@ -161,7 +166,7 @@ def study(
     except TilesolveError as error:
         return Study(name, problem, skipped=str(error))
     step = steps(progress, len(plans) * (1 + effort.rounds(problem, machine, len(plans))))
-    times = _timed(name, problem, [p for _, p in plans], effort, step)
+    times = _timed(problem, [p for _, p in plans], effort, step)
     return Study(
         name,
         problem,
@@ -186,7 +191,6 @@ def varied(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
 
 
 def _timed(
-    name: str,
     problem: Problem,
     plans: Sequence[Plan],
     effort: Effort,
@@ -208,7 +212,8 @@ def _timed(
         sums = digest(out)
         right = sums if right is None else right
         if fault or any(differing(problem, [right, sums])):
-            raise BenchmarkError(f"{name}: plan {number} gives another result: {fault}")
+            what = fault or "its sums are not those of plan 1"
+            raise BenchmarkError(f"plan {number} gives another result: {what}")
 
     def hopeless(number: int) -> bool:
         return bool(times[0] and times[number]) and (
