@@ -38,10 +38,10 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.shape import Shape
-from tilesolve.kernels.summing import accumulate
+from tilesolve.kernels.summing import accumulate, reader
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.vectors import INT64
-from tilesolve.kernels.writing import write
+from tilesolve.kernels.writing import kept_back, weave, woven, write
 
 MOVED = ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c", "fetch")
 """Fields that differ from one tile of a call to the next."""
@@ -72,7 +72,19 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     tile = Tile(builder, shape, function.args[0], native)
 
     def compute(_: ir.Value) -> None:
-        write(tile, accumulate(tile))
+        read = reader(tile)
+        if not woven(shape):
+            write(tile, accumulate(tile, read, tile.field("k")))
+        else:
+            last = kept_back(tile)
+            first = builder.sub(tile.field("k"), last)
+            sums = accumulate(tile, read, first)
+            some = builder.icmp_signed(">", last, INT64(0))
+            with builder.if_else(some, likely=True) as (then, otherwise):
+                with then:
+                    weave(tile, read, first, sums)
+                with otherwise:
+                    write(tile, sums)
         _move(tile)
 
     vectors.each(builder, builder.add(tile.field("more"), INT64(1)), compute)

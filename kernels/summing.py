@@ -1,4 +1,4 @@
-"""Sums: the part of a microkernel that loops over k with the whole tile in registers."""
+"""Sums: the part of a microkernel that runs over k with the whole tile in registers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,27 @@ FAR = 64
 PENDING = 8
 """Independent FMA chains that a kernel keeps busy: the latency times the rate of all CPUs known."""
 
-Step = Callable[[ir.Value, list[ir.Value]], list[ir.Value]]
-"""Emits one step of k: takes its number and the sums so far, and returns the new sums."""
+Operands = tuple[list[list[ir.Value]], list[tuple[ir.Value, int]]]
+"""What one step of k multiplies: each group's vectors, and the address of each column's element."""
+
+Reader = Callable[[ir.Value], Operands]
+"""Emits the loads of one step of k, whose number it takes."""
 
 
-def accumulate(tile: Tile) -> list[ir.Value]:
+def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     """Emit the loop over k and return the sums: for each group its columns, for each its parts.
 
     Few accumulators would wait for each other's FMAs: then several steps of k have sets of
     their own, which are added up in the end.
+
+    Parameters
+    ----------
+    tile
+        The kernel.
+    read
+        What `reader` returned for it.
+    count
+        Steps, an `INT64`.
 
     Examples
     --------
@@ -37,13 +49,15 @@ def accumulate(tile: Tile) -> list[ir.Value]:
     True
     """
     builder, shape = tile.builder, tile.shape
-    step = _packed_step(tile) if shape.packed else _placed_step(tile)
     sets = 1
     while sets * shape.accumulators < PENDING:
         sets *= 2
-    count = tile.field("k")
-    with builder.if_then(builder.icmp_signed(">=", count, INT64(FAR)), likely=True):
+    with builder.if_then(builder.icmp_signed(">=", tile.field("k"), INT64(FAR)), likely=True):
         _expect_c(tile)
+
+    def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        return multiply(tile, [read(trip)], sums)
+
     zeros = [ir.Constant(tile.kind, None)] * shape.accumulators
     if sets == 1:
         return vectors.loop(builder, count, zeros, step)
@@ -84,7 +98,23 @@ def _expect_c(tile: Tile) -> None:
             vectors.prefetch(builder, where, write=True)
 
 
-def _packed_step(tile: Tile) -> Step:
+def reader(tile: Tile) -> Reader:
+    """Return what emits the loads of a step of k, with the prefetches that go with them.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.shape import Shape
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
+    >>> rows, columns = reader(Tile(builder, shape, function.args[0], 256))(INT64(0))
+    >>> len(rows), len(columns)
+    (2, 6)
+    """
+    return _packed(tile) if tile.shape.packed else _placed(tile)
+
+
+def _packed(tile: Tile) -> Reader:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     a_step, b_step, soon = (tile.field(name) for name in ("a_step", "b_step", "next_a"))
@@ -98,7 +128,7 @@ def _packed_step(tile: Tile) -> Step:
     stride_a = tile.parts * shape.bits // 8
     stride_b = shape.group * tile.element
 
-    def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    def read(trip: ir.Value) -> Operands:
         at_a = builder.mul(trip, INT64(stride_a))
         at_b = builder.mul(trip, INT64(stride_b))
         vectors.prefetch(builder, vectors.pointer(builder, soon, at_a), near=False)
@@ -113,12 +143,12 @@ def _packed_step(tile: Tile) -> Step:
             )
             for c in range(shape.columns)
         ]
-        return _multiply(tile, loaded, columns, sums)
+        return loaded, columns
 
-    return step
+    return read
 
 
-def _placed_step(tile: Tile) -> Step:
+def _placed(tile: Tile) -> Reader:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
@@ -127,7 +157,7 @@ def _placed_step(tile: Tile) -> Step:
     rows = [builder.add(a, tile.integer(rows_a, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     columns = [builder.add(b, tile.integer(columns_b, 8 * c)) for c in range(shape.columns)]
 
-    def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    def read(trip: ir.Value) -> Operands:
         at = builder.mul(trip, INT64(8))
         at_a, at_b = tile.integer(sums_a, at), tile.integer(sums_b, at)
         places = [builder.add(row, at_a) for row in rows]
@@ -137,41 +167,72 @@ def _placed_step(tile: Tile) -> Step:
         scalars = [(builder.add(column, at_b), 0) for column in columns]
         for place, _ in scalars[:: shape.group]:
             _prefetch(tile, builder.add(place, b_ahead))
-        return _multiply(tile, loaded, scalars, sums)
+        return loaded, scalars
 
-    return step
+    return read
 
 
 def _prefetch(tile: Tile, address: ir.Value) -> None:
     vectors.prefetch(tile.builder, vectors.pointer(tile.builder, address))
 
 
-def _multiply(
+def multiply(
     tile: Tile,
-    rows: list[list[ir.Value]],
-    columns: list[tuple[ir.Value, int]],
+    steps: Sequence[Operands],
     sums: list[ir.Value],
+    done: Callable[[int, list[list[ir.Value]]], None] = lambda _column, _values: None,
 ) -> list[ir.Value]:
-    """Emit one step of k: every group of rows times every column."""
-    builder = tile.builder
+    """Emit steps of k a column at a time: in each, every group of rows times the column's element.
+
+    Parameters
+    ----------
+    tile
+        The kernel.
+    steps
+        What each of them multiplies.
+    sums
+        So far, in the order of `accumulate`.
+    done
+        Called with the number of each column and its sums, the parts of each group, once the code
+        for it is there.
+
+    Returns
+    -------
+    list
+        The new sums.
+
+    Examples
+    --------
+    `accumulate` calls it for each step, `writing.weave` for the last ones:
+
+    >>> from tilesolve.kernels.shape import Shape
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> tile = Tile(builder, Shape("float64", 256, 2, 3, 4, packed=True), function.args[0], 256)
+    >>> read, sums = reader(tile), [ir.Constant(tile.kind, None)] * 6
+    >>> order = []
+    >>> new = multiply(tile, [read(INT64(0))], sums, lambda column, _: order.append(column))
+    >>> len(new), order
+    (6, [0, 1, 2])
+    """
+    builder, size = tile.builder, tile.parts
     found = list(sums)
-    for number, (address, offset) in enumerate(columns):
-        parts = [
-            vectors.broadcast(builder, tile.number(address, offset + i * tile.size), tile.kind)
-            for i in range(tile.parts)
-        ]
-        changed: list[ir.Value] = []
-        for i, row in enumerate(rows):
-            at = (i * tile.shape.columns + number) * tile.parts
-            if tile.parts == 1:
+    for number in range(tile.shape.columns):
+        for rows, columns in steps:
+            address, offset = columns[number]
+            parts = [
+                vectors.broadcast(builder, tile.number(address, offset + i * tile.size), tile.kind)
+                for i in range(size)
+            ]
+            for at, row in zip(tile.places(number), rows, strict=True):
                 found[at] = tile.fma(row[0], parts[0], found[at])
-            else:
-                found[at] = tile.fma(row[0], parts[0], found[at])
-                found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
-                found[at] = tile.fms(row[1], parts[1], found[at])
-                found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
-            changed += found[at : at + tile.parts]
+                if size == 2:
+                    found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
+                    found[at] = tile.fms(row[1], parts[1], found[at])
+                    found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
+        values = tile.column(found, number)
         # LLVM would load all columns first, and spill accumulators to find room for them.
         if tile.ordered:
-            vectors.after(builder, changed)
+            vectors.after(builder, [part for group in values for part in group])
+        done(number, values)
     return found

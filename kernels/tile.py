@@ -62,6 +62,15 @@ class Tile:
         where = vectors.pointer(self.builder, address, offset)
         return self.builder.load(where, typ=self.scalar, align=1)
 
+    def places(self, column: int) -> list[int]:
+        """Return where the parts of each group of a column begin in a list of sums."""
+        groups = range(self.shape.vectors)
+        return [(i * self.shape.columns + column) * self.parts for i in groups]
+
+    def column(self, sums: Sequence[ir.Value], number: int) -> list[list[ir.Value]]:
+        """Return the sums of a column: the parts of each group."""
+        return [list(sums[at : at + self.parts]) for at in self.places(number)]
+
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``x * y + z``."""
         return vectors.multiply_add(self.builder, x, y, z, self.shape.real)

@@ -1,19 +1,107 @@
-"""Writing: the part of a microkernel that scales its sums and brings them to C."""
+"""Writing: the part of a microkernel that scales its sums and brings them to C.
+
+All stores of a tile at once fill the CPU's queue of stores, and what follows has to wait: that
+takes 40 to 60 cycles a tile on Zen 4. So whole vectors are mostly *woven* into the last steps of k,
+each column's stores between the FMAs of the columns beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
-from tilesolve.kernels.shape import FIELDS, Mode
+from tilesolve.kernels.shape import FIELDS, Mode, Shape
+from tilesolve.kernels.summing import Reader, multiply
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.vectors import INT64
 
+WHOLE = (Mode.STORE, Mode.ADD, Mode.STREAM)
+"""Modes that write whole vectors."""
+
+WIDE, MANY = 512, 16
+"""Bits of vectors, and vectors of a tile, from which on stores are woven into the sums."""
+
+
+def woven(shape: Shape) -> int:
+    """Return how many steps of k a kernel's stores are woven into; none where that gains nothing.
+
+    Vectors of 256 bits are stored in half the time, and small tiles have few: old and new kernels
+    in turns differed by less than two cycles. For large ones two and three steps were best; with
+    three groups of rows two lost what they gain elsewhere.
+
+    Examples
+    --------
+    >>> woven(Shape("float64", 512, 3, 8, 8, packed=True))
+    3
+    >>> woven(Shape("float64", 256, 2, 6, 4, packed=True))
+    0
+    """
+    if shape.bits < WIDE or shape.accumulators < MANY:
+        return 0
+    return 3 if shape.vectors == 3 else 2
+
+
+def kept_back(tile: Tile) -> ir.Value:
+    """Return how many of the last steps of k `weave` is to compute: all of its own, or none.
+
+    It writes whole vectors that are not scaled.
+
+    Examples
+    --------
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
+    >>> print(kept_back(Tile(builder, shape, function.args[0], 512)).type)
+    i64
+    """
+    builder, steps = tile.builder, INT64(woven(tile.shape))
+    whole = builder.icmp_unsigned("<=", tile.field("mode"), INT64(int(max(WHOLE))))
+    enough = builder.icmp_signed(">=", tile.field("k"), steps)
+    able = builder.and_(builder.and_(whole, enough), _plain(tile))
+    return builder.select(able, steps, INT64(0))
+
+
+def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> None:
+    """Emit the last steps of k, writing each column of whole vectors as soon as it is summed.
+
+    Parameters
+    ----------
+    tile
+        The kernel.
+    read
+        What `summing.reader` returned for it.
+    first
+        Number of the first of these steps.
+    sums
+        Of all steps before.
+
+    Examples
+    --------
+    `microkernel.emit` calls it:
+
+    >>> from tilesolve.kernels.microkernel import emit
+    >>> text = str(emit(ir.Module(), Shape("float64", 512, 3, 8, 8, packed=True), native=512))
+    >>> text.count("!nontemporal")  # here and in `write`
+    48
+    """
+    builder, function = tile.builder, tile.builder.function
+    end = function.append_basic_block("woven")
+    usual, *others = [function.append_basic_block(f"weave_{way.name.lower()}") for way in WHOLE]
+    choice = builder.switch(tile.field("mode"), usual)
+    for way, block in zip(WHOLE, (usual, *others), strict=True):
+        if block is not usual:
+            choice.add_case(INT64(int(way)), block)
+        builder.position_at_end(block)
+        steps = [read(builder.add(first, INT64(i))) for i in range(woven(tile.shape))]
+        multiply(tile, steps, sums, _columns(tile, way))
+        builder.branch(end)
+    builder.position_at_end(end)
+
 
 def write(tile: Tile, sums: list[ir.Value]) -> None:
-    """Emit the ways of writing C, and the choice between them.
+    """Emit the ways of writing C once all is summed, and the choice between them.
 
     Examples
     --------
@@ -31,11 +119,13 @@ def write(tile: Tile, sums: list[ir.Value]) -> None:
     end = function.append_basic_block("end")
     otherwise = function.append_basic_block("otherwise")
     choice = builder.switch(mode, otherwise)
-    for way in (Mode.STORE, Mode.ADD, Mode.STREAM):
+    for way in WHOLE:
         block = function.append_basic_block(way.name.lower())
         choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
-        _vectors(tile, scaled, way)
+        put = _columns(tile, way)
+        for column in range(tile.shape.columns):
+            put(column, tile.column(scaled, column))
         builder.branch(end)
     builder.position_at_end(otherwise)
     scratch = _scratch(tile, scaled)
@@ -103,28 +193,25 @@ def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]
     ]
 
 
-def _vectors(tile: Tile, values: list[ir.Value], way: Mode) -> None:
+def _columns(tile: Tile, way: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
+    """Return what emits the writing of one column, given the parts of each of its groups."""
     builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
     beta = _factor(tile, "beta") if way is Mode.ADD else []
     rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     aligned = shape.bits // 8 if way is Mode.STREAM else 1
-    for column in range(shape.columns):
+
+    def put(column: int, values: list[list[ir.Value]]) -> None:
         offset = tile.integer(columns_c, 8 * column)
-        for i in range(shape.vectors):
-            at = (i * shape.columns + column) * tile.parts
-            value = values[at : at + tile.parts]
-            place = builder.add(rows[i], offset)
+        for row, value in zip(rows, values, strict=True):
+            place = builder.add(row, offset)
             if way is Mode.ADD:
                 value = _sum(tile, beta, tile.unpacked(place, 1), value)
             for part, vector in enumerate(tile.interleaved(value)):
-                vectors.store(
-                    builder,
-                    vector,
-                    vectors.pointer(builder, place, part * shape.bits // 8),
-                    aligned,
-                    streaming=way is Mode.STREAM,
-                )
+                where = vectors.pointer(builder, place, part * shape.bits // 8)
+                vectors.store(builder, vector, where, aligned, streaming=way is Mode.STREAM)
+
+    return put
 
 
 def _sum(
@@ -150,9 +237,7 @@ def _scratch(tile: Tile, values: list[ir.Value]) -> ir.Value:
         room.align = 64
     scratch: ir.Value = builder.ptrtoint(room, INT64)
     for column in range(shape.columns):
-        for i in range(shape.vectors):
-            at = (i * shape.columns + column) * tile.parts
-            value = values[at : at + tile.parts]
+        for i, value in enumerate(tile.column(values, column)):
             base = column * _column_bytes(tile) + i * shape.lanes * tile.element
             for part, vector in enumerate(tile.interleaved(value)):
                 where = vectors.pointer(builder, scratch, base + part * shape.bits // 8)

@@ -12,6 +12,7 @@ from tilesolve.kernels.catalogue import default
 from tilesolve.kernels.code import Cpu, Family, assembly
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.summing import PENDING
+from tilesolve.kernels.writing import woven
 
 MADE_FOR = (
     ("skylake-avx512", 512, 32),
@@ -27,6 +28,7 @@ SUFFIX = {"float32": "ps", "float64": "pd"}
 FMA = r"^vfn?m(add|sub)\d+"
 MASKED = r"\{%k[1-7]\}|^vmaskmov"
 ON_STACK = r"\(%r[sb]p"
+WRITTEN = r"^vmov\w+\s+%[xyz]mm\d+, -?\d*\(%r(?![sb]p)"
 
 
 def has_x86():
@@ -50,7 +52,8 @@ kernels = pytest.mark.parametrize(
 class Code:
     """The assembly of one kernel: its lines, and those of each innermost loop that sums products.
 
-    The loop that adds to C where rows are missing has masks, which tell it from these.
+    The loop that adds to C where rows are missing has masks, which tell it from these; and the way
+    from the last steps of k back to the next tile, which may lie behind the loops, writes C.
     """
 
     lines: list[str]
@@ -71,7 +74,8 @@ class Code:
             for begin, end in loops
             if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in loops)
         ]
-        return cls(lines, [x for x in innermost if count(x, FMA) and not count(x, MASKED)])
+        others = rf"{MASKED}|{WRITTEN}"
+        return cls(lines, [x for x in innermost if count(x, FMA) and not count(x, others)])
 
 
 def count(lines, pattern):
@@ -132,11 +136,34 @@ def test_nothing_is_spilled(cpu, bits, registers, dtype):
 
 @kernels
 def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
-    """One way of writing C stores every vector of the tile past the caches, and none in pieces."""
+    """One way of writing C stores every vector of the tile past the caches, and none in pieces.
+
+    Where stores are woven into the last steps of k, another way does; the two may share their end.
+    """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         streamed = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
-        assert count(code.lines, streamed) == shape.accumulators, shape.name
-        assert count(code.lines, r"^v?movnt") == shape.accumulators, shape.name
+        ways = 2 if woven(shape) else 1
+        found = count(code.lines, streamed)
+        assert shape.accumulators <= found <= ways * shape.accumulators, shape.name
+        assert count(code.lines, r"^v?movnt") == found, shape.name
+
+
+@kernels
+def test_stores_are_woven_into_the_last_steps(cpu, bits, registers, dtype):
+    """Where large vectors are stored, each column's FMAs come before its stores, and no others."""
+    around = around_default(cpu, bits, registers, dtype).items()
+    large = [(shape, code) for shape, code in around if woven(shape)]
+    assert bool(large) == (bits == 512)
+    for shape, code in large:
+        products, vectors = (4, 2) if shape.complex else (1, 1)
+        fmas, stores = woven(shape) * shape.vectors * products, shape.vectors * vectors
+        events = "".join(
+            "F" if re.search(FMA, line) else "S"
+            for line in code.lines
+            if re.search(rf"{FMA}|^vmovntp", line)
+        )
+        column = rf"F{{{fmas}}}S{{{stores}}}"
+        assert re.search(rf"({column}){{{shape.columns}}}", events), (shape.name, events)
 
 
 @kernels

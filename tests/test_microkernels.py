@@ -9,8 +9,9 @@ from tilesolve.kernels.microkernel import MOVED
 from tilesolve.kernels.shape import FIELDS, Mode
 from tilesolve.kernels.summing import FAR
 
-COUNTS = (0, 1, 2, 7, FAR - 1, FAR, FAR + 1)
-"""Steps of k: none, fewer than there are sets of sums, and around where C is prefetched."""
+COUNTS = (0, 1, 2, 3, 4, 7, FAR - 1, FAR, FAR + 1)
+"""Steps of k: none, fewer than there are sets of sums, around as many as stores are woven into, and
+around where C is prefetched."""
 
 ALONE = {f"{name}_move": 0 for name in MOVED} | {"more": 0, "next_move": 0, "next_end": 2**63 - 1}
 """Fields of a call that computes one tile: it leaves the frame as it was."""
@@ -171,7 +172,7 @@ def factor(name, value, shape):
     return found | {f"{name}_imaginary": value.imag} if shape.complex else found
 
 
-def check(generator, kernels, shape, mode, steps, rows):
+def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     """Call a kernel once, and compare every byte of a room afterwards."""
     room, wide = Room(), WIDER[shape.dtype]
     edges = dict.fromkeys("abc")
@@ -180,6 +181,7 @@ def check(generator, kernels, shape, mode, steps, rows):
     b = drawn(generator, (shape.columns, steps), shape.dtype)
     factors = COMPLEX_FACTORS if shape.complex else REAL_FACTORS
     alpha, beta = factors[generator.integers(0, len(factors))]
+    alpha = alpha if scaled else 1
     places, fields = output(room, generator, shape, mode, rows, edges["c"])
     fields |= operands(room, generator, shape, a, b, edges)
     fields = (
@@ -217,7 +219,8 @@ def test_whole_vectors(dtype, bits, plain, mode):
     generator = np.random.default_rng(bits)
     for shape in shapes:
         for steps in COUNTS:
-            check(generator, kernels, shape, mode, steps, shape.rows)
+            for scaled in (False, True):
+                check(generator, kernels, shape, mode, steps, shape.rows, scaled=scaled)
 
 
 @kernels
