@@ -27,9 +27,10 @@ WIDE, MANY = 512, 16
 def woven(shape: Shape) -> int:
     """Return how many steps of k a kernel's stores are woven into; none where that gains nothing.
 
-    Vectors of 256 bits are stored in half the time, and small tiles have few: old and new kernels
-    in turns differed by less than two cycles. For large ones two and three steps were best; with
-    three groups of rows two lost what they gain elsewhere.
+    Vectors of 256 bits are stored in half the time, and small tiles have few: with and without,
+    measured in turns, differed by less than two cycles. Kernels that read in place wait for their
+    operands. For large tiles two and three steps were best; with three groups of rows two lost
+    what they gain elsewhere.
 
     Examples
     --------
@@ -38,7 +39,7 @@ def woven(shape: Shape) -> int:
     >>> woven(Shape("float64", 256, 2, 6, 4, packed=True))
     0
     """
-    if shape.bits < WIDE or shape.accumulators < MANY:
+    if not shape.packed or shape.bits < WIDE or shape.accumulators < MANY:
         return 0
     return 3 if shape.vectors == 3 else 2
 

@@ -211,7 +211,8 @@ def box(
         return extents
     if len(letters) == 1:
         return {letters[0]: max(size, inner[letters[0]])}
-    options = {i: _sides(inner[i], extents[i], size) for i in letters}
+    lined = _lined(problem, line, tensors)
+    options = {i: _sides(inner[i], extents[i], size, lined.get(i, 1)) for i in letters}
     found = dict(inner)
     for some in _together(letters, options, problem.spec.tensors):
         grids = np.meshgrid(*(np.array(options[i], dtype=float) for i in some), indexing="ij")
@@ -247,17 +248,34 @@ def _together(
     return [sorted(some, key=letters.index) for some in found]
 
 
-def _sides(inner: int, extent: int, size: int) -> list[int]:
+def _lined(problem: Problem, line: int, tensors: Sequence[Tensor]) -> dict[str, int]:
+    """Return the elements of a line for each letter along which tensors lie in whole lines."""
+    elements = max(1, line // problem.itemsize)
+    return {
+        tensor.subscripts[-1].letters[0]: elements
+        for tensor in tensors
+        if tensor.subscripts
+        and tensor.subscripts[-1].plain
+        and problem.sizes[tensor.subscripts[-1].letters[0]] % elements == 0
+    }
+
+
+def _sides(inner: int, extent: int, size: int, line: int) -> list[int]:
     """Return sides to consider: multiples of the inner one that cut an extent well, or all of it.
 
     These are the divisors and the powers of two among the multiples, those that cut the extent
-    into few near-equal parts, and the extent.
+    into few near-equal parts, and the extent. Where tensors lie in lines of so many iterations,
+    sides longer than one cover whole lines: else every vector that is read while packing lies in
+    two of them, which takes up to twice as long.
     """
     most = max(1, min(extent, size) // inner)
     times = {count for count in range(1, min(most, 4096) + 1) if extent % (inner * count) == 0}
     times |= {2**power for power in range(most.bit_length())}
-    times |= {ceil(ceil(extent / parts) / inner) for parts in range(1, MOST_SIDES)}
+    whole = line if line % inner == 0 else inner
+    near = [ceil(extent / parts) for parts in range(1, MOST_SIDES)]
+    times |= {ceil(side / step) * step // inner for side in near for step in (inner, whole)}
     sides = sorted({min(extent, inner * count) for count in times if count <= most})
+    sides = [side for side in sides if side < whole or side == extent or side % whole == 0]
     if extent <= size:
         sides = sorted({*sides, extent})
     step = max(1, ceil(len(sides) / MOST_SIDES))
