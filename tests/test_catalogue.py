@@ -91,6 +91,16 @@ def test_another_computer_is_not_measured_here():
         catalogued(BASE.replace(fingerprint="another"))
 
 
+def test_narrower_vectors_can_be_measured_and_wider_ones_not(monkeypatch):
+    """A machine file may ask for less than the CPU has: kernels of that width are measured."""
+    narrow = Machine.detect().replace(vector_bits=128, vector_registers=16)
+    found = catalogued(narrow, ["float32"])
+    assert [(c.dtype, c.bits, c.registers) for c in found.catalogues] == [("float32", 128, 16)]
+    monkeypatch.setattr(Machine, "detect", lambda: narrow)
+    with pytest.raises(MachineError, match="256 bits, this computer of 128"):
+        catalogued(narrow.replace(vector_bits=256))
+
+
 def test_the_default_holds_without_a_catalogue():
     """Nothing measured, or only of another dtype, leaves the documented default."""
     problem = Problem.of("mn-mk-kn", 5)

@@ -221,6 +221,24 @@ def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight, mos
         assert len(letters) == 1 or side == sizes[i] or side % small[i] == 0
 
 
+@given(
+    lines=st.lists(st.integers(1, 50), min_size=2, max_size=2),
+    target=st.integers(8, 5000),
+    inner=st.sampled_from([1, 2, 8]),
+)
+@settings(max_examples=150)
+def test_boxes_begin_on_lines_where_they_can(lines, target, inner):
+    """Along the last axes of both operands, which are whole lines, no box but a small one ends in
+    a line: packing would read its neighbours from two lines a vector.
+    """
+    sizes = {"a": 8 * lines[0], "b": 8 * lines[1]}
+    problem = Problem.of("xy-xab-yba", sizes | {"x": 3, "y": 3})
+    small = {"a": 1, "b": inner}
+    found = box(problem, "ab", small, target, 64, problem.spec.tensors)
+    for i, side in found.items():
+        assert side < 8 or side == sizes[i] or side % 8 == 0
+
+
 @pytest.mark.parametrize("order", ["as they stand", "shuffled"])
 def test_boxes_of_very_many_letters(order):
     """Of thirty letters a box holds those of whole lines of both tensors, and fills the tile."""

@@ -37,7 +37,8 @@ def catalogued(
     Parameters
     ----------
     machine
-        This computer; catalogues of other dtypes are kept.
+        This computer, perhaps with narrower vectors than it has; catalogues of other dtypes are
+        kept.
     dtypes
         What to measure.
     progress
@@ -46,7 +47,7 @@ def catalogued(
     Raises
     ------
     MachineError
-        If the machine was measured on another CPU.
+        If the machine was measured on another CPU, or has wider vectors than this one.
 
     Examples
     --------
@@ -54,8 +55,13 @@ def catalogued(
     ['float32']
     """
     here = Machine.detect()
-    if (machine.fingerprint, machine.vector_bits) != (here.fingerprint, here.vector_bits):
+    if machine.fingerprint != here.fingerprint:
         raise MachineError(f"machine {machine.name!r} is not this computer: measure it there")
+    if machine.vector_bits > here.vector_bits:
+        raise MachineError(
+            f"machine {machine.name!r} has vectors of {machine.vector_bits} bits, this computer "
+            f"of {here.vector_bits}"
+        )
     found = {kept.dtype: kept for kept in machine.catalogues}
     for number, dtype in enumerate(dtypes):
 
