@@ -477,3 +477,29 @@ def test_large_copies_in_another_order(dtype, monkeypatch):
     y = rng.integers(-9, 9, (11, 9, 12, 8)).astype("f8")
     found = tilesolve.einsum("aib,bjac->cji", x, y, out=np.empty((8, 9, 40)))
     assert np.array_equal(found, np.einsum("aib,bjac->cji", x, y))
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        ("ij,ji->", (101, 120), (120, 101)),
+        ("kij,jki->", (30, 21, 40), (40, 30, 21)),
+        ("bik,kjb->bij", (5, 30, 31), (31, 29, 5)),
+        ("ik,k->i", (90, 200), (200,)),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_operands_that_must_be_copied_for_blas(text, first, second, step, monkeypatch):
+    """Whatever their strides, operands become matrices; large ones by our transpose."""
+    rng = np.random.default_rng(5)
+    x, y = (
+        rng.integers(-9, 9, (*shape[:-1], 2 * shape[-1])).astype("f8")[..., ::step]
+        for shape in (first, second)
+    )
+    x, y = x[..., : first[-1]], y[..., : second[-1]]
+    given = tilesolve.expression(text, first, second)
+    assert [step.kernel.way for step in given.steps] == ["matmul"]
+    right = np.einsum(text, x, y)
+    for large in (steps.LARGE, 1):
+        monkeypatch.setattr(steps, "LARGE", large)
+        assert np.array_equal(given(x, y), right)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LARGE = 2**24
-"""Bytes from which on `transpose` copies an array in another order to `out`, and not numpy."""
+"""Bytes from which on `transpose` copies an array in another order, and not numpy."""
 
 
 def copied(source: Array, out: Array) -> Array:
@@ -290,10 +290,21 @@ class Side:
         if self.axes is not None:
             array = array.transpose(self.axes)
         if self.shape is not None:
+            if array.nbytes >= LARGE and not self._fuses(array):
+                array = copied(array, np.empty(array.shape, array.dtype))
             array = array.reshape(self.shape)
         if array.strides[-1] != array.itemsize and array.strides[-2] != array.itemsize:
-            return np.ascontiguousarray(array)
+            return copied(array, np.empty(array.shape, array.dtype))
         return array
+
+    def _fuses(self, array: Array) -> bool:
+        """Return whether the axes to be fused are one where they lie."""
+        middle = array.ndim - self.fused[1]
+        return all(
+            array.strides[axis] == array.strides[following] * array.shape[following]
+            for group in (range(middle - self.fused[0], middle), range(middle, array.ndim))
+            for axis, following in pairwise(axis for axis in group if array.shape[axis] > 1)
+        )
 
 
 @dataclass(frozen=True, slots=True)
