@@ -21,6 +21,9 @@ ROUNDINGS = 32.0
 PARTS = 256
 """Parts of a result whose sums are compared among contenders."""
 
+TINY = 3
+"""Extent of the letters of a problem that is computed first."""
+
 Array = npt.NDArray[Any]
 
 
@@ -94,6 +97,18 @@ def expected(problem: Problem, operands: Sequence[Array], at: Array) -> tuple[Ar
         values[row] = product.sum()
         slack[row] = ROUNDINGS * epsilon * sqrt(product.size) * float(np.linalg.norm(product))
     return values, slack
+
+
+def tiny(problem: Problem) -> Problem:
+    """Return a problem of the same spec that is computed first, to load what is to be loaded.
+
+    Examples
+    --------
+    >>> dict(tiny(Problem.of("ik-ij-jk", "i=100 k=2 j=50")).sizes)
+    {'i': 3, 'k': 2, 'j': 3}
+    """
+    small = {letter: min(extent, TINY) for letter, extent in problem.sizes.items()}
+    return Problem.of(problem.spec, small, problem.dtype)
 
 
 def wrong(found: Array, values: Array, slack: Array) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.bench.oracle import digest, drawn, expected, places, wrong
+from tilesolve.bench.oracle import digest, drawn, expected, places, tiny, wrong
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Machine
 from tilesolve.packing.buffers import allocate
@@ -34,9 +34,6 @@ COMMAND = f"from {__name__} import main; main()"
 
 PR_SET_PDEATHSIG = 1
 """Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
-
-TINY = 3
-"""Extent of the letters of the problem that a contender computes first, to load what it loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +110,9 @@ def ready(order: Order) -> tuple[Ready, Callable[[], float]]:
     module, _, function = order.maker.partition(":")
     make = getattr(importlib.import_module(module), function)
     problem, given = order.problem, (order.machine, order.threads)
-    small = {i: min(extent, TINY) for i, extent in problem.sizes.items()}
-    tiny = Problem.of(problem.spec, small, problem.dtype)
-    *operands, out = drawn(tiny)
-    make(tiny, *given, operands, out)()
+    small = tiny(problem)
+    *operands, out = drawn(small)
+    make(small, *given, operands, out)()
 
     *operands, out = drawn(problem)
     at = places(problem)
