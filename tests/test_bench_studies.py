@@ -139,6 +139,23 @@ def test_a_study_runs():
     assert told == sorted(told)
 
 
+def test_kernels_are_loaded_before_the_first_plan_is_timed(monkeypatch):
+    """A tiny problem runs first: else the solver's plan would wait for code that all share."""
+    from tilesolve.planning import Plan
+
+    extents, usual = [], Plan.__call__
+
+    def noted(self, *operands, **options):
+        extents.append(max(self.problem.sizes.values()))
+        return usual(self, *operands, **options)
+
+    monkeypatch.setattr(Plan, "__call__", noted)
+    problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
+    study("small", problem, machine, Effort(repeat=1), lambda *_: None, count=2)
+    assert extents[0] <= 3
+    assert set(extents[1:]) == {70}
+
+
 @pytest.fixture
 def suite(tmp_path):
     """A file of problems, one of which no memory holds."""
