@@ -36,6 +36,7 @@ from tilesolve.contractions.errors import BenchmarkError, SuiteError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine import Machine
+from tilesolve.planning import plan
 
 SMALL = Problem.of("abc-acd-db", "a=6 b=5 c=4 d=7")
 MACHINE = Machine.load("i7-6700k")
@@ -158,7 +159,7 @@ class TestContenders:
         assert one.workers[0].process.poll() is not None
         with team(fake("hanging_later"), 1, 1, PATIENCE) as one:
             one.prepare([order(fake("hanging_later"))])
-            assert one.run() > 0
+            assert one.run().seconds > 0
             one.limit = 0.2
             with pytest.raises(PeerError, match=r"stopped: no answer within 0\.2 s"):
                 one.run()
@@ -190,7 +191,7 @@ class TestContenders:
                 while self.state(worker.process.pid) != "T" and time.monotonic() < give_up:
                     time.sleep(0.01)
                 assert self.state(worker.process.pid) == "T"
-                assert one.run() > 0
+                assert one.run().seconds > 0
         assert worker.process.poll() is not None
 
     def test_a_hung_contender_ends_with_the_command(self):
@@ -239,6 +240,20 @@ with team(hanging, 1, 1, 600.0) as one:
         assert timed() > 0
         assert timed() > 0
         assert seen == [5000, 10000]
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_the_peak_is_measured_around_runs_of_ours(self, threads, monkeypatch):
+        """The roofline is drawn with it; nobody else's process is asked for it."""
+        monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+        effort = Effort(repeat=2, threads=threads)
+        found = measure("x", SMALL, contenders("numpy"), MACHINE, effort, lambda _: None)
+        expectation = plan(SMALL, machine=MACHINE, threads=threads)
+        assert found.peak > 0
+        assert found.roofline == expectation.roofline_at(found.peak)
+        alone = measure("x", SMALL, [fake("right")], MACHINE, effort, lambda _: None)
+        assert alone.entries["right"].seconds
+        assert alone.peak is None
+        assert alone.roofline == expectation.roofline
 
     def test_a_missing_package_is_said(self):
         """A peer that is not installed takes no time and no process."""
@@ -532,6 +547,19 @@ class TestResults:
         assert again.cases[0] == self.CASE
         assert again.settings == both.settings
         assert again.cases[1].skipped == "too large"
+
+    def test_a_peak_beside_the_runs_is_kept_and_told(self):
+        """Files from before there was one are read as well."""
+        paced = made(replace(self.CASE, peak=3e9), replace(self.CASE, name="other", peak=5e9))
+        again = Sweep.from_json(paced.to_json())
+        assert [case.peak for case in again.cases] == [3e9, 5e9]
+        assert "the peak of float64 beside the runs was 4.0 GFLOP/s in the median" in markdown(
+            replace(again, machine=MACHINE.to_toml())
+        )
+        data = json.loads(paced.to_json())
+        for case in data["cases"]:
+            del case["peak"]
+        assert [case.peak for case in Sweep.from_json(json.dumps(data)).cases] == [None, None]
 
     def test_figures_are_those_of_the_medians(self):
         """Speed, share of the roofline and ratio follow from the median round."""

@@ -33,6 +33,9 @@ TEAM_PATIENCE = 10
 """A timing of all cores takes so many times longer than one of a single core, as threads do not
 start at the same instant; more on more than 20 cores."""
 
+TRIPS = 64
+"""Trips of a kernel without a block in one pass."""
+
 SCALE, SHIFT = 0.5, 1.0
 """What the FMAs compute with: their fixed point is 2, so no value ever overflows or fades."""
 
@@ -199,17 +202,6 @@ def _sweeps(machine: Machine, crew: Crew, alone: list[int], together: list[int])
 
 def _arithmetic(machine: Machine) -> list[Probe]:
     from tilesolve.kernels import probes as kernels
-    from tilesolve.kernels.dtypes import lanes
-
-    # Two registers hold the factors; latency times rate is 8 to 16 on CPUs so far.
-    many = 24 if machine.vector_registers >= 32 else 12
-    trips = 64
-
-    def fma(kernel: str, cores: int, dtype: str, bits: int, accumulators: int) -> Probe:
-        run = kernels.multiply_adds(dtype, bits, accumulators)
-        flops = 2.0 * lanes(dtype, bits) * accumulators * trips
-        call = lambda _member, passes: run(passes * trips, SCALE, SHIFT)  # noqa: E731
-        return Probe(kernel, cores, 0, dtype, bits, flops, call)
 
     clock = kernels.cycles()
     widths = [bits for bits in (128, 256, 512) if bits <= machine.vector_bits]
@@ -221,16 +213,40 @@ def _arithmetic(machine: Machine) -> list[Probe]:
             0,
             "int64",
             64,
-            float(kernels.CHAIN * trips),
-            lambda _member, passes: clock(passes * trips, 1, 3, 5),
+            float(kernels.CHAIN * TRIPS),
+            lambda _member, passes: clock(passes * TRIPS, 1, 3, 5),
         ),
-        fma("chain", 1, "float64", machine.vector_bits, 1),
+        _fma("chain", 1, "float64", machine.vector_bits, 1),
         *(
-            fma("fma", cores, dtype, bits, many)
+            multiply_adds(machine, dtype, bits, cores)
             for cores in sorted({1, machine.cores})
             for dtype, bits in kinds
         ),
     ]
+
+
+def multiply_adds(machine: Machine, dtype: str, bits: int, cores: int) -> Probe:
+    """Return the probe of the arithmetic peak, compiled.
+
+    Examples
+    --------
+    >>> probe = multiply_adds(Machine.detect(), "float32", 128, 1)
+    >>> probe.title
+    'fma, one core, float32 at 128 bits'
+    """
+    # Two registers hold the factors; latency times rate is 8 to 16 on CPUs so far.
+    many = 24 if machine.vector_registers >= 32 else 12
+    return _fma("fma", cores, dtype, bits, many)
+
+
+def _fma(kernel: str, cores: int, dtype: str, bits: int, accumulators: int) -> Probe:
+    from tilesolve.kernels import probes as kernels
+    from tilesolve.kernels.dtypes import lanes
+
+    run = kernels.multiply_adds(dtype, bits, accumulators)
+    flops = 2.0 * lanes(dtype, bits) * accumulators * TRIPS
+    call = lambda _member, passes: run(passes * TRIPS, SCALE, SHIFT)  # noqa: E731
+    return Probe(kernel, cores, 0, dtype, bits, flops, call)
 
 
 def add_rounds(

@@ -157,7 +157,17 @@ class Plan:
     @property
     def roofline(self) -> float:
         """Seconds that no implementation beats: arithmetic at peak, each tensor moved once."""
-        peak = self.machine.peak(self.problem.dtype) * self.threads
+        return self.roofline_at(self.machine.peak(self.problem.dtype) * self.threads)
+
+    def roofline_at(self, peak: float) -> float:
+        """Return the roofline where all threads together reach another peak, in flop/s.
+
+        Examples
+        --------
+        >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+        >>> found.roofline_at(found.machine.peak("float64") / 2) == 2 * found.roofline
+        True
+        """
         memory = self.machine.memory
         bandwidth = memory.bandwidth
         if self.threads > 1 and memory.bandwidth_all is not None:

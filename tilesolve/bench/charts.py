@@ -131,7 +131,7 @@ def _roofline(axes: Axes, sweep: Sweep) -> None:
     axes.set_yscale("log")
     dtypes = dict.fromkeys(case.problem.dtype for case in cases)
     for dtype in dtypes or {"float64": None}:
-        peak = machine.peak(dtype) * threads
+        peak = sweep.peak(dtype) or machine.peak(dtype) * threads
         ridge = peak / bandwidth
         reach = [case.problem.intensity for case in cases if case.problem.dtype == dtype]
         low, high = min([*reach, ridge]) / 2, max([*reach, ridge]) * 2

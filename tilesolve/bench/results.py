@@ -79,6 +79,9 @@ class Case:
         By contender.
     skipped
         Why nobody computed it; empty otherwise.
+    peak
+        Flop/s of arithmetic that was reached beside the plan's runs, in the median, and that the
+        roofline was drawn with; None where it was drawn with the machine's.
 
     Examples
     --------
@@ -98,6 +101,7 @@ class Case:
     bottleneck: str = ""
     entries: Mapping[str, Entry] = field(default_factory=dict)
     skipped: str = ""
+    peak: float | None = None
 
     @property
     def ours(self) -> float:
@@ -148,6 +152,7 @@ class Sweep(Kept[Case]):
         """Return what is kept of a case that was not skipped, beside its problem."""
         return {
             "roofline": case.roofline,
+            "peak": case.peak,
             "predicted": case.predicted,
             "bottleneck": case.bottleneck,
             "entries": {name: asdict(entry) for name, entry in case.entries.items()},
@@ -162,7 +167,28 @@ class Sweep(Kept[Case]):
             who: Entry(**entry | {"seconds": tuple(map(float, entry["seconds"]))})
             for who, entry in data["entries"].items()
         }
-        return Case(name, problem, data["roofline"], data["predicted"], data["bottleneck"], entries)
+        return Case(
+            name,
+            problem,
+            data["roofline"],
+            data["predicted"],
+            data["bottleneck"],
+            entries,
+            peak=data.get("peak"),  # older files have the machine's
+        )
+
+    def peak(self, dtype: str) -> float | None:
+        """Return the median peak beside the runs of a dtype; None if there is none.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.kept import Settings
+        >>> cases = tuple(Case(str(peak), Problem.of("ik-ij-jk", 8), peak=peak) for peak in (1, 3))
+        >>> Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", cases).peak("float64")
+        2.0
+        """
+        found = [case.peak for case in self.cases if case.problem.dtype == dtype and case.peak]
+        return statistics.median(found) if found else None
 
     def to_csv(self) -> str:
         """Return a line for each case and contender.

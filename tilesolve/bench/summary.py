@@ -11,6 +11,7 @@ from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.files import write_atomically
+from tilesolve.machine import Machine
 from tilesolve.report import duration, volume
 
 NEAR = 0.1
@@ -203,6 +204,7 @@ def means(sweep: Sweep) -> list[str]:
         f"Geometric means over {len(reached)} of {len(sweep.cases)} cases: "
         f"{100 * mean(reached):.0f} % of the roofline"
     ]
+    lines += _peaks(sweep)
     if ratios := [case.ratio for case in sweep.cases if isfinite(case.ratio)]:
         slower = sum(ratio < 1 for ratio in ratios)
         lines.append(
@@ -219,6 +221,17 @@ def means(sweep: Sweep) -> list[str]:
         f"within {100 * NEAR:.0f} % in {near} of {len(errors)}"
     )
     return [*(f"{line};" for line in lines[:-1]), f"{lines[-1]}."]
+
+
+def _peaks(sweep: Sweep) -> Iterator[str]:
+    """Yield what arithmetic reached beside the runs, for each dtype where that was measured."""
+    for dtype in dict.fromkeys(case.problem.dtype for case in sweep.cases):
+        if peak := sweep.peak(dtype):
+            calibrated = Machine.from_toml(sweep.machine).peak(dtype) * sweep.settings.threads
+            yield (
+                f"the peak of {dtype} beside the runs was {peak / 1e9:.1f} GFLOP/s in the median, "
+                f"{peak / calibrated:.2f} of the machine's"
+            )
 
 
 def facts(sweep: Sweep) -> dict[str, str]:

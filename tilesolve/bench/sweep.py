@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from tilesolve.bench.contenders import Contender
+from tilesolve.bench.contenders import OURS, Contender
 from tilesolve.bench.effort import Effort
 from tilesolve.bench.oracle import differing
 from tilesolve.bench.provenance import provenance, settings
@@ -261,7 +262,8 @@ def measure(
             teams.pop(who).stop()
             entries[who] = Entry((), "the others found another result")
         first = {who: effort.first(checked[who].seconds) for who in teams}
-        entries |= _rounds(teams, first, effort, step)
+        measured, peak = _rounds(teams, first, effort, step)
+        entries |= measured
     for who, found in checked.items():
         entry = entries[who]
         if entry.seconds:
@@ -269,10 +271,11 @@ def measure(
     return Case(
         name,
         problem,
-        expectation.roofline,
+        expectation.roofline if peak is None else expectation.roofline_at(peak),
         expectation.seconds,
         expectation.price.bottleneck,
         entries,
+        peak=peak,
     )
 
 
@@ -308,7 +311,8 @@ def _orders(
     for at in range(effort.batch):
         alone = effort.batch > 1 and effort.threads == 1
         core = cores[at] if alone else None
-        yield Order(problem, machine, effort.threads, contender.maker, flush, core)
+        paced = contender.name == OURS
+        yield Order(problem, machine, effort.threads, contender.maker, flush, core, paced)
 
 
 def _different(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
@@ -322,21 +326,27 @@ def _rounds(
     first: Mapping[str, list[float]],
     effort: Effort,
     step: Callable[[str], None],
-) -> dict[str, Entry]:
-    """Return the times of all teams, which take turns; one that fails stays out.
+) -> tuple[dict[str, Entry], float | None]:
+    """Return the times of all teams, which take turns, and the peak beside them, if it is known.
 
-    The first rounds of some have been run.
+    One that fails stays out. The first rounds of some have been run.
     """
     times, failed = {who: list(first[who]) for who in teams}, dict[str, str]()
+    peaks: list[float] = []
     while waiting := effort.due(times):
         for who in waiting:
             step(f"round {len(times[who]) + 1}, {who}")
             try:
-                times[who].append(teams[who].run())
+                turn = teams[who].run()
             except PeerError as error:
                 teams[who].stop()
                 del times[who]
                 failed[who] = str(error)
-    return {
+                continue
+            times[who].append(turn.seconds)
+            if turn.peak is not None:
+                peaks.append(turn.peak)
+    entries = {
         who: Entry((), failed[who]) if who in failed else Entry(tuple(times[who])) for who in teams
     }
+    return entries, statistics.median(peaks) if peaks else None

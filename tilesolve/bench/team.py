@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tilesolve.bench.contenders import Contender
+from tilesolve.bench.pace import Turn
 from tilesolve.bench.worker import COMMAND, Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 
@@ -74,7 +75,7 @@ class Worker:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(message)
 
-    def answer(self, limit: float) -> Any:  # noqa: ANN401 - a `Ready`, or seconds
+    def answer(self, limit: float) -> Any:  # noqa: ANN401 - a `Ready`, or a `Turn`
         """Return the next answer; raise a `PeerError` for a failure, an end, or silence."""
         give_up = time.monotonic() + limit
         while not self.connection.poll(max(0.0, min(LOOK, give_up - time.monotonic()))):
@@ -164,15 +165,15 @@ class Team:
                 raise PeerError(other.problem)
         return found[0]
 
-    def run(self) -> float:
-        """Return the seconds of a run: the longest, where several run side by side."""
+    def run(self) -> Turn:
+        """Return what a run took: the longest, where several run side by side."""
         for worker in self.workers:
             worker.resume()
             worker.send(None)
-        seconds: list[float] = [worker.answer(self.limit) for worker in self.workers]
+        turns: list[Turn] = [worker.answer(self.limit) for worker in self.workers]
         for worker in self.workers:
             worker.pause()
-        return max(seconds)
+        return max(turns, key=lambda turn: turn.seconds)
 
     def stop(self) -> None:
         """End all processes."""
@@ -192,7 +193,7 @@ def team(contender: Contender, threads: int, batch: int, limit: float) -> Iterat
     >>> numpy = contenders("numpy")[1]
     >>> order = Order(Problem.of("ik-ij-jk", 9), Machine.load("i7-6700k"), 1, numpy.maker, 4096)
     >>> with team(numpy, threads=1, batch=1, limit=60) as alone:
-    ...     alone.prepare([order]).problem, alone.run() > 0
+    ...     alone.prepare([order]).problem, alone.run().seconds > 0
     ('', True)
     """
     with tempfile.TemporaryDirectory(prefix="tilesolve-bench-") as folder:

@@ -2,7 +2,7 @@
 
 It talks over the connection of the file descriptor that is its first argument; the second is the
 parent's number. It is sent an `Order`, answers with `Ready` or the text of an error, and then
-answers each None with the seconds of one run. It ends when the connection does.
+answers each None with the `Turn` of one run. It ends when the connection does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.bench.oracle import digest, drawn, expected, places, tiny, wrong
+from tilesolve.bench.pace import Turn, beside, pace
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Machine
 from tilesolve.packing.buffers import allocate
@@ -50,6 +51,8 @@ class Order:
         Bytes that are written before each timed run, so that caches hold nothing of the last.
     core
         The core to stay on; None for any.
+    paced
+        Whether to measure the peak of arithmetic around each run.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Order:
     maker: str
     flush: int
     core: int | None = None
+    paced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Ready:
     memory: int | None
 
 
-def ready(order: Order) -> tuple[Ready, Callable[[], float]]:
+def ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     """Compute an order's problem once, and return what was found and how to time a run.
 
     Examples
@@ -102,7 +106,7 @@ def ready(order: Order) -> tuple[Ready, Callable[[], float]]:
     >>> order = Order(Problem.of("ik-ij-jk", 5), Machine.load("i7-6700k"), 1,
     ...               "tilesolve.bench.peers:numpy", 2**12)
     >>> first, timed = ready(order)
-    >>> first.problem, timed() > 0
+    >>> first.problem, timed().seconds > 0
     ('', True)
     """
     if order.core is not None:
@@ -132,7 +136,10 @@ def ready(order: Order) -> tuple[Ready, Callable[[], float]]:
         fault = "changed the operands"
     taken = None if before is None or memory is None else max(0, memory - before)
     found = Ready(preparation, seconds, digest(np.asarray(result)), fault, taken)
-    return found, timer(run, trash)
+    timed = timer(run, trash)
+    if order.paced:
+        return found, beside(timed, pace(order.machine, problem.dtype, order.threads), seconds)
+    return found, lambda: Turn(timed())
 
 
 def timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
