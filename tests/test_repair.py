@@ -1,5 +1,6 @@
 """Integer tiles: limits kept, chains nested, and as good as brute force on small problems."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -21,7 +22,7 @@ from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import grown, nest_of, repair
+from tilesolve.repair import RAGGED, grown, nest_of, repair
 from tilesolve.traffic import Store, footprint
 
 
@@ -249,6 +250,34 @@ def test_boxes_of_very_many_letters(order):
     found = box(problem, letters, ones, 1 << 14, 64, problem.spec.tensors)
     assert np.prod(list(found.values())) == 1 << 14
     assert {found[i] for tensor in (letters, other) for i in tensor[-3:]} == {2}
+
+
+@given(
+    sides=st.lists(st.sampled_from([40, 48, 56, 72, 96, 120]), min_size=6, max_size=6),
+    operands=st.sampled_from(["aebf-dfce", "aefb-fdce", "eafb-fdec", "aedf-bfce"]),
+)
+@settings(unshrunk, deadline=None, max_examples=15)
+def test_sums_over_several_letters_are_cut_evenly_where_that_costs_little(sides, operands):
+    """The tiling is the one without that wish, or one of even parts that is nearly as fast."""
+    problem = Problem.of(f"abcd-{operands}", dict(zip("abcdef", sides, strict=True)))
+    setting = plan(problem, machine="e5-2680v4", cache=False).setting
+    best = relax(setting).best
+    found = repair(setting, best.choice, best.tiles)
+    plain = repair(replace(setting, even=()), best.choice, best.tiles)
+    ((index, even),) = setting.even
+    assert even[-1] == setting.fused.problem.sizes[index]
+    assert found.chains == plain.chains or dict(found.chains)[index][0] in even
+    assert found.score <= (1 + RAGGED) * plain.score
+    assert nested(setting, dict(found.chains))
+    assert limits_hold(setting, best.choice, dict(found.chains))
+
+
+def test_boxes_of_sums_are_even_in_all_contractions_of_six_letters():
+    """Fifteen calls of 16x32 at most, where nine of 24x24 do, would each go over C."""
+    for problem in suite("tccg").values():
+        if len(problem.sizes) == 6 and len(problem.spec.output.letters) == 4:
+            cell = dict(plan(problem, machine="e5-2680v4", cache=False).nest.bands[0].box)
+            assert (problem.sizes["e"] % cell["e"], problem.sizes["f"] % cell["f"]) == (0, 0)
 
 
 def test_boxes_cover_lines_of_every_tensor():

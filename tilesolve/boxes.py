@@ -164,6 +164,23 @@ def tiles_of(
     return tuple(tiles.items()) if taken <= place.capacity / 2 else ()
 
 
+def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int, ...]:
+    """Return the sizes of boxes that cut letters into equal parts, and lie in whole lines.
+
+    Examples
+    --------
+    >>> [size for size in even_sizes(Problem.of("abcd-aebf-dfce", 72), "ef", 64) if size < 2000]
+    [64, 192, 576, 1728]
+    """
+    lined = _lined(problem, line, problem.spec.tensors)
+    found = {1}
+    for letter in letters:
+        extent, step = max(1, problem.sizes[letter]), lined.get(letter, 1)
+        sides = [side for side in range(step, extent + 1, step) if extent % side == 0]
+        found = {size * side for size in found for side in sides}
+    return tuple(sorted(found))
+
+
 def box(
     problem: Problem,
     letters: Sequence[str],

@@ -54,6 +54,8 @@ class Setting:
         letters can cover whole lines of every tensor (section 5.4).
     runs
         Those that every tile should at least have, so that it writes long runs of C.
+    even
+        For indices that stand for several letters, tiles that cut all of them into equal boxes.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class Setting:
     output: Output
     lines: tuple[tuple[str, int], ...] = ()
     runs: tuple[tuple[str, int], ...] = ()
+    even: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def levels(self) -> int:

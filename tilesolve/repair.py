@@ -34,6 +34,14 @@ BETTER = 1e-4
 GROW = (1.25, 1.7, 2.5)
 """Multiples that are tried as well: the limits keep room that an exact price may not need."""
 
+EVEN = (0.75, 1.5)
+"""Shares of the best tile of an index between which tiles are tried that cut its letters evenly."""
+
+RAGGED = 0.005
+"""Relative loss at which they are taken all the same: a tile is a box of letters in the end, and
+sums in ragged ones of 16×32 go over C fifteen times, in even ones of 24×24 nine times (measured:
+1 to 3 % faster, where rounds differ by 5)."""
+
 Chain = tuple[int, ...]
 """Tile sizes of one index, nearest level first."""
 
@@ -127,12 +135,47 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             priced += count
             if score < best_score:
                 best, best_score = found, score
+    for index, _ in setting.even:
+        found, score, count = _evened(setting, choice, best, wide, index)
+        priced += count
+        if score <= best_score * (1 + RAGGED):
+            best, best_score = found, score
     if not np.isfinite(best_score):
         raise SolverError(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
     return _made(setting, choice, best, best_score, priced)
+
+
+def _evened(
+    setting: Setting,
+    choice: Choice,
+    base: Mapping[str, Chain],
+    options: Mapping[str, Sequence[Chain]],
+    index: str,
+) -> tuple[dict[str, Chain], float, int]:
+    """Return the best tiling with tiles of an index that cut its letters evenly, near a given one.
+
+    The others' options are tried around them. Also returned are its score, infinity if there is
+    none, and how many were compared.
+    """
+    chain = base[index]
+    best, best_score, priced = dict(base), float("inf"), 0
+    low, high = (share * chain[0] for share in EVEN)
+    for size in dict(setting.even)[index]:
+        if not low <= size <= high:
+            continue
+        extent = setting.fused.problem.sizes[index]
+        even = tuple(min(extent, size * max(1, round(tile / chain[0]))) for tile in chain)
+        others = {**options, index: [even]}
+        for group in _groups(others):
+            combined = _combined({**base, index: even}, others, group)
+            found, score, count = _best(setting, choice, combined)
+            priced += count
+            if score < best_score:
+                best, best_score = found, score
+    return best, best_score, priced
 
 
 def grown(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:

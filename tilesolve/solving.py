@@ -7,7 +7,16 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tilesolve.boxes import RUNS, line_sides, run_of, run_sides, run_waste, tiles_of, unfuse
+from tilesolve.boxes import (
+    RUNS,
+    even_sizes,
+    line_sides,
+    run_of,
+    run_sides,
+    run_waste,
+    tiles_of,
+    unfuse,
+)
 from tilesolve.choices import orders
 from tilesolve.contractions.errors import MachineError, SolverError
 from tilesolve.contractions.problem import Problem
@@ -144,6 +153,11 @@ def setting_of(
         (outermost,) * len(share.spec.operands),
         output,
         tiles_of(whole, fused, [lines], places[-1]),
+        even=tuple(
+            (index, even_sizes(whole, letters, places[-1].line))
+            for index, letters in fused.groups
+            if index in fused.reduced and len(letters) > 1
+        ),
     )
     longer = line_sides(whole, ROW * places[-1].line)
     for run in RUNS if scattered and len(places) > 1 else ():
