@@ -11,8 +11,9 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
 * ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
   dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
-  With each k two lines are asked for: one from ``next_a`` on, and one whose address is in the table
-  ``fetch``. That has ``fetches`` entries, and one more that stands for all later k.
+  While k grows, the lines from ``next_a`` on are asked for, and with each of the first k one whose
+  address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
+  later k.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
 * ``placed`` kernels read operands where they lie: element (r, k) of A is at
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each

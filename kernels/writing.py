@@ -13,15 +13,15 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.summing import Reader, multiply
+from tilesolve.kernels.summing import WIDE, Reader, multiply
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.vectors import INT64
 
 WHOLE = (Mode.STORE, Mode.ADD, Mode.STREAM)
 """Modes that write whole vectors."""
 
-WIDE, MANY = 512, 16
-"""Bits of vectors, and vectors of a tile, from which on stores are woven into the sums."""
+MANY = 16
+"""Vectors of a tile from which on stores are woven into the sums."""
 
 
 def woven(shape: Shape) -> int:

@@ -11,7 +11,7 @@ from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.catalogue import default
 from tilesolve.kernels.code import Cpu, Family, assembly
 from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.summing import PENDING
+from tilesolve.kernels.summing import PENDING, UNROLLED, WIDE
 from tilesolve.kernels.writing import woven
 
 MADE_FOR = (
@@ -103,7 +103,7 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
     """A step of k is one FMA of the full width an accumulator, two for complex ones, and no other.
 
     Where few accumulators would wait for each other, a loop does several steps, and another one
-    what is left.
+    what is left. In narrow kernels that read strips a first one asks for lines.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         step = shape.accumulators * (2 if shape.complex else 1)
@@ -112,6 +112,8 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
             sets *= 2
         full = rf"{FMA}{SUFFIX[shape.real]}\b.*%{REGISTERS[bits]}\d+$"
         expected = [step] if sets == 1 else [sets * step, step]
+        if sets == 1 and shape.packed and bits < WIDE:
+            expected = [step, UNROLLED * step, step]
         assert [count(loop, full) for loop in code.loops] == expected, shape.name
         assert [count(loop, FMA) for loop in code.loops] == expected, shape.name
         assert not any(count(loop, r"^v?(mul|add|sub)[ps][sd]") for loop in code.loops), shape.name
