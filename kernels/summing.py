@@ -38,7 +38,13 @@ class Reader(Protocol):
 
     Examples
     --------
-    `reader` returns one.
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> shape = Shape("float64", 256, 1, 2, 4, packed=True)
+    >>> read: Reader = reader(Tile(builder, shape, function.args[0], 256))
+    >>> _ = read(INT64(0)), read(INT64(1), follow=False, listed=False)
+    >>> str(function).count("llvm.prefetch")
+    2
     """
 
     def __call__(self, trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:

@@ -168,6 +168,8 @@ def _evened(
             continue
         extent = setting.fused.problem.sizes[index]
         even = tuple(min(extent, size * max(1, round(tile / chain[0]))) for tile in chain)
+        if any(tile < setting.smallest(index, at) for at, tile in enumerate(even, start=1)):
+            continue
         others = {**options, index: [even]}
         for group in _groups(others):
             combined = _combined({**base, index: even}, others, group)
