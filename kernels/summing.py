@@ -69,6 +69,17 @@ def pending(shape: Shape) -> int:
     return sets
 
 
+def unrolled(shape: Shape) -> bool:
+    """Return whether a kernel does several steps of k a trip once all lines are asked for.
+
+    Examples
+    --------
+    >>> [unrolled(Shape("float64", bits, 2, 6, 4, packed=True)) for bits in (256, 512)]
+    [True, False]
+    """
+    return shape.packed and shape.bits < WIDE and pending(shape) == 1
+
+
 def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     """Emit the loop over k and return the sums: for each group its columns, for each its parts.
 
@@ -104,9 +115,9 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
 
     zeros = [ir.Constant(tile.kind, None)] * shape.accumulators
     if sets == 1:
-        if not shape.packed or shape.bits >= WIDE:
-            return vectors.loop(builder, count, zeros, step)
-        return _unrolled(tile, read, count, zeros)
+        if unrolled(shape):
+            return _unrolled(tile, read, count, zeros)
+        return vectors.loop(builder, count, zeros, step)
 
     def parts(values: Sequence[ir.Value]) -> list[list[ir.Value]]:
         size = shape.accumulators
@@ -203,8 +214,6 @@ def _packed(tile: Tile) -> Reader:
     stride_a = tile.parts * shape.bits // 8
     stride_b = shape.group * tile.element
 
-    clamped = tile.shape.bits >= WIDE or pending(tile.shape) > 1
-
     def read(trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:
         at_a = builder.mul(trip, INT64(stride_a))
         at_b = builder.mul(trip, INT64(stride_b))
@@ -212,7 +221,7 @@ def _packed(tile: Tile) -> Reader:
             vectors.prefetch(builder, vectors.pointer(builder, soon, at_a), near=False)
         if listed:
             number = trip
-            if clamped:
+            if not unrolled(shape):  # where it is, only steps that have an entry are listed
                 number = builder.select(builder.icmp_signed("<", trip, fetches), trip, fetches)
             line = tile.integer(wanted, builder.mul(number, INT64(8)))
             vectors.prefetch(builder, vectors.pointer(builder, line), near=False)

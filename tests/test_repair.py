@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -270,6 +271,17 @@ def test_sums_over_several_letters_are_cut_evenly_where_that_costs_little(sides,
     assert found.score <= (1 + RAGGED) * plain.score
     assert nested(setting, dict(found.chains))
     assert limits_hold(setting, best.choice, dict(found.chains))
+
+
+@pytest.mark.parametrize("extents", [(10**9, 10**9), (2**20, 1), (720720,) * 5])
+def test_even_sizes_of_long_letters_are_few(extents):
+    """However long the letters are, as many are listed as tiles may be; each cuts all evenly."""
+    letters = "cdefg"[: len(extents)]
+    sizes = {"a": 3, "b": 3, **dict(zip(letters, extents, strict=True))}
+    problem = Problem.of(f"ab-a{letters}-{letters}b", sizes)
+    found = boxes.even_sizes(problem, letters, 64)
+    assert 1 < len(found) <= boxes.MOST_EVEN
+    assert all(prod(extents) % size == 0 for size in found)
 
 
 def test_boxes_of_sums_are_even_in_all_contractions_of_six_letters():

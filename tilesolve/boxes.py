@@ -24,6 +24,9 @@ from tilesolve.traffic import Store, footprint
 MOST_SIDES = 24
 """Sides that are considered for one letter."""
 
+MOST_EVEN = 1 << 14
+"""Iterations of the largest even box of a sum that is considered: calls sum fewer products."""
+
 MOST_BOXES = 1 << 15
 """Boxes that are compared at once: there are 2²⁰ for a class of twenty letters of extent 2."""
 
@@ -167,6 +170,8 @@ def tiles_of(
 def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int, ...]:
     """Return the sizes of boxes that cut letters into equal parts, and lie in whole lines.
 
+    None are larger than `MOST_EVEN`, however long the letters are.
+
     Examples
     --------
     >>> [size for size in even_sizes(Problem.of("abcd-aebf-dfce", 72), "ef", 64) if size < 2000]
@@ -176,8 +181,9 @@ def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int
     found = {1}
     for letter in letters:
         extent, step = max(1, problem.sizes[letter]), lined.get(letter, 1)
-        sides = [side for side in range(step, extent + 1, step) if extent % side == 0]
-        found = {size * side for size in found for side in sides}
+        most = min(extent, MOST_EVEN)
+        sides = [side for side in range(step, most + 1, step) if extent % side == 0]
+        found = {size * side for size in found for side in sides if size * side <= MOST_EVEN}
     return tuple(sorted(found))
 
 

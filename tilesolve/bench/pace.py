@@ -56,7 +56,7 @@ def pace(machine: Machine, dtype: str, threads: int) -> Pace:
     Parameters
     ----------
     machine
-        Whose vectors are multiplied.
+        Whose vectors are multiplied, or this computer's where those are narrower.
     dtype
         Of a problem; complex numbers count by their parts.
     threads
@@ -67,11 +67,14 @@ def pace(machine: Machine, dtype: str, threads: int) -> Pace:
     >>> pace(Machine.detect(), "complex128", 1)(1e-3) > 0
     True
     """
+    here = Machine.detect()
+    if machine.vector_bits > here.vector_bits:  # wider ones would be done in pieces, and spilled
+        machine = here
     probe = multiply_adds(machine, real_of(dtype), machine.vector_bits, threads)
-    expected = threads * machine.peak(dtype)
+    peak = machine.peak(dtype)
 
     def measured(seconds: float) -> float:
-        passes = max(1, round(seconds * expected / (threads * probe.work)))
+        passes = max(1, round(seconds * peak / probe.work))
         if threads > 1:
             with Crew(threads) as crew:
                 return threads * probe.work * passes / crew.seconds(probe.call, passes, threads)
