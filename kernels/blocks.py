@@ -6,6 +6,7 @@ to be aligned but what is streamed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -33,6 +34,9 @@ BLOCKS = {
 
 KINDS = tuple((size, side) for size, sides in BLOCKS.items() for side in sides)
 """All of these, in the order of the numbers that `turn` takes."""
+
+_STREAMED = 4
+"""Bytes of the smallest part of a line that is written past the caches."""
 
 _PART = 8
 """Bytes of the largest part of an element that a vector's lane holds."""
@@ -107,7 +111,8 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                         where = vectors.pointer(builder, place)
                         loaded.append(vectors.load(builder, where, vector, 1))
                         # Each line is asked for by several blocks: one request may be dropped.
-                        for away in (0, side * size - 1, 2 * side * size - 1):
+                        ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
+                        for away in ends:
                             line = builder.add(ahead, INT64(away))
                             where = vectors.pointer(builder, place, line)
                             vectors.prefetch(builder, where, near=False)
@@ -193,13 +198,55 @@ def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # no
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
         source, target, size = args
+        done = builder.append_basic_block("copied")
         power = LINE // 2
-        while power:
-            part = builder.and_(size, INT64(power))
-            with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
-                _copy(builder, power, (source, target))
-            source, target = builder.add(source, part), builder.add(target, part)
+        while power:  # two parts that may overlap
+            enough = builder.icmp_unsigned(">=", size, INT64(power))
+            with builder.if_then(enough, likely=True):
+                last = builder.sub(size, INT64(power))
+                for away in (INT64(0), last):
+                    places = [builder.add(place, away) for place in (source, target)]
+                    _copy(builder, power, places)
+                builder.branch(done)
             power //= 2
+        builder.branch(done)
+        builder.position_at_end(done)
+
+    return types.void(source, target, size), generate
+
+
+@_intrinsic
+def head(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy the bytes up to the end of a line, past the caches.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(head).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _streamed(builder, args, [1 << at for at in range(LINE.bit_length() - 1)])
+
+    return types.void(source, target, size), generate
+
+
+@_intrinsic
+def tail(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy less than `LINE` bytes to the beginning of a line, past the caches.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(tail).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _streamed(builder, args, [LINE >> at for at in range(1, LINE.bit_length())])
 
     return types.void(source, target, size), generate
 
@@ -211,8 +258,20 @@ def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
 
 def _place(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
     """Return where a block begins: where it still ends within the extent."""
+    if side == 1:  # steps that stay alike, which compilers make the most of
+        return trip
     usual, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
     return builder.select(builder.icmp_signed("<", usual, last), usual, last)
+
+
+def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:  # noqa: ANN401
+    """Copy less than `LINE` bytes past the caches, each part to a multiple of its size."""
+    source, target, size = args
+    for power in powers:
+        part = builder.and_(size, INT64(power))
+        with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
+            _copy(builder, power, (source, target), streaming=power >= _STREAMED)
+        source, target = builder.add(source, part), builder.add(target, part)
 
 
 def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:  # noqa: ANN401
@@ -220,4 +279,4 @@ def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = Fa
     kind = ir.VectorType(ir.IntType(8 * part), size // part)
     source, target = (vectors.pointer(builder, place) for place in places)
     value = vectors.load(builder, source, kind, 1)
-    vectors.store(builder, value, target, LINE if streaming else 1, streaming=streaming)
+    vectors.store(builder, value, target, size if streaming else 1, streaming=streaming)

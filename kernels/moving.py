@@ -16,8 +16,8 @@ from enum import IntEnum
 
 from tilesolve.kernels import blocks, vectors
 from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels.blocks import LINE, move, own, piece, stream, turn
-from tilesolve.kernels.compiled import INT, POINTER, compiled, on_stack, pointer, store_fence
+from tilesolve.kernels.blocks import LINE, head, move, own, piece, stream, tail, turn
+from tilesolve.kernels.compiled import INT, PAIR, POINTER, compiled, on_stack, pointer, store_fence
 
 MOST = 64
 """Axes at most, as many as arrays have."""
@@ -104,18 +104,30 @@ _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
 _LINE, _MOST, _TOGETHER = LINE, MOST, TOGETHER
+_ALL = 2
 
 
 @compiled(INT, INT, INT, INT)
 def _copy(source, target, size, streamed):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Copy bytes that are next to each other on both sides."""
+    """Copy bytes that are next to each other on both sides.
+
+    Where `streamed` is not 0, whole lines go past the caches. Where it is `_ALL` so do parts of
+    them: they are written as one line if its other part is written right before or after.
+    """
     if streamed:
-        head = min(-target % _LINE, size)
-        piece(source, target, head)
-        source, target, size = source + head, target + head, size - head
+        before = min(-target % _LINE, size)
+        edges = streamed == _ALL and before < size
+        if edges:
+            head(source, target, before)
+        else:
+            piece(source, target, before)
+        source, target, size = source + before, target + before, size - before
         while size >= _LINE:
             stream(source, target)
             source, target, size = source + _LINE, target + _LINE, size - _LINE
+        if edges:
+            tail(source, target, size)
+            size = 0
     while size >= _LINE:
         move(source, target)
         source, target, size = source + _LINE, target + _LINE, size - _LINE
@@ -153,6 +165,15 @@ def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN
     return total
 
 
+@compiled(INT, INT, INT, INT, INT, INT, INT, PAIR, PAIR)
+def _turn(side, kind, near, here, later, wide, high, across, down):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Move a tile by blocks of a kind; of loops over single elements the longer is the inner."""
+    if side == 1 and wide > high:
+        turn(kind, near, here, later, high, wide, down, across)
+    else:
+        turn(kind, near, here, later, wide, high, across, down)
+
+
 @compiled(POINTER, INT, INT, INT, INT, INT)
 def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Move the elements of columns and rows: by the largest blocks, and what is left by smaller.
@@ -162,15 +183,17 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
     across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
     if not w[_BLOCKS]:
-        streamed = w[_STREAMED] and not w[_RUN]
+        element, streamed = w[_ELEMENT], 0
+        if w[_STREAMED] and not w[_RUN]:
+            streamed = _ALL if w[columns + _FAR] == element else 1
         for row in range(high):
-            for column in range(wide):
-                _copy(
-                    near + row * down[1] + column * across[1],
-                    here + row * down[0] + column * across[0],
-                    w[_ELEMENT],
-                    streamed,
-                )
+            x, y = near + row * down[1], here + row * down[0]
+            if element < _LINE and not streamed:
+                for column in range(wide):
+                    piece(x + column * across[1], y + column * across[0], element)
+            else:
+                for column in range(wide):
+                    _copy(x + column * across[1], y + column * across[0], element, streamed)
         return
     at = _BLOCKS
     c, r = 0, 0  # columns and rows that are moved
@@ -180,14 +203,11 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
         new_r = high if not r and high >= 2 * side else max(r, high - high % side)
         if new_c and new_r:
             if new_c > c:
-                x, y = near + c * across[1], here + c * across[0]
-                turn(kind, x, y, later + c * across[1], new_c - c, new_r, across, down)
+                x, y, z = near + c * across[1], here + c * across[0], later + c * across[1]
+                _turn(side, kind, x, y, z, new_c - c, new_r, across, down)
             if c and new_r > r:
                 x, y, z = near + r * down[1], here + r * down[0], later + r * down[1]
-                if side == 1:  # the longer loop is the inner one
-                    turn(kind, x, y, z, new_r - r, c, down, across)
-                else:
-                    turn(kind, x, y, z, c, new_r - r, across, down)
+                _turn(side, kind, x, y, z, c, new_r - r, across, down)
             c, r = new_c, new_r
         at += 2
 

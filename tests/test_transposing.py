@@ -191,6 +191,24 @@ def test_ends_of_runs_that_next_tiles_go_on_from(reach, dtype, shift):
                 assert (room[64 + shift + a.nbytes :] == 0xA5).all()
 
 
+@pytest.mark.parametrize("size", [3, 12, 36, 63, 64, 65, 127, 128, 129, 200, 257, 392, 1184])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_elements_of_any_size(reach, size, streamed):
+    """Bytes that stay together arrive whole, and nothing beside them, wherever a line begins."""
+    reach("usual", streamed)
+    a = drawn((19, 5, 33, size), "u1")
+    for axes, shift in itertools.product(((1, 0, 2, 3), (2, 1, 0, 3), (0, 2, 1, 3)), (0, 1, 6, 52)):
+        expected = a.transpose(axes)
+        room = np.full(a.nbytes + 256, 0xA5, np.uint8)
+        out = np.ndarray(expected.shape, "u1", room, 64 + shift)
+        assert same(transpose(a, axes, out), expected)
+        assert (room[: 64 + shift] == 0xA5).all()
+        assert (room[64 + shift + a.nbytes :] == 0xA5).all()
+    gaps = np.full((33, 5, 38, size), 0xA5, np.uint8)
+    assert same(transpose(a, (2, 1, 0, 3), gaps[:, :, ::2]).copy(), a.transpose(2, 1, 0, 3))
+    assert (gaps[:, :, 1::2] == 0xA5).all()
+
+
 def test_tiles_that_keep_ends():
     """Ends are kept from tile to tile, but not where threads share these or rows are one tile."""
     with pytest.MonkeyPatch.context() as patch:

@@ -24,8 +24,8 @@ from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import room
 from tilesolve.workers import together
 
-SIDE = 1024
-"""Bytes of a run, more or less."""
+SIDE = 2048
+"""Bytes of a run, more or less; half as many where the source of a run would crowd a cache."""
 
 ROOM = 1 << 20
 """Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
@@ -39,7 +39,7 @@ EVEN = 16
 ALL = 1 << 40
 """No bound of rows."""
 
-WHOLE = 256
+WHOLE = 128
 """Bytes of an element from which on it is moved without the buffer."""
 
 Strides = tuple[int, ...]
@@ -99,7 +99,7 @@ class Buffer:
 
     Examples
     --------
-    >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0)
+    >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0, side=64)
     >>> found.steps, found.inner, found.group
     ((192, 8), (0,), 168)
     """
@@ -113,15 +113,19 @@ class Buffer:
     size: int
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], element: int, rows: int) -> Buffer:
-        """Let axes of a run lie as in the target, and rows behind each other."""
+    def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int) -> Buffer:
+        """Let axes of a run lie as in the target, and rows behind each other.
+
+        Further axes would go on where a run ends, but half of `side` is enough for it: the buffer
+        stays small.
+        """
         steps, step, run = [0] * len(axes), element, (0, 0)
         others = list(range(len(axes)))
         while others and axes[others[-1]].far == step:
             at = others.pop()
             run = (step, at)
             steps[at], step = step, step * axes[at].tile
-            if axes[at].trips > 1:
+            if axes[at].trips > 1 or step >= side // 2:
                 break
         others.sort(key=lambda at: abs(axes[at].near), reverse=True)
         if rows not in others:
@@ -214,16 +218,11 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     2
     """
     begin, element, axes = merged(shape, far, near, itemsize)
-    axes = _tiled(element, axes)
     columns = len(axes) - 1
     rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
-    tiled = any(axis.trips > 1 for axis in axes)
-    if tiled and axes[columns].far == element < WHOLE:
-        buffer = Buffer.of(axes, element, rows)
-    else:
-        buffer = Buffer.none(axes, rows)
+    axes, buffer = _buffered(element, axes, rows)
     blocked = axes[columns].far == axes[rows].near == element
     sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
     kinds = [KINDS.index((element, side)) if side else 0 for side in sides]
@@ -308,13 +307,27 @@ def merged(
     return (begin_far, begin_near), element, found or [_ALONE]
 
 
-def _tiled(element: int, axes: Sequence[Axis]) -> list[Axis]:
+def _buffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis], Buffer]:
+    """Return the axes with the extents of tiles, and how a tile lies before it is in the target."""
+    if axes[-1].far == element < WHOLE:
+        for side in (SIDE, SIDE // 2):
+            tiled = _tiled(element, axes, side)
+            buffer = Buffer.of(tiled, element, rows, side)
+            if buffer.ahead:
+                break
+        if any(axis.trips > 1 for axis in tiled):
+            return tiled, buffer
+    tiled = _tiled(element, axes, SIDE // 2)
+    return tiled, Buffer.none(tiled, rows)
+
+
+def _tiled(element: int, axes: Sequence[Axis], side: int) -> list[Axis]:
     """Return the axes with the extents of tiles: all of some, and a part of one on either side."""
     tile, length = [1] * len(axes), element
     for at in reversed(range(len(axes))):
-        if length >= SIDE:
+        if length >= side:
             break
-        tile[at] = _share(axes[at].extent, SIDE // length, even=length == element)
+        tile[at] = _share(axes[at].extent, side // length, even=length == element)
         length *= tile[at]
         if tile[at] < axes[at].extent:
             break
