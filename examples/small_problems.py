@@ -14,15 +14,20 @@ import importlib.util
 import timeit
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import truediv
+from statistics import median
 
 import numpy as np
 
 import tilesolve
 
-CASES = ("ij,jk->ik", "ij,kj->ki", "ijk,k->ij", "ij,ij->", "ij,jk,kl->il")
+CASES = ("ij,jk->ik", "ij,kj->ki", "ijk,k->ij", "ij,ij->", "ij,ji->", "ij->ji", "ij,jk,kl->il")
 SIDES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MOST = 64 * 64 * 256
 """Elements of an operand: larger ones are left out."""
+
+TURNS = 15
+"""Rounds, in each of which every contender is timed."""
 
 Call = Callable[[], object]
 
@@ -45,17 +50,24 @@ def contenders(text: str, operands: Sequence[np.ndarray]) -> dict[str, Call]:
     return found
 
 
-def microseconds(call: Call, seconds: float) -> float:
-    """Return the best time of a call, measured for so long."""
-    call()
-    once = min(timeit.repeat(call, number=1, repeat=3))
-    number = max(1, int(seconds / 5 / max(once, 1e-7)))
-    return 1e6 * min(timeit.repeat(call, number=number, repeat=5)) / number
+def microseconds(calls: dict[str, Call], seconds: float) -> dict[str, list[float]]:
+    """Return the times of each call, which take turns, each of them for so long in all."""
+    numbers = {}
+    for name, call in calls.items():
+        call()
+        once = min(timeit.repeat(call, number=1, repeat=3))
+        numbers[name] = max(1, int(seconds / TURNS / max(once, 1e-7)))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(TURNS):
+        for name, call in calls.items():
+            taken = timeit.timeit(call, number=numbers[name])
+            times[name].append(1e6 * taken / numbers[name])
+    return times
 
 
 def measured(
     text: str, sides: Sequence[int], seconds: float
-) -> list[tuple[int, str, dict[str, float]]]:
+) -> list[tuple[int, str, dict[str, list[float]]]]:
     """Return for each side our way and the microseconds of each contender."""
     rng = np.random.default_rng(0)
     rows = []
@@ -66,12 +78,11 @@ def measured(
         operands = [rng.standard_normal(shape) for shape in shapes]
         steps = tilesolve.expression(text, *shapes).steps
         ways = ", ".join(dict.fromkeys(step.kernel.way for step in steps))
-        calls = contenders(text, operands)
-        rows.append((side, ways, {name: microseconds(calls[name], seconds) for name in calls}))
+        rows.append((side, ways, microseconds(contenders(text, operands), seconds)))
     return rows
 
 
-def draw(results: dict[str, list[tuple[int, str, dict[str, float]]]], path: str) -> None:
+def draw(results: dict[str, list[tuple[int, str, dict[str, list[float]]]]], path: str) -> None:
     """Draw time against size, a panel for each contraction."""
     from matplotlib.figure import Figure
 
@@ -80,7 +91,8 @@ def draw(results: dict[str, list[tuple[int, str, dict[str, float]]]], path: str)
         figure.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
     ):
         for name in rows[0][2]:
-            axes.loglog([row[0] for row in rows], [row[2][name] for row in rows], ".-", label=name)
+            times = [median(row[2][name]) for row in rows]
+            axes.loglog([row[0] for row in rows], times, ".-", label=name)
         axes.set(title=text, xlabel="side", ylabel="µs a call")
         axes.legend()
     figure.savefig(path)
@@ -100,18 +112,18 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list]:
         print(f"\n{text}, float64, µs a call\n\n| side | our way |", " | ".join(names), "|")
         print("| --: | --- |" + " --: |" * len(names))
         for side, ways, times in rows:
-            cells = " | ".join(f"{times[name]:.1f}" for name in names)
+            cells = " | ".join(f"{median(times[name]):.1f}" for name in names)
             print(f"| {side} | {ways} | {cells} |")
     ratios = [
-        (times["einsum"] / times["numpy"], side, text)
+        (median(map(truediv, times["einsum"], times["numpy"])), side, text)
         for text, rows in results.items()
         for side, _, times in rows
         if side <= 64
     ]
     worst, side, text = max(ratios)
     print(
-        f"\nUp to sides of 64, einsum takes at most {worst:.2f} times numpy's time: "
-        f"{text} at {side}."
+        f"\nUp to sides of 64, einsum takes at most {worst:.2f} times numpy's time in the same "
+        f"round, in the median of {TURNS}: {text} at {side}."
     )
     if options.plot:
         draw(results, options.plot)

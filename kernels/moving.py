@@ -25,6 +25,9 @@ MOST = 64
 TOGETHER = 256
 """Rows that are moved at once, at most."""
 
+CLOSE = 512
+"""Bytes ahead by which a source is asked for where a cache could not hold that of all rows."""
+
 
 class A(IntEnum):
     """Fields of an axis.
@@ -76,7 +79,8 @@ class W(IntEnum):
     GROUP = 14
     """Rows that are moved at once."""
     AHEAD = 15
-    """Whether the source of the rows that follow comes nearer meanwhile."""
+    """Whether the source of the rows that follow comes nearer meanwhile, and not just of those
+    that are `CLOSE`."""
     KEPT = 16
     """Bytes from the buffer to where the ends of runs are kept for the tiles that go on there, 0 if
     they are not; loops over such tiles are the innermost."""
@@ -103,7 +107,7 @@ _COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
-_LINE, _MOST, _TOGETHER = LINE, MOST, TOGETHER
+_LINE, _MOST, _TOGETHER, _CLOSE = LINE, MOST, TOGETHER, CLOSE
 _ALL = 2
 
 
@@ -178,7 +182,7 @@ def _turn(side, kind, near, here, later, wide, high, across, down):  # type: ign
 def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Move the elements of columns and rows: by the largest blocks, and what is left by smaller.
 
-    Blocks may overlap instead where there are several: a few are moved twice.
+    The last blocks overlap others instead where a quarter of a block or more is left.
     """
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
     across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
@@ -199,8 +203,9 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
     c, r = 0, 0  # columns and rows that are moved
     while c < wide or r < high:
         side, kind = w[at], w[at + 1]
-        new_c = wide if not c and wide >= 2 * side else max(c, wide - wide % side)
-        new_r = high if not r and high >= 2 * side else max(r, high - high % side)
+        more_c, more_r = wide % side, high % side
+        new_c = wide if not c and wide >= side <= 4 * more_c else max(c, wide - more_c)
+        new_r = high if not r and high >= side <= 4 * more_r else max(r, high - more_r)
         if new_c and new_r:
             if new_c > c:
                 x, y, z = near + c * across[1], here + c * across[0], later + c * across[1]
@@ -261,7 +266,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
                         own(begin + size)
                 _next(inner, inners, places, extents)
             source = near + row * w[rows + _NEAR]
-            ahead = source
+            ahead = source + _CLOSE
             if w[_AHEAD]:
                 ahead = source + now * w[rows + _NEAR] if row + now < high else next_near
             here = buffer if size else far

@@ -108,9 +108,18 @@ def einsum(
     options = (dtype, order, casting, threads, optimize, memory_limit)
     key: Hashable = None
     try:
-        if len(operands) == 2:  # without a loop: it is called most
+        if len(operands) == 2:  # without a loop, as these are called most
             one, two = operands
             key = (subscripts, one.shape, two.shape, one.dtype, two.dtype, options)
+        elif len(operands) == 1:
+            (one,) = operands
+            key = (subscripts, one.shape, one.dtype, options)
+        elif len(operands) == 3:
+            one, two, three = operands
+            key = (
+                *(subscripts, one.shape, two.shape, three.shape),
+                *(one.dtype, two.dtype, three.dtype, options),
+            )
         else:
             shapes, dtypes = [x.shape for x in operands], [x.dtype for x in operands]
             key = (subscripts, options, *shapes, *dtypes)

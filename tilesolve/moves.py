@@ -30,8 +30,14 @@ SIDE = 2048
 ROOM = 1 << 20
 """Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
 
-NEAREST = 1 << 15
-"""Bytes of the buffer, more or less: it stays in the nearest caches. Half as much was slower."""
+NEAREST = 3 << 14
+"""Bytes of the buffer, more or less: it stays in the nearest caches. Less and more were slower."""
+
+MOST = 1 << 15
+"""Bytes of a run that covers rows, at most: the longer, the earlier is what follows asked for."""
+
+LINES = 2
+"""Lines of rows that are moved at once, at least."""
 
 EVEN = 16
 """What parts of columns and rows are a multiple of, so that lines and blocks are whole."""
@@ -93,7 +99,7 @@ class Buffer:
     group
         Rows that are moved at once.
     ahead
-        Whether the source of those that follow is asked for.
+        Whether the source of those that follow is asked for, and not just what is close.
     size
         Bytes of all, with a line before each run.
 
@@ -101,7 +107,7 @@ class Buffer:
     --------
     >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0, side=64)
     >>> found.steps, found.inner, found.group
-    ((192, 8), (0,), 168)
+    ((192, 8), (0,), 4)
     """
 
     steps: tuple[int, ...]
@@ -116,16 +122,19 @@ class Buffer:
     def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int) -> Buffer:
         """Let axes of a run lie as in the target, and rows behind each other.
 
-        Further axes would go on where a run ends, but half of `side` is enough for it: the buffer
-        stays small.
+        Further axes may go on where a run ends. Half of `side` is enough for it, so that the buffer
+        stays small; but for a run that covers rows, of which the buffer holds no other.
         """
         steps, step, run = [0] * len(axes), element, (0, 0)
         others = list(range(len(axes)))
         while others and axes[others[-1]].far == step:
+            more = rows not in others and step * axes[others[-1]].tile <= MOST
+            if run[0] and step >= side // 2 and not more:
+                break
             at = others.pop()
             run = (step, at)
             steps[at], step = step, step * axes[at].tile
-            if axes[at].trips > 1 or step >= side // 2:
+            if axes[at].trips > 1:
                 break
         others.sort(key=lambda at: abs(axes[at].near), reverse=True)
         if rows not in others:
@@ -140,8 +149,11 @@ class Buffer:
             inner.insert(0, on[0])
         steps[rows] = LINE * (step // LINE + 2 | 1)
         line = -(-LINE // element)
-        group = max(line, NEAREST // steps[rows] // line * line)
+        group = max(LINES * line, NEAREST // steps[rows] // line * line)
         crowded = _crowded(axes, [at for at in range(len(axes)) if steps[at] and at != rows])
+        total = prod(axes[at].tile for at in inner)
+        if total % line:  # groups of about as many each, as lines are not whole in any case
+            group = -(-total // max(1, round(total / group)))
         group = moving.TOGETHER if crowded else min(moving.TOGETHER, group)
         outer = tuple(at for at in others if at not in inner)
         return cls(

@@ -16,7 +16,7 @@ from tilesolve.arrays import Array
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.subscripts import Subscripts
 from tilesolve.network import Step
-from tilesolve.steps import Loops, Prepare
+from tilesolve.steps import Loops, Prepare, Transpose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,13 +157,15 @@ class Expression:
         return sum(step.flops for step in self.steps)
 
     def _fastest(self) -> Callable[..., Any]:
-        """Return numpy's loops themselves, if they are all that runs."""
+        """Return numpy's loops themselves, or a view's maker, if they are all that runs."""
         kernel = self.steps[0].kernel
         whole = len(self.steps) == 1 and not any(self.prepare) and self.index is None
         if whole and isinstance(kernel, Loops):
             if all(dtype == self.dtype for dtype in self.dtypes):
                 return partial(c_einsum, kernel.run)
             return partial(c_einsum, kernel.run, dtype=self.dtype, casting="unsafe")
+        if whole and isinstance(kernel, Transpose) and self.shape:
+            return kernel
         return self.run
 
     def _fits(self, operands: Sequence[npt.ArrayLike]) -> bool:

@@ -16,14 +16,10 @@ from numpy._core.multiarray import c_einsum
 
 from tilesolve.arrays import Array
 from tilesolve.blas import at_most
-from tilesolve.ways import Classes
+from tilesolve.ways import MOVED, Classes
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-
-LARGE = 2**24
-"""Bytes from which on `transpose` copies an array in another order, and not numpy."""
 
 
 def copied(source: Array, out: Array) -> Array:
@@ -34,7 +30,7 @@ def copied(source: Array, out: Array) -> Array:
     >>> copied(np.arange(6).reshape(2, 3).T, np.zeros((3, 2), int)).tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    if source.nbytes < LARGE or out.dtype != source.dtype:
+    if source.nbytes < MOVED or out.dtype != source.dtype:
         np.copyto(out, source)
         return out
     from tilesolve.transposing import transpose
@@ -131,7 +127,7 @@ class Transpose:
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Return the view, or copy it into `out`."""
-        turned = arrays[0].transpose(self.axes)
+        turned = np.asarray(arrays[0]).transpose(self.axes)
         if out is None:
             return turned
         return copied(turned, out)
@@ -290,7 +286,7 @@ class Side:
         if self.axes is not None:
             array = array.transpose(self.axes)
         if self.shape is not None:
-            if array.nbytes >= LARGE and not self._fuses(array):
+            if array.nbytes >= MOVED and not self._fuses(array):
                 array = copied(array, np.empty(array.shape, array.dtype))
             array = array.reshape(self.shape)
         if array.strides[-1] != array.itemsize and array.strides[-2] != array.itemsize:

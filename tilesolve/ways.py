@@ -32,6 +32,12 @@ Below, a call costs more than the kernels gain, and numpy's matrix product is ta
 letters, each of the products has to be that large. `examples/small_problems.py` measures it.
 """
 
+MOVED = 2**22
+"""Bytes from which on `transpose` copies an array in another order, and not numpy.
+
+It is up to four times as fast from a sixteenth of that on, but a process loads it in half a second.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Classes:
@@ -112,6 +118,9 @@ def way(
     if rows == 1 and columns == 1 and batch > 1:
         return "loops", "no letter of one operand only: plans have vectors along one"
     if rows == columns == 1:
+        turned = found.summed != "".join(x for x in second if x in found.summed)
+        if turned and dtype.itemsize * summed < MOVED:
+            return "loops", "no letter is left: memory bounds it, and a copy would take longer"
         return "matmul", "no letter is left: memory bounds it, and plans have vectors along one"
     if rows == 1 or columns == 1:
         return "matmul", "a matrix by a vector: memory bounds it, whoever computes"
