@@ -101,11 +101,18 @@ class Family:
         )
 
     @property
+    def halved(self) -> bool:
+        """Whether there are kernels whose last vectors are half as wide."""
+        return dtypes.halves(self.dtype, self.bits)
+
+    @property
     def shapes(self) -> tuple[Shape, ...]:
         """All microkernels."""
+        kinds = [(True, False), (False, False), (True, True)]
         return tuple(
-            Shape(self.dtype, self.bits, *sides, self.group, packed)
-            for packed in (True, False)
+            Shape(self.dtype, self.bits, *sides, self.group, packed, halved)
+            for packed, halved in kinds
+            if self.halved or not halved
             for sides in self.tiles
         )
 

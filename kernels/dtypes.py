@@ -5,6 +5,9 @@ from __future__ import annotations
 _REALS = {"complex64": "float32", "complex128": "float64"}
 _BYTES = {"float32": 4, "float64": 8, "int64": 8}
 
+HALVED = 512
+"""Bits of vectors of which a half takes half the time."""
+
 
 def real_of(dtype: str) -> str:
     """Return the dtype of the numbers that an element is made of.
@@ -26,3 +29,17 @@ def lanes(dtype: str, bits: int) -> int:
     (16, 8)
     """
     return bits // (8 * _BYTES[real_of(dtype)])
+
+
+def halves(dtype: str, bits: int) -> bool:
+    """Return whether kernels leave out the half of a vector in which there is nothing.
+
+    CPUs take 512 bits in two halves, or on two of their units at once. Narrower vectors take the
+    same time whatever their width.
+
+    Examples
+    --------
+    >>> halves("float32", 512), halves("float32", 256), halves("complex64", 512)
+    (True, False, False)
+    """
+    return bits == HALVED and real_of(dtype) == dtype

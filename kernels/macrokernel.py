@@ -47,6 +47,7 @@ _WRITE, _LATER, _BETAS = int(S.WRITE), int(S.LATER), int(S.BETA)
 _STREAMING, _STORE, _BASES = int(S.STREAMING), int(S.STORE), int(S.BASES)
 _TRACING, _CALLS, _BOX, _SELF = int(S.TRACING), int(S.CALLS), int(S.BOX), int(S.SELF)
 _KERNELS, _MOST_VECTORS, _MOST_COLUMNS = int(S.KERNELS), code.MOST_VECTORS, code.MOST_COLUMNS
+_GROUP, _PACKED, _PLACED, _HALVED = int(S.GROUP), state.PACKED, state.PLACED, state.HALVED
 _BOUNDS, _OFFSETS = int(Field.BOUNDS), int(Field.OFFSETS)
 _PLACES, _STORED, _RUNS = int(Field.PLACES), int(Field.STORED), int(Field.RUNS)
 _STEP_TABLES, _STEP_CELLS, _STEP_FIRST = int(Step.TABLES), int(Step.CELLS), int(Step.FIRST)
@@ -70,7 +71,7 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
     k0, k1 = K[K[_BOUNDS] + k], K[K[_BOUNDS] + k + 1]
     place, beside = R[R[_PLACES] + r], N[N[_PLACES] + n]
     groups = R[R[_PLACES] + r + 1] - place
-    kind = 0
+    kind = _PACKED
     # How far the cells of a run are apart: in indices, and in groups of packed strips.
     rows, columns = (r1 - r0) * (role == 0), (n1 - n0) * (role == 1)
     down, across = (r1 - r0) - rows, (n1 - n0) - columns
@@ -98,7 +99,7 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
             s[_SAME] += count - 1
             a_turn = groups * s[_STRIP]
     else:
-        kind = 1
+        kind = _PLACED
     if s[_LEVEL + 1]:
         s[_B] = (
             s[_BUFFER + 1]
@@ -110,8 +111,8 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
         if role == 1:
             s[_B_MOVE], b_turn = b_turn, 0
     else:
-        kind = 1
-    if kind:
+        kind = _PLACED
+    if kind == _PLACED:
         if s[_LEVEL]:
             s[_ROWS_A] = s[_SELF] + 8 * _PLACED_ROWS
             s[_SUMS_A] = s[_PLACED_SUMS]
@@ -160,6 +161,8 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
             trace[4], trace[5] = k0, k1 - k0
             trace[6], trace[7], trace[8], trace[9] = b, s[_MODE], kind, s[_BOX]
     s[_CALLS] += count * turns
+    if kind == _PACKED and 2 * (groups * s[_GROUP] - (r1 - r0)) >= s[_GROUP]:
+        kind = _HALVED
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
     kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
     a, rows_a, rows_c, next_a, next_end = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A], s[_NEXT_END]

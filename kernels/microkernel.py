@@ -15,6 +15,8 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
   later k.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
+  ``halved`` kernels read strips, too, but of the last group only the first half of each vector;
+  of that group no more rows may be there, and C is written by the part and scattered modes only.
 * ``placed`` kernels read operands where they lie: element (r, k) of A is at
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each
   group, element (c, k) of B is at ``b + columns_b[c] + sums_b[k]``. Offsets are in bytes.

@@ -88,6 +88,9 @@ class Shape:
         Columns that lie together in a packed strip.
     packed
         Whether it reads strips, or operands where they lie.
+    halved
+        Whether the last group's vectors are half as wide, as no more of its rows are there. Such
+        kernels read strips, and never write whole vectors.
 
     Examples
     --------
@@ -102,11 +105,12 @@ class Shape:
     columns: int
     group: int
     packed: bool
+    halved: bool = False
 
     @property
     def name(self) -> str:
         """The symbol that the kernel has in its object file."""
-        kind = "packed" if self.packed else "placed"
+        kind = "halved" if self.halved else "packed" if self.packed else "placed"
         return f"{kind}_{self.dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
 
     @property

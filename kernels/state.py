@@ -18,6 +18,12 @@ LEVELS = 8
 ROWS, COLUMNS, SUMS, BATCHES = range(4)
 """The roles of indices."""
 
+PACKED, PLACED, HALVED = range(3)
+"""The kinds of microkernels."""
+
+KINDS = 3
+"""How many these are."""
+
 WIDEST = 64
 """Indices whose packed offsets are tabulated: more than any tile has."""
 
@@ -139,8 +145,9 @@ class S(IntEnum):
     SINGLE = SELF + 1
     """Whether a real number takes four bytes, not eight."""
     KERNELS = SINGLE + 1
-    """Addresses of the kernels that read strips, then of those that read in place."""
-    SIZE = KERNELS + 2 * MOST_VECTORS * MOST_COLUMNS
+    """Addresses of the kernels that read strips, of those that read in place, and of those whose
+    last vectors are half as wide."""
+    SIZE = KERNELS + KINDS * MOST_VECTORS * MOST_COLUMNS
 
 
 class Step(IntEnum):

@@ -113,7 +113,7 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         return multiply(tile, [read(trip)], sums)
 
-    zeros = [ir.Constant(tile.kind, None)] * shape.accumulators
+    zeros = tile.zeros()
     if sets == 1:
         if unrolled(shape):
             return _unrolled(tile, read, count, zeros)
@@ -225,7 +225,10 @@ def _packed(tile: Tile) -> Reader:
                 number = builder.select(builder.icmp_signed("<", trip, fetches), trip, fetches)
             line = tile.integer(wanted, builder.mul(number, INT64(8)))
             vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
-        loaded = [tile.unpacked(builder.add(row, at_a), shape.bits // 8) for row in rows]
+        loaded = [
+            tile.unpacked(builder.add(row, at_a), shape.bits // 8, kind=kind)
+            for row, kind in zip(rows, tile.kinds, strict=True)
+        ]
         columns = [
             (
                 builder.add(groups[c // shape.group], at_b),
@@ -300,7 +303,7 @@ def multiply(
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> tile = Tile(builder, Shape("float64", 256, 2, 3, 4, packed=True), function.args[0], 256)
-    >>> read, sums = reader(tile), [ir.Constant(tile.kind, None)] * 6
+    >>> read, sums = reader(tile), tile.zeros()
     >>> order = []
     >>> new = multiply(tile, [read(INT64(0))], sums, lambda column, _: order.append(column))
     >>> len(new), order
@@ -316,7 +319,7 @@ def multiply(
                 for i in range(size)
             ]
             for at, row in zip(tile.places(number), rows, strict=True):
-                found[at] = tile.fma(row[0], parts[0], found[at])
+                found[at] = tile.fma(row[0], tile.narrowed(parts[0], row[0].type), found[at])
                 if size == 2:
                     found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
                     found[at] = tile.fms(row[1], parts[1], found[at])

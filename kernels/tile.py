@@ -41,6 +41,8 @@ class Tile:
         self.size = shape.bits // 8 // shape.lanes
         self.element = self.size * (2 if shape.complex else 1)
         self.parts = 2 if shape.complex else 1
+        last = vectors.vector_type(shape.real, shape.bits // 2) if shape.halved else self.kind
+        self.kinds = [self.kind] * (shape.vectors - 1) + [last]
         self.ordered = shape.bits <= native
 
     def field(self, name: str) -> ir.Value:
@@ -71,6 +73,24 @@ class Tile:
         """Return the sums of a column: the parts of each group."""
         return [list(sums[at : at + self.parts]) for at in self.places(number)]
 
+    def zeros(self) -> list[ir.Value]:
+        """Return the sums before the first step."""
+        repeated = self.shape.columns * self.parts
+        return [ir.Constant(kind, None) for kind in self.kinds for _ in range(repeated)]
+
+    def narrowed(self, value: ir.Value, kind: ir.VectorType) -> ir.Value:
+        """Return the first lanes of a vector, as many as a kind has."""
+        if value.type == kind:
+            return value
+        return vectors.shuffle(self.builder, value, value, range(kind.count))
+
+    def widened(self, value: ir.Value) -> ir.Value:
+        """Return a vector of the full width: behind what there is, zeros."""
+        if value.type == self.kind:
+            return value
+        nothing = ir.Constant(value.type, None)
+        return vectors.shuffle(self.builder, value, nothing, range(self.kind.count))
+
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``x * y + z``."""
         return vectors.multiply_add(self.builder, x, y, z, self.shape.real)
@@ -80,7 +100,11 @@ class Tile:
         return self.fma(self.builder.fneg(x), y, z)
 
     def unpacked(
-        self, place: ir.Value, align: int, masks: Sequence[ir.Value] = ()
+        self,
+        place: ir.Value,
+        align: int,
+        masks: Sequence[ir.Value] = (),
+        kind: ir.VectorType | None = None,
     ) -> list[ir.Value]:
         """Return the vectors of real and imaginary parts of rows that lie interleaved.
 
@@ -88,7 +112,7 @@ class Tile:
         no table of places; `interleaved` brings them back. With a mask for each vector, numbers
         beyond are taken for zeros, not loaded.
         """
-        builder, kind = self.builder, self.kind
+        builder, kind = self.builder, kind or self.kind
         loaded = []
         for part in range(self.parts):
             where = vectors.pointer(builder, place, part * self.shape.bits // 8)

@@ -66,7 +66,7 @@ def measure(
     >>> len(found.tiles) == len(family.tiles)
     True
     """
-    shapes = [shape for shape in family.shapes if shape.packed]
+    shapes = [shape for shape in family.shapes if shape.packed and not shape.halved]
     best = {(shape, sums): float("inf") for shape in shapes for sums in (SHORT, LONG)}
     block = pages(_bytes(family)).view(np.int64)
     block[:] = 0

@@ -39,7 +39,7 @@ def woven(shape: Shape) -> int:
     >>> woven(Shape("float64", 256, 2, 6, 4, packed=True))
     0
     """
-    if not shape.packed or shape.bits < WIDE or shape.accumulators < MANY:
+    if not shape.packed or shape.halved or shape.bits < WIDE or shape.accumulators < MANY:
         return 0
     return 3 if shape.vectors == 3 else 2
 
@@ -115,12 +115,12 @@ def write(tile: Tile, sums: list[ir.Value]) -> None:
     True
     """
     builder, function = tile.builder, tile.builder.function
-    scaled = _scaled(tile, sums)
+    scaled = _scaled(tile, [tile.widened(one) for one in sums])
     mode = tile.field("mode")
     end = function.append_basic_block("end")
     otherwise = function.append_basic_block("otherwise")
     choice = builder.switch(mode, otherwise)
-    for way in WHOLE:
+    for way in () if tile.shape.halved else WHOLE:
         block = function.append_basic_block(way.name.lower())
         choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)

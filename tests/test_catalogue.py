@@ -54,7 +54,7 @@ def test_every_packed_kernel_is_measured(here):
 def test_no_tile_is_faster_than_the_units(seed):
     """A tile whose short calls were all disturbed is taken to be as fast as others at most."""
     draw = np.random.default_rng(seed)
-    shapes = [shape for shape in FAMILY.shapes if shape.packed]
+    shapes = [shape for shape in FAMILY.shapes if shape.packed and not shape.halved]
     best = {
         (shape, sums): 20 + sums * shape.accumulators for shape in shapes for sums in (SHORT, LONG)
     }

@@ -165,6 +165,11 @@ def output(room, generator, shape, mode, rows, edge):
     }
 
 
+def missing_at_least(shape):
+    """Rows of the last group that a kernel has no lanes for."""
+    return shape.lanes // 2 if shape.halved else 0
+
+
 def factor(name, value, shape):
     """Return the fields of a factor."""
     value = np.asarray(value, shape.dtype if shape.complex else shape.real)
@@ -217,7 +222,7 @@ def test_whole_vectors(dtype, bits, plain, mode):
     """Any k, factors and order of groups and columns; only where C is added to is it read."""
     _, shapes, kernels = loaded(dtype, bits, plain)
     generator = np.random.default_rng(bits)
-    for shape in shapes:
+    for shape in (shape for shape in shapes if not shape.halved):
         for steps in COUNTS:
             for scaled in (False, True):
                 check(generator, kernels, shape, mode, steps, shape.rows, scaled=scaled)
@@ -230,7 +235,7 @@ def test_part_of_the_last_group(dtype, bits, plain, mode):
     _, shapes, kernels = loaded(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     for shape in shapes:
-        for missing in range(shape.lanes):
+        for missing in range(missing_at_least(shape), shape.lanes):
             for steps in generator.permutation(COUNTS)[:3]:
                 check(generator, kernels, shape, mode, int(steps), shape.rows - missing)
 
@@ -243,8 +248,8 @@ def test_element_by_element(dtype, bits, plain, mode):
     generator = np.random.default_rng(bits)
     for shape in shapes:
         for steps in COUNTS:
-            fewest = shape.rows - shape.lanes + 1
-            for rows in {shape.rows, int(generator.integers(fewest, shape.rows + 1)), steps % 2}:
+            fewest, most = shape.rows - shape.lanes + 1, shape.rows - missing_at_least(shape)
+            for rows in {most, int(generator.integers(fewest, most + 1)), steps % 2}:
                 check(generator, kernels, shape, mode, steps, rows)
 
 
@@ -257,6 +262,8 @@ def test_runs(dtype, bits, plain, along):
     size, steps = np.dtype(dtype).itemsize, 5
     for shape, tiles in [(shape, tiles) for shape in shapes for tiles in (2, 3)]:
         room = Room()
+        mode = Mode.PART if shape.halved else Mode.STORE
+        there = shape.rows - missing_at_least(shape)
         per_tile = -(-shape.columns // shape.group)
         most = {"rows": (tiles, 1), "columns": (1, tiles)}[along]
         rows, columns = shape.rows * most[0], shape.columns * most[1]
@@ -267,7 +274,7 @@ def test_runs(dtype, bits, plain, along):
             "rows_c_move": 8 * shape.rows * by_rows,
             "columns_c_move": 8 * shape.columns * by_columns,
         }
-        fields = ALONE | {"k": steps, "rows": shape.rows, "mode": int(Mode.STORE)}
+        fields = ALONE | {"k": steps, "rows": there, "mode": int(mode)}
         fields |= factor("alpha", 1, shape)
         fields |= {
             "c": c,
@@ -318,7 +325,8 @@ def test_runs(dtype, bits, plain, along):
         wide = WIDER[dtype]
         expected = a.astype(wide) @ b.astype(wide).T
         bound = 4 * (steps + 4) * np.finfo(dtype).eps * (abs(a) @ abs(b).T)
-        assert np.all(np.abs(room.gather(places, dtype) - expected) <= bound)
+        mine = np.arange(rows) % shape.rows < there
+        assert np.all(np.abs(room.gather(places, dtype) - expected)[mine] <= bound[mine])
         after = room.gather(frame + 8 * np.arange(len(FIELDS)), np.int64)
         for name in MOVED:
             if name in fields:

@@ -9,7 +9,7 @@ from tilesolve.boxes import box
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import WALK, Microkernel, RegisterTile, default
-from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.dtypes import halves, lanes
 from tilesolve.machine import Machine
 
 WORTH = 0.98
@@ -61,12 +61,13 @@ def _times(
     if not set(lane) & set(rows):
         lane = rows[:1]
     group, line = max(1, lanes(problem.dtype, machine.vector_bits)), machine.memory.line
+    parts = 2 if halves(problem.dtype, machine.vector_bits) else 1
     high = {
-        vectors: _cut(problem, rows, lane, vectors * group, group, line)
+        vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
         for vectors in {tile.vectors for tile in tiles}
     }
     wide = {
-        count: _cut(problem, columns, (), count, 1, line)
+        count: _cut(problem, columns, (), count, 1, 1, line)
         for count in {tile.columns for tile in tiles}
     }
     sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
@@ -86,13 +87,17 @@ def _cut(
     lane: Sequence[str],
     most: int,
     group: int,
+    parts: int,
     line: int,
-) -> tuple[int, int]:
-    """Return into how many cells letters are cut, and the groups that these have together."""
+) -> tuple[int, float]:
+    """Return into how many cells letters are cut, and the groups that these have together.
+
+    Of a letter's last group only so many parts count as there is something in.
+    """
     if not letters:
         return 1, 1
     inner = {i: max(1, min(group if i in lane else 1, problem.sizes[i])) for i in letters}
     sides = box(problem, letters, inner, most, line, [problem.spec.output])
     extents = {i: max(1, problem.sizes[i]) for i in letters}
-    groups = prod(ceil(n / group) if i in lane else n for i, n in extents.items())
+    groups = prod(ceil(parts * n / group) / parts if i in lane else n for i, n in extents.items())
     return prod(ceil(n / sides[i]) for i, n in extents.items()), groups

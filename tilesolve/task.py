@@ -17,7 +17,19 @@ from tilesolve.contractions.spec import Tensor
 from tilesolve.kernels import macrokernel, packers
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
 from tilesolve.kernels.shape import Mode
-from tilesolve.kernels.state import BATCHES, COLUMNS, ROWS, SUMS, TRACE, S, Step
+from tilesolve.kernels.state import (
+    BATCHES,
+    COLUMNS,
+    HALVED,
+    KINDS,
+    PACKED,
+    PLACED,
+    ROWS,
+    SUMS,
+    TRACE,
+    S,
+    Step,
+)
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
@@ -259,10 +271,12 @@ def _kernel_addresses(family: Family) -> Integers:
     """Return a state that knows where a family's kernels are, and nothing else."""
     loaded = kernels(family)
     state = np.zeros(S.SIZE, np.int64)
+    addresses = state[S.KERNELS :].reshape(KINDS, MOST_VECTORS, MOST_COLUMNS)
     for shape in family.shapes:
-        kind = 0 if shape.packed else 1
-        at = (kind * MOST_VECTORS + shape.vectors - 1) * MOST_COLUMNS + shape.columns - 1
-        state[S.KERNELS + at] = loaded.address(shape.name)
+        kind = HALVED if shape.halved else PACKED if shape.packed else PLACED
+        addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
+    if not family.halved:
+        addresses[HALVED] = addresses[PACKED]
     for side, strip in enumerate(family.strips):
         for number, kind_of_packer in enumerate(packers.KINDS):
             at = S.PACKERS + len(packers.KINDS) * side + number
