@@ -76,7 +76,7 @@ def watched(problem, machine):
         assigned.append(f["fetches"])
         tiles[0] += f["more"] + 1
 
-    kept = [entry(kernel), entry(in_place)]
+    kept = [entry(kernel), entry(in_place), entry(kernel)]  # strips, in place, strips by halves
     count = MOST_VECTORS * MOST_COLUMNS
     for at, function in enumerate(kept):
         kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
