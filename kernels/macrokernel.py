@@ -56,6 +56,7 @@ _STREAM, _ADD = int(Mode.STREAM), int(Mode.ADD)
 _PART_ADD, _SCATTER_ADD = int(Mode.PART_ADD), int(Mode.SCATTER_ADD)
 _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.WHOLE)
 _ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + ahead.MOST
+_STOP = int(S.STOP)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
@@ -182,6 +183,8 @@ def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-un
 @compiled.compiled(INT, POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
 def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Walk one segment of each role at a level: pack what lives there, then its loops."""
+    if pointer(s[_STOP])[0]:
+        return
     if s[_LEVEL] == level and pack(s, 0, r, k, b, R, K, B):
         expect(s, 0, level, r, n, k, b, R, N, K, B)
     if s[_LEVEL + 1] == level and pack(s, 1, n, k, b, N, K, B):

@@ -142,7 +142,9 @@ class S(IntEnum):
     """The number of the current box."""
     SELF = BOX + 1
     """Address of the state."""
-    SINGLE = SELF + 1
+    STOP = SELF + 1
+    """Address of a word that is not 0 once runs are to end before they are done."""
+    SINGLE = STOP + 1
     """Whether a real number takes four bytes, not eight."""
     KERNELS = SINGLE + 1
     """Addresses of the kernels that read strips, of those that read in place, and of those whose

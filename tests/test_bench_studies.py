@@ -156,6 +156,24 @@ def test_kernels_are_loaded_before_the_first_plan_is_timed(monkeypatch):
     assert set(extents[1:]) == {70}
 
 
+def test_runs_that_take_far_too_long_are_ended(monkeypatch):
+    """They have one time, which the table and the file say is too little, and no result."""
+    monkeypatch.setattr(tiles, "HOPELESS", 0.0)
+    monkeypatch.setattr(tiles, "LONG", 0.0)
+    problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
+    found = study("small", problem, machine, Effort(repeat=3), lambda *_: None, count=2)
+    first, *others = found.trials
+    assert not first.ended
+    assert others
+    assert all(trial.ended and len(trial.seconds) == 1 for trial in others)
+    measured = [row[6] for row in rows(found)]
+    assert sum(cell.startswith("> ") for cell in measured) == len(others)
+    kept = Studies(Settings("mine", None, 1, 1, 3, {}, ""), {}, "", (found,))
+    assert Studies.from_json(kept.to_json()) == kept
+    lines = list(csv.DictReader(io.StringIO(kept.to_csv())))
+    assert [line["reason"] for line in lines] == ["", *["ended"] * len(others)]
+
+
 @pytest.fixture
 def suite(tmp_path):
     """A file of problems, one of which no memory holds."""

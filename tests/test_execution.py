@@ -16,6 +16,7 @@ from strategies import problems, specs, unshrunk
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
+from tilesolve.deadline import deadline
 from tilesolve.execution import visited
 from tilesolve.kernels import macrokernel
 from tilesolve.kernels.state import ROWS
@@ -323,6 +324,29 @@ def test_threads_repeat(threads):
         caller.join()
     assert all(np.array_equal(out, expected) for out in results)
     close(problem, expected, reference(problem, *operands), operands)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_end_at_a_deadline(threads):
+    """One that has passed leaves the output alone, one within a run most of it; then it is over."""
+    problem = Problem.of("mn-mk-kn", 1200)
+    operands = drawn(problem)
+    found = plan(problem, machine=machine(), threads=threads, cache=False)
+    out = poisoned(problem)
+    with deadline(0) as met:
+        while not met():
+            pass
+        found(*operands, out)
+    assert np.isnan(out).all()
+    with deadline(0.001) as met:
+        found(*operands, out)
+    assert met()
+    expected = operands[0] @ operands[1]
+    assert not np.allclose(out, expected)
+    with deadline(600) as met:
+        found(*operands, out)
+    assert not met()
+    close(problem, out, expected, operands)
 
 
 def test_new_plans_compile_nothing():

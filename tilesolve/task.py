@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilesolve import deadline
 from tilesolve.arrays import Array, pointer
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
@@ -268,9 +269,10 @@ def _state(schedule: Schedule, stream: bool) -> Integers:
 
 @lru_cache(maxsize=32)
 def _kernel_addresses(family: Family) -> Integers:
-    """Return a state that knows where a family's kernels are, and nothing else."""
+    """Return a state that knows where a family's kernels are and what ends a run, no more."""
     loaded = kernels(family)
     state = np.zeros(S.SIZE, np.int64)
+    state[S.STOP] = deadline.ADDRESS
     addresses = state[S.KERNELS :].reshape(KINDS, MOST_VECTORS, MOST_COLUMNS)
     for shape in family.shapes:
         kind = HALVED if shape.halved else PACKED if shape.packed else PLACED

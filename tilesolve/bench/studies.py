@@ -43,6 +43,8 @@ class Trial:
         Seconds.
     seconds
         Of each round.
+    ended
+        Whether its only run was ended, as it took far longer than the solver's plan.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Trial:
     packed: str
     predicted: float
     seconds: tuple[float, ...]
+    ended: bool = False
 
     @property
     def median(self) -> float:
@@ -63,8 +66,8 @@ class Trial:
         return statistics.median(self.seconds)
 
 
-def trial(kind: str, plan: Plan, seconds: Sequence[float]) -> Trial:
-    """Return what is kept of a plan and the seconds of its rounds.
+def trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = False) -> Trial:
+    """Return what is kept of a plan and the seconds of its rounds, or until its run was ended.
 
     Examples
     --------
@@ -80,6 +83,7 @@ def trial(kind: str, plan: Plan, seconds: Sequence[float]) -> Trial:
         " ".join(level or "-" for level in plan.nest.packed) or "-",
         plan.seconds,
         tuple(seconds),
+        ended,
     )
 
 
@@ -200,7 +204,8 @@ class Studies(Kept[Study]):
                 write(
                     (
                         *(*head, one.kind, one.around, one.tiles, one.packed, one.predicted),
-                        *(one.median, min(times), max(times), len(times), ""),
+                        *(one.median, min(times), max(times), len(times)),
+                        "ended" if one.ended else "",
                     )
                 )
         return text.getvalue()
@@ -238,7 +243,7 @@ def rows(found: Study) -> list[tuple[str, ...]]:
             trial.tiles,
             trial.packed,
             duration(trial.predicted),
-            duration(trial.median),
+            f"{'> ' if trial.ended else ''}{duration(trial.median)}",
             str(len(trial.seconds)),
             f"{trial.median / found.fastest:.2f}",
         )

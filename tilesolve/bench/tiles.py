@@ -14,7 +14,7 @@ from math import exp, log
 
 import numpy as np
 
-from tilesolve.bench.effort import Effort
+from tilesolve.bench.effort import LONG, Effort
 from tilesolve.bench.oracle import Array, differing, digest, drawn, expected, places, tiny, wrong
 from tilesolve.bench.studies import SOLVER, Studies, Study, trial
 from tilesolve.bench.sweep import SPARE, Progress, flushed, lacking, shares, steps
@@ -23,6 +23,7 @@ from tilesolve.boxes import unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.errors import BenchmarkError, SolverError, TilesolveError
 from tilesolve.contractions.problem import Problem
+from tilesolve.deadline import NEVER, deadline
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
 from tilesolve.movement import price
@@ -45,7 +46,8 @@ DRAWS = 100_000
 """Random tiles that are drawn at most until enough of them keep the limits."""
 
 HOPELESS = 3.0
-"""Times the solver's plan that a run may take, or be predicted to, before one of it is enough."""
+"""Times the solver's plan that a run may take, or be predicted to, before one of it is enough. A
+run that takes longer than that and than `LONG` is ended."""
 
 CHECKING = 0.2
 """Seconds that a plan takes to be made and checked, about."""
@@ -166,12 +168,12 @@ def study(
     except TilesolveError as error:
         return Study(name, problem, skipped=str(error))
     step = steps(progress, len(plans) * (1 + effort.rounds(problem, machine, len(plans))))
-    times = _timed(problem, [p for _, p in plans], effort, step)
-    return Study(
-        name,
-        problem,
-        tuple(trial(kind, p, t) for (kind, p), t in zip(plans, times, strict=True)),
+    times, ended = _timed(problem, [p for _, p in plans], effort, step)
+    trials = tuple(
+        trial(kind, p, times[number], ended=number in ended)
+        for number, (kind, p) in enumerate(plans)
     )
+    return Study(name, problem, trials)
 
 
 def varied(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
@@ -195,10 +197,12 @@ def _timed(
     plans: Sequence[Plan],
     effort: Effort,
     step: Callable[[str], None],
-) -> list[list[float]]:
+) -> tuple[list[list[float]], set[int]]:
     """Return the times of each plan, once its result is known to be right.
 
-    Kernels are loaded before: the first plan, which is the solver's, would wait for them.
+    Kernels are loaded before: the first plan, which is the solver's, would wait for them. A run
+    that takes far longer than that plan's is ended; what it computed is not looked at. The numbers
+    of these plans are returned, too.
     """
     machine, threads = plans[0].machine, plans[0].threads
     small = tiny(problem)
@@ -209,11 +213,20 @@ def _timed(
     trash = allocate(flushed(machine))
     timers = [timer(_run(found, first, second, out), trash) for found in plans]
     times: list[list[float]] = []
-    right = None
+    right, limit = None, NEVER
+    ended: set[int] = set()
     for number, timed in enumerate(timers, start=1):
         step(f"checking plan {number} of {len(plans)}")
         out.fill(np.nan)
-        times.append(effort.first(timed()))
+        with deadline(limit) as met:
+            seconds = timed()
+        if met():
+            ended.add(number - 1)
+            times.append([seconds])
+            continue
+        if number == 1:
+            limit = max(LONG, HOPELESS * seconds)
+        times.append(effort.first(seconds))
         fault = wrong(out[tuple(at.T)], values, slack)
         sums = digest(out)
         right = sums if right is None else right
@@ -222,7 +235,9 @@ def _timed(
             raise BenchmarkError(f"plan {number} gives another result: {what}")
 
     def hopeless(number: int) -> bool:
-        return bool(times[0] and times[number]) and (
+        if number in ended or not times[0] or not times[number]:
+            return number in ended
+        return (
             times[number][0] > HOPELESS * times[0][0]
             or plans[number].seconds > HOPELESS * plans[0].seconds
         )
@@ -233,7 +248,7 @@ def _timed(
                 turn = len(times[number]) + 1
                 step(f"round {turn}, plan {number + 1} of {len(plans)}")
                 times[number].append(timers[number]())
-    return times
+    return times, ended
 
 
 def _run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:
