@@ -213,6 +213,24 @@ def test_long_segments_are_turned_in_parts():
         assert Task.of(found, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
 
 
+@pytest.mark.parametrize(
+    ("operand", "output", "sizes", "dtype", "width", "threads"),
+    [
+        ("[j+k+l][3i+3l]bk", "", "j=13 k=5 l=11 i=5 b=11", "complex64", (256, 16), 1),
+        (
+            *("e[3j+2a][b+2k+2j][a+2e+2i]", "ijabk", "i=3 j=11 a=7 b=0 k=11 e=14"),
+            *("float32", (512, 32), 2),
+        ),
+    ],
+)
+def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, width, threads):
+    """Once the longest time is known, levels that cannot be made faster stay as they are."""
+    problem = Problem.of(f"{operand},{operand}->{output}", sizes, dtype)
+    operands, out = drawn(problem), poisoned(problem)
+    plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
+
+
 @dataclass(frozen=True)
 class Lying:
     """How an array lies within a larger one: the steps of its axes, their order, and a shift."""

@@ -158,7 +158,7 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
         raise failed[0]
     settle(setting, waiting, optima, failed, starts)
     optima.sort(key=lambda found: found.score)
-    refined = refine(setting, optima[0])
+    refined = refine(setting, optima[0], convex=starts == 1)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
         (refined, *optima[1:]),
@@ -341,11 +341,13 @@ def _starts(
         }
 
 
-def refine(setting: Setting, found: Optimum) -> Optimum:
+def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
     """Solve the levels in the order of their tightness (Eq. 6).
 
     The times that hold the longest one up are kept where they are, and the longest of the
-    others is minimised, until only idle levels are left.
+    others is minimised, until only idle levels are left. Affine subscripts make a program that is
+    not convex: IPOPT may then lose its way from a point that keeps all bounds, which is good
+    enough to stay at.
 
     Examples
     --------
@@ -372,4 +374,9 @@ def refine(setting: Setting, found: Optimum) -> Optimum:
         }
         held |= {name: open_times[name] * (1 + 1e-6) for name in tight}
         if len(held) < len(program.times):
-            latest = optimum(program, found.choice, held=held, near=latest.tiles)
+            try:
+                latest = optimum(program, found.choice, held=held, near=latest.tiles)
+            except SolverError:
+                if convex:
+                    raise
+                return replace(found, tiles=latest.tiles, times=latest.times)
