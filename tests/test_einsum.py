@@ -464,6 +464,18 @@ def test_where_plans_run(monkeypatch):
     assert operator.attrgetter("planned")(next(reversed(like_numpy._expressions.values())))
 
 
+def test_sums_that_leave_no_letter():
+    """Numpy's loops take them where BLAS would need a copy of an operand that is not large."""
+
+    def taken(text, rows, columns):
+        shapes = [(rows, columns) if term == "ij" else (columns, rows) for term in ("ij", text)]
+        return [s.kernel.way for s in tilesolve.expression(f"ij,{text}->", *shapes).steps]
+
+    assert taken("ij", 700, 700) == taken("ij", 800, 700) == ["matmul"]
+    assert taken("ji", 700, 700) == ["loops"]
+    assert taken("ji", 800, 700) == ["matmul"]
+
+
 @pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
 def test_large_copies_in_another_order(dtype, monkeypatch):
     """Copies that are large go by `transpose`; the result is numpy's, bit by bit."""

@@ -324,11 +324,12 @@ def _buffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis]
     if axes[-1].far == element < WHOLE:
         for side in (SIDE, SIDE // 2):
             tiled = _tiled(element, axes, side)
+            if all(axis.trips == 1 for axis in tiled):
+                return tiled, Buffer.none(tiled, rows)
             buffer = Buffer.of(tiled, element, rows, side)
             if buffer.ahead:
                 break
-        if any(axis.trips > 1 for axis in tiled):
-            return tiled, buffer
+        return tiled, buffer
     tiled = _tiled(element, axes, SIDE // 2)
     return tiled, Buffer.none(tiled, rows)
 
