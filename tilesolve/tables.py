@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tilesolve.interrupts import heeded
+
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
     from tilesolve.machine import Machine
@@ -40,25 +42,33 @@ def console(file: IO[str] | None = None) -> Console:
 def progress_bar(title: str) -> Iterator[Callable[[float, str], None]]:
     """Show a bar on standard error, and give the function that moves it and says what is done.
 
+    That function also raises an interrupt that came before and got lost.
+
     Examples
     --------
     >>> with progress_bar("brewing") as report:
     ...     report(0.5, "halfway")
     """
-    from rich import progress
+    with heeded() as heed:
+        from rich import progress
 
-    columns = (
-        progress.TextColumn(title),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("left:"),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}"),
-    )
-    with progress.Progress(*columns, console=console(sys.stderr)) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda fraction, what: bar.update(task, completed=fraction, description=what)
+        columns = (
+            progress.TextColumn(title),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left:"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.description}"),
+        )
+        with progress.Progress(*columns, console=console(sys.stderr)) as bar:
+            task = bar.add_task("", total=1.0)
+
+            def report(fraction: float, what: str) -> None:
+                heed()
+                bar.update(task, completed=fraction, description=what)
+
+            yield report
 
 
 def table(
