@@ -74,8 +74,7 @@ class Family:
         """Return the family for a machine's vectors; what LLVM cannot have is an error."""
         if bits not in (128, 256, 512):
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
-        group = 8 if registers >= 32 else 4
-        return cls(dtype, bits, min(registers, 32), group // (2 if real_of(dtype) != dtype else 1))
+        return cls(dtype, bits, min(registers, 32), dtypes.columns_together(dtype, registers))
 
     @property
     def lanes(self) -> int:

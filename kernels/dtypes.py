@@ -43,3 +43,15 @@ def halves(dtype: str, bits: int) -> bool:
     (True, False, False)
     """
     return bits == HALVED and real_of(dtype) == dtype
+
+
+def columns_together(dtype: str, registers: int) -> int:
+    """Return how many columns lie together in a packed strip.
+
+    Examples
+    --------
+    >>> columns_together("float64", 32), columns_together("float64", 16)
+    (8, 4)
+    """
+    group = 8 if registers >= 32 else 4
+    return group // (2 if real_of(dtype) != dtype else 1)

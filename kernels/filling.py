@@ -11,7 +11,7 @@ from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.ahead import extent, span
 from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
 from tilesolve.kernels.state import WIDEST, S
-from tilesolve.packing import tables
+from tilesolve.packing import buffers, tables
 from tilesolve.packing.tables import Field
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -19,7 +19,7 @@ _P = {name: S.PACKER + at for at, name in enumerate(packers.FIELDS)}
 _P_SOURCE, _P_TARGET, _P_STRIP = _P["source"], _P["target"], _P["strip"]
 _P_ROWS, _P_GROUPS, _P_SUMS = _P["rows"], _P["groups"], _P["sums"]
 _P_STEPS, _P_FIRST, _P_COUNT, _P_LANES = _P["steps"], _P["first"], _P["count"], _P["lanes"]
-_P_STARTS, _P_LATER = _P["starts"], _P["later"]
+_P_LATER = _P["later"]
 _PACKER, _PACKERS, _WAYS = int(S.PACKER), int(S.PACKERS), len(packers.KINDS)
 _LEVEL, _WAY, _SOURCE, _BUFFER = int(S.LEVEL), int(S.WAY), int(S.SOURCE), int(S.BUFFER)
 _STEP, _STRIP, _GROUP, _HELD = int(S.STEP), int(S.STRIP), int(S.GROUP), int(S.HELD)
@@ -28,6 +28,7 @@ _PLACED_ROWS, _TABLES, _SELF = int(S.PLACED_ROWS), int(S.TABLES), int(S.SELF)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
 _FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUNTS)
 _WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
+_LANES, _SPACE = int(Field.LANES), buffers.SPACE
 _COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(_WAYS)
 
 _NEAR = 1 << 18
@@ -101,14 +102,10 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
         low, high = K[K[table] + k], K[K[table] + k + 1]
         rest_low, rest_high = K[K[table + 2] + k], K[K[table + 2] + k + 1]
         for g in range(g0, g1):
-            if X[X[_COUNTS] + g] < group:
-                _gather(s, side, origin, X, g, K, everything, k0, k1)
-                continue
             s[_P_TARGET] = origin + g * strip
-            rows = s[_TABLES + side] + 8 * X[_OFFSETS + 1 + side]
-            later = g + 1 if g + 1 < g1 and X[X[_COUNTS] + g + 1] == group else g
-            s[_P_ROWS] = rows + 8 * X[X[_STARTS] + g]
-            s[_P_LATER] = rows + 8 * X[X[_STARTS] + later]
+            rows = s[_TABLES + side] + 8 * X[_LANES]
+            s[_P_ROWS] = rows + 8 * group * g
+            s[_P_LATER] = rows + 8 * group * min(g + 1, g1 - 1)
             s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + 1]
             s[_P_FIRST], s[_P_COUNT] = low, high - low
             invoke(s[_PACKERS + _WAYS * side + _TURN_SUMS], frame)
@@ -118,8 +115,7 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
         table = _BLOCKS + 4 * side
         low, high = X[X[table] + x], X[X[table] + x + 1]
         s[_P_TARGET] = origin
-        s[_P_ROWS] = s[_TABLES + side] + 8 * X[_OFFSETS + 1 + side]
-        s[_P_STARTS] = s[_TABLES + side] + 8 * X[_STARTS]
+        s[_P_ROWS] = s[_TABLES + side] + 8 * X[_LANES]
         s[_P_STEPS] = s[_TABLES + side] + 8 * X[table + 1]
         s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
         chunk = max(1, _NEAR // (group * strip))
@@ -168,6 +164,8 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
     g0, g1 = X[X[_PLACES] + first], X[X[_PLACES] + last]
     step = s[_STEP + side]
     strip = (k1 - k0) * step
+    # Strips that are an even number of lines apart would share few sets of a cache.
+    strip += _SPACE * (strip % (2 * _SPACE) == 0)
     s[_STRIP + side] = strip
     s[_ORIGIN + 2 * side], s[_ORIGIN + 2 * side + 1] = g0, k0
     plane = (g1 - g0) * strip
@@ -183,7 +181,7 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
     return 1
 
 
-_LAYOUT = compiling.checksum(ahead, code, compiling, packers, shape, state, tables)
+_LAYOUT = compiling.checksum(ahead, buffers, code, compiling, packers, shape, state, tables)
 
 
 @compiled(returns=INT)

@@ -36,18 +36,17 @@ FIELDS = (
     "first",
     "count",
     "lanes",
-    "starts",
     "later",
 )
 """Names of the 8-byte fields of a frame, in order.
 
-``rows`` is a table of row offsets: of each group's first row for ``copy``, of all rows for
+``rows`` is a table of row offsets: of each group's first row for ``copy``, of all groups' rows for
 ``turn_rows``, of each row of one group else. ``sums`` is the table of k offsets; ``steps`` a table
 of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks' groups
 (``turn_rows``); ``first`` and ``count`` are a range of k (``copy``, ``turn_rows``) or of entries of
 ``steps``. ``groups`` is how many strips ``copy`` fills, or blocks ``turn_rows`` does from number
-``lanes`` on, their groups' first rows being in the table ``starts``; ``lanes`` is how many rows
-``gather`` finds. ``later`` is a table of the rows that ``turn_sums`` does next.
+``lanes`` on; ``lanes`` is how many rows ``gather`` finds. ``later`` is a table of the rows that
+``turn_sums`` does next.
 """
 
 AHEAD = 4
@@ -221,7 +220,7 @@ class _Packer:
         builder = self.builder
         source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
         rows, sums, steps = (self.field(n) for n in ("rows", "sums", "steps"))
-        starts, first = self.field("starts"), self.field("first")
+        first = self.field("first")
         blocks, low = self.field("groups"), self.field("lanes")
 
         def at_k(trip: ir.Value) -> None:
@@ -236,7 +235,7 @@ class _Packer:
                 groups = [
                     self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)
                 ]
-                begin = self.integer(starts, groups[0])
+                begin = builder.mul(groups[0], INT64(self.lanes))
                 lanes = [
                     self.integer(rows, builder.add(begin, INT64(lane)))
                     for lane in range(self.lanes)
@@ -260,42 +259,34 @@ class _Packer:
         scalar = self.kind.element
         pitch = self.size * self.parts
 
-        def lane_of(lane: ir.Value) -> None:
-            near = builder.add(source, self.integer(rows, lane))
-            far = builder.add(target, builder.mul(lane, INT64(pitch)))
-
-            def move(trip: ir.Value) -> None:
-                k = self.integer(steps, builder.add(first, trip))
-                place = builder.add(near, self.integer(sums, k))
-                where = builder.add(far, builder.mul(k, INT64(self.step)))
-                for part in range(self.parts):
-                    value = builder.load(
-                        vectors.pointer(builder, place, part * self.size),
-                        typ=scalar,
-                        align=self.size,
-                    )
-                    builder.store(
-                        value, vectors.pointer(builder, where, part * self.size), align=self.size
-                    )
-
-            vectors.each(builder, count, move)
-
-        def nothing_at(trip: ir.Value) -> None:
+        def at_k(trip: ir.Value) -> None:
             k = self.integer(steps, builder.add(first, trip))
-            where = builder.add(target, builder.mul(k, INT64(self.step)))
+            soon = self.integer(steps, self.ahead(first, trip, count))
+            soon = builder.add(source, self.integer(sums, soon))
+            near = builder.add(source, self.integer(sums, k))
+            far = builder.add(target, builder.mul(k, INT64(self.step)))
+
+            def move(lane: ir.Value) -> None:
+                row = self.integer(rows, lane)
+                vectors.prefetch(builder, vectors.pointer(builder, soon, row))
+                place = builder.add(near, row)
+                where = builder.add(far, builder.mul(lane, INT64(pitch)))
+                for part in range(self.parts):
+                    at = part * self.size
+                    value = builder.load(
+                        vectors.pointer(builder, place, at), typ=scalar, align=self.size
+                    )
+                    builder.store(value, vectors.pointer(builder, where, at), align=self.size)
 
             def clear(missing: ir.Value) -> None:
                 lane = builder.add(found, missing)
-                at = builder.add(where, builder.mul(lane, INT64(pitch)))
+                where = builder.add(far, builder.mul(lane, INT64(pitch)))
                 for part in range(self.parts):
-                    builder.store(
-                        ir.Constant(scalar, 0.0),
-                        vectors.pointer(builder, at, part * self.size),
-                        align=self.size,
-                    )
+                    at = vectors.pointer(builder, where, part * self.size)
+                    builder.store(ir.Constant(scalar, 0.0), at, align=self.size)
 
+            vectors.each(builder, found, move)
             vectors.each(builder, builder.sub(INT64(self.lanes), found), clear)
 
-        vectors.each(builder, found, lane_of)
-        vectors.each(builder, count, nothing_at)
+        vectors.each(builder, count, at_k)
         return self.end()

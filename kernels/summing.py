@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from llvmlite import ir
@@ -51,7 +52,8 @@ class Reader(Protocol):
         """Emit the loads of a step, whose number is given.
 
         With `follow` the line of the strip ``next_a`` is asked for that belongs to the step, with
-        `listed` one from the table ``fetch``.
+        `listed` one from the table ``fetch``; of operands in place the lines of the next tile's
+        rows, and those of its columns.
         """
 
 
@@ -106,38 +108,52 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     True
     """
     builder, shape = tile.builder, tile.shape
-    sets = pending(shape)
     with builder.if_then(builder.icmp_signed(">=", tile.field("k"), INT64(FAR)), likely=True):
         _expect_c(tile)
 
-    def step(trip: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-        return multiply(tile, [read(trip)], sums)
+    if unrolled(shape):
+        return _unrolled(tile, read, count, tile.zeros())
+    if shape.packed or shape.complex or shape.bits >= WIDE:
+        return _steps(tile, read, INT64(0), count, tile.zeros())
+    # What only reading columns in place asks for would take a third of the time of short steps.
+    in_place = builder.icmp_signed("!=", tile.field("b_ahead"), INT64(0))
+    asking = builder.select(in_place, count, INT64(0))
+    sums = _steps(tile, read, INT64(0), asking, tile.zeros())
+    return _steps(tile, partial(read, listed=False), asking, count, sums)
 
-    zeros = tile.zeros()
-    if sets == 1:
-        if unrolled(shape):
-            return _unrolled(tile, read, count, zeros)
-        return vectors.loop(builder, count, zeros, step)
+
+def _steps(
+    tile: Tile, read: Reader, begin: ir.Value, end: ir.Value, sums: list[ir.Value]
+) -> list[ir.Value]:
+    """Emit a loop over some steps, with as many sets of sums as keep the FMAs busy."""
+    builder, shape = tile.builder, tile.shape
+    sets, size = pending(shape), shape.accumulators
+
+    def step(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        return multiply(tile, [read(trip)], values)
 
     def parts(values: Sequence[ir.Value]) -> list[list[ir.Value]]:
-        size = shape.accumulators
         return [list(values[at * size : (at + 1) * size]) for at in range(sets)]
 
     def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        first = builder.mul(trip, INT64(sets))
+        first = builder.add(begin, builder.mul(trip, INT64(sets)))
         found: list[ir.Value] = []
         for at, mine in enumerate(parts(values)):
             found += step(builder.add(first, INT64(at)), mine)
         return found
 
+    count = builder.sub(end, begin)
     whole = builder.sdiv(count, INT64(sets))
-    total, *others = parts(vectors.loop(builder, whole, zeros * sets, steps))
+    carried = [*sums, *tile.zeros() * (sets - 1)]
+    total, *others = parts(vectors.loop(builder, whole, carried, steps))
+    if sets == 1:
+        return total
     for other in others:
         total = [builder.fadd(x, y) for x, y in zip(total, other, strict=True)]
-    done = builder.mul(whole, INT64(sets))
+    done = builder.add(begin, builder.mul(whole, INT64(sets)))
     return vectors.loop(
         builder,
-        builder.sub(count, done),
+        builder.sub(end, done),
         total,
         lambda trip, values: step(builder.add(done, trip), values),
     )
@@ -249,18 +265,20 @@ def _placed(tile: Tile) -> Reader:
     a_ahead, b_ahead = tile.field("a_ahead"), tile.field("b_ahead")
     rows = [builder.add(a, tile.integer(rows_a, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     columns = [builder.add(b, tile.integer(columns_b, 8 * c)) for c in range(shape.columns)]
+    each = max(1, LINE // (tile.parts * shape.bits // 8))
 
     def read(trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:
-        del follow, listed  # what comes next of an operand in place is asked for in each step
         at = builder.mul(trip, INT64(8))
         at_a, at_b = tile.integer(sums_a, at), tile.integer(sums_b, at)
         places = [builder.add(row, at_a) for row in rows]
         loaded = [tile.unpacked(place, 1) for place in places]
-        for place in places:
-            _prefetch(tile, builder.add(place, a_ahead))
         scalars = [(builder.add(column, at_b), 0) for column in columns]
-        for place, _ in scalars[:: shape.group]:
-            _prefetch(tile, builder.add(place, b_ahead))
+        if follow:
+            for place in places[::each]:
+                _prefetch(tile, builder.add(place, a_ahead))
+        if listed:
+            for place, _ in scalars[:: shape.group]:
+                _prefetch(tile, builder.add(place, b_ahead))
         return loaded, scalars
 
     return read

@@ -18,6 +18,10 @@ ALIGNMENT = 64
 GUARD = 64
 """Bytes beyond a copy that a buffer has."""
 
+SPACE = 64
+"""Bytes that may be between two strips of a copy: a line, so that they begin in different sets of
+a cache."""
+
 HUGE = 1 << 21
 """Bytes of a huge page; smaller buffers are not worth one."""
 

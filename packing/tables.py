@@ -40,7 +40,8 @@ class Field(IntEnum):
     COUNTS = 14
     """For each group its indices."""
     WHOLE = 15
-    """For each group whether it is full and contiguous in the operand."""
+    """For each group whether as many indices as a full one has follow each other in the operand,
+    from its first one on: those that it lacks may belong to the next group."""
     STORED = 16
     """For each cell a number of `Stored`: how its groups lie in the output."""
     BLOCKS = 17
@@ -52,6 +53,9 @@ class Field(IntEnum):
     how they lie in the output."""
     LINES = 27
     """For each of the two operands: where the blocks of its segments lie in it, lane by lane."""
+    LANES = 29
+    """For each lane of each group its offset in the operand; lanes that a group lacks have that of
+    its last index, so that all can be read."""
 
 
 class Stored(IntEnum):
@@ -144,7 +148,7 @@ def table(
     for tensor, offsets in enumerate(axis.offsets):
         put(Field.OFFSETS + tensor, offsets)
     put(Field.COUNTING, np.arange(max(axis.size, 1)))
-    units, places = axis.offsets, None
+    units, alike, places = axis.offsets, None, None
     if group:
         starts, counts, places = _groups(axis.bounds[0], group)
         source, target = axis.offsets[operand], axis.offsets[0]
@@ -152,25 +156,28 @@ def table(
         put(Field.STARTS, starts)
         put(Field.COUNTS, counts)
         put(Field.FIRSTS, source[starts])
-        full = counts == group
-        put(Field.WHOLE, _contiguous(source, starts, counts, element) & full)
+        inside = starts + group <= axis.size
+        put(Field.WHOLE, _contiguous(source, starts, group, element) & inside)
         groups = _contiguous(target, starts, counts, element) * np.where(
-            full, int(Stored.WHOLE), int(Stored.PART)
+            counts == group, int(Stored.WHOLE), int(Stored.PART)
         )
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
         put(Field.STORED, stored)
         put(Field.RUNS, _runs(np.diff(axis.bounds[0]), stored))
-        units = (np.where(full, source[starts], -1),) * 3
+        lanes = source[starts[:, None] + np.minimum(np.arange(group), counts[:, None] - 1)]
+        put(Field.LANES, lanes.ravel())
+        units = (source[starts],) * 3
+        if any(turned):
+            _, alike = np.unique(lanes - lanes[:, :1], axis=0, return_inverse=True)
     for number, how in enumerate(turned):
         if how is not None:
             ranges = _segments(axis, how.level, places)
-            found = _blocks(units[number + 1], ranges, how)
+            found = _blocks(units[number + 1], alike, ranges, how)
             for at, values in enumerate(found):
                 put(Field.BLOCKS + 4 * number + at, values)
             first = found[1][:: how.lanes]
-            if group:
-                first = (starts[first][:, None] + np.arange(how.lanes)).ravel()
-            put(Field.LINES + number, axis.offsets[number + 1][first])
+            lines = lanes[first].ravel() if group else axis.offsets[number + 1][first]
+            put(Field.LINES + number, lines)
     return np.concatenate(data)
 
 
@@ -196,7 +203,9 @@ def _runs(sizes: Integers, stored: Integers) -> Integers:
     return found
 
 
-def _contiguous(offsets: Integers, starts: Integers, counts: Integers, element: int) -> Integers:
+def _contiguous(
+    offsets: Integers, starts: Integers, counts: Integers | int, element: int
+) -> Integers:
     """Return for each group whether its offsets follow each other."""
     steps = np.diff(offsets) == element
     broken = np.concatenate([np.zeros(1, np.int64), np.cumsum(~steps)])
@@ -215,22 +224,26 @@ def _segments(axis: Axis, level: int, places: Integers | None) -> list[tuple[int
 
 
 def _blocks(
-    offsets: Integers, ranges: Sequence[tuple[int, int]], how: Turned
+    offsets: Integers,
+    alike: Integers | None,
+    ranges: Sequence[tuple[int, int]],
+    how: Turned,
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Return, for each range, blocks of entries that lie one element apart, and the rest.
 
-    Entries with a negative offset are part of no block.
+    Where entries have kinds, those of a block are alike.
     """
     blocks: list[Integers] = []
     rest: list[Integers] = []
     ends, rest_ends = [0], [0]
     done = left = 0
     for low, high in ranges:
-        sort = low + np.argsort(offsets[low:high], kind="stable")
-        ordered = offsets[sort]
-        breaks = np.flatnonzero((np.diff(ordered) != how.element) | (ordered[:-1] < 0)) + 1
+        kinds = np.zeros(high - low, np.int64) if alike is None else alike[low:high]
+        sort = low + np.lexsort((offsets[low:high], kinds))
+        broken = np.diff(offsets[sort]) != how.element
+        breaks = np.flatnonzero(broken | (np.diff(kinds[sort - low]) != 0)) + 1
         for run in np.split(sort, breaks):
-            cut = len(run) // how.lanes * how.lanes if len(run) and offsets[run[0]] >= 0 else 0
+            cut = len(run) // how.lanes * how.lanes
             blocks.append(run[:cut])
             rest.append(run[cut:])
             done, left = done + cut, left + len(run) - cut

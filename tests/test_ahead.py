@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from strategies import problems, specs, unshrunk
 
 import tilesolve
-from tilesolve import Problem
+from tilesolve import Machine, Problem
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
 
@@ -30,7 +31,7 @@ def lines(kind, lanes, frame):
         rows, sums = range(f["groups"]), ks
     elif kind == "turn_rows":
         blocks = range(f["lanes"], f["lanes"] + f["groups"])
-        begins = [word(f["starts"] + 8 * word(f["steps"] + 8 * at * lanes)) for at in blocks]
+        begins = [lanes * word(f["steps"] + 8 * at * lanes) for at in blocks]
         rows, sums = [begin + lane for begin in begins for lane in range(lanes)], ks
     elif kind == "turn_sums":
         rows, sums = range(lanes), [word(f["steps"] + 8 * at * lanes) for at in ks]
@@ -116,11 +117,24 @@ def test_what_is_packed_was_asked_for(spec, sizes, machine):
 
 def test_kernels_that_read_in_place_are_given_no_lines():
     """They would not ask for them."""
-    problem = Problem.of("abc-adc-bd", {"a": 600, "b": 24, "c": 300, "d": 8})
-    packs, _, assigned = watched(problem, "i7-6700k")
+    problem = Problem.of("abc-adc-bd", {"a": 600, "b": 24, "c": 320, "d": 8})
+    many = Machine.load("i7-6700k").replace(vector_bits=512, vector_registers=32)
+    packs, _, assigned = watched(problem, many)
     assert packs
     assert assigned
     assert not any(assigned)
+
+
+@pytest.mark.parametrize(("spec", "sides"), [("abcd-aebf-dfce", 24), ("abc-bda-dc", 48)])
+@pytest.mark.parametrize("columns", [4, 6])
+def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
+    """Cells of six columns are a group of four and one of two: neither goes by single elements."""
+    tile = RegisterTile(2, columns, 2.0 * columns, 0.0)
+    usual = Machine.load("i7-6700k")
+    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, (tile,)),))
+    packs, *_ = watched(Problem.of(spec, sides), machine)
+    assert {side for side, *_ in packs} == {0, 1}
+    assert all(wanted for _, wanted, *_ in packs)
 
 
 @settings(unshrunk, max_examples=15)

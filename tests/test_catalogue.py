@@ -134,7 +134,9 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
         calls = rows * -(-m // columns)
         # Cells are near-equal: together they have the groups and columns there are.
         filled = -(-n // FAMILY.lanes) * m / (vectors * columns)
-        return calls * (tile.call + 40) + filled * k * tile.step
+        cells = -(-m // columns)
+        packed = cells * FAMILY.group * -(-m // (cells * FAMILY.group))
+        return calls * (tile.call + 40) + filled * k * tile.step + packed * k
 
     chosen = cycles(*sides(register_tile(problem, machine)))
     assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)

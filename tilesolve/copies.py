@@ -5,14 +5,11 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from tilesolve.kernels.dtypes import lanes
-from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.kernels.dtypes import columns_together, lanes
+from tilesolve.packing.buffers import ALIGNMENT, GUARD, SPACE
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-GROUP = 8
-"""Columns that lie together in a strip, at most."""
 
 
 def copy_bytes(plan: Plan) -> tuple[int, ...]:
@@ -26,11 +23,17 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
     --------
     >>> from tilesolve.planning import plan
     >>> copy_bytes(plan("ik-ij-jk", 512, "i7-6700k", cache=False))
-    (131136, 2097216)
+    (131648, 2105408)
     """
     output, *operands = (set(tensor.letters) for tensor in plan.problem.spec.tensors)
     both = {i for i in output if all(i in letters for letters in operands)}
     cell, *tiles = plan.nest.bands
+    machine, dtype = plan.machine, plan.problem.dtype
+    # Either operand may have the rows.
+    groups = (
+        max(1, lanes(dtype, machine.vector_bits)),
+        columns_together(dtype, machine.vector_registers),
+    )
     found = []
     for letters, level in zip(operands, plan.nest.packed, strict=True):
         if level is None:
@@ -38,11 +41,11 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
             continue
         tile = next(band for band in tiles if band.level == level)
         own = (letters & output) - both
-        group = max(GROUP, lanes(plan.problem.dtype, plan.machine.vector_bits))
-        cells = prod(ceil(tile[i] / cell[i]) for i in own)
-        filled = cells * ceil(prod(cell[i] for i in own) / group) * group
+        cells = prod(ceil(tile[i] / cell[i]) for i in own) * prod(tile[i] for i in both)
+        strips = [ceil(prod(cell[i] for i in own) / group) for group in groups]
+        filled = max(n * group for n, group in zip(strips, groups, strict=True))
         # A strip has all of k, even for an operand that does not depend on some of it.
-        others = (set(plan.problem.sizes) - output) | both
-        size = filled * prod(tile[i] for i in others) * plan.problem.itemsize + GUARD
+        sums = prod(tile[i] for i in set(plan.problem.sizes) - output)
+        size = cells * (filled * sums * plan.problem.itemsize + max(strips) * SPACE) + GUARD
         found.append(size + -size % ALIGNMENT)
     return tuple(found)

@@ -192,18 +192,20 @@ def price(
     )
     rate = machine.peak(problem.dtype) * kernel.efficiency
     seconds = arithmetic(problem, kernel, rate, machine.frequency, found)
-    seconds += _fetching(problem, nest, kernel, found) / machine.frequency
+    seconds += _reading(problem, nest, kernel, found, rate, machine.frequency)
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
 
-def _fetching(problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic) -> float:
-    """Return the cycles that reading in place costs beside the bytes it moves.
+def _reading(
+    problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic, rate: float, frequency: float
+) -> float:
+    """Return the seconds that reading in place costs beside the bytes it moves.
 
     A copy is read in the order in which it lies, and the CPU foresees what comes next. Rows in
     place come as whole vectors, and are waited for where they enter the second cache; columns
     are as many streams as there are, each time that they enter the first.
     """
-    cycles = 0.0
+    seconds = 0.0
     running = {letter for letter, extent in problem.sizes.items() if extent > 1}
     output = running & set(problem.spec.output.letters[-1:])
     copies = nest.packed or (None,) * len(problem.spec.operands)
@@ -211,8 +213,9 @@ def _fetching(problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic)
         if copy is None and operand.subscripts:
             rows = running & set(operand.subscripts[-1].letters) == output
             entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
-            cycles += entered * (kernel.fetch if rows else kernel.stream)
-    return cycles
+            seconds += entered * (kernel.fetch if rows else kernel.stream) / frequency
+            seconds += (kernel.placed - 1) * rows * problem.flops / rate
+    return seconds
 
 
 def arithmetic(

@@ -8,8 +8,8 @@ from math import ceil, prod
 from tilesolve.boxes import box
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
-from tilesolve.kernels.catalogue import WALK, Microkernel, RegisterTile, default
-from tilesolve.kernels.dtypes import halves, lanes
+from tilesolve.kernels.catalogue import PACK, WALK, Microkernel, RegisterTile, default
+from tilesolve.kernels.dtypes import columns_together, halves, lanes
 from tilesolve.machine import Machine
 
 WORTH = 0.98
@@ -53,7 +53,10 @@ def register_tile(problem: Problem, machine: Machine) -> Microkernel:
 def _times(
     problem: Problem, tiles: Sequence[RegisterTile], machine: Machine
 ) -> dict[RegisterTile, float]:
-    """Return for each tile the cycles of all calls, edges included."""
+    """Return for each tile the cycles of all calls, edges included, and of packing the columns.
+
+    Of a cell's last columns whole groups are packed.
+    """
     fused = fuse(problem)
     rows = fused.letters(fused.rows) if fused.rows else ()
     columns = fused.letters(fused.columns) if fused.columns else ()
@@ -72,12 +75,15 @@ def _times(
     }
     sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
     times = max(1.0, sums / SUMS)
+    together = columns_together(problem.dtype, machine.vector_registers)
     found = {}
     for tile in tiles:
         (above, vectors), (beside, each) = high[tile.vectors], wide[tile.columns]
         calls = above * beside
         filled = vectors * each / (calls * tile.vectors * tile.columns)
+        packed = beside * ceil(each / beside / together) * together
         found[tile] = calls * (sums * tile.step * filled + times * (tile.call + WALK))
+        found[tile] += sums * packed * PACK
     return found
 
 

@@ -20,6 +20,7 @@ from tilesolve.kernels.code import MOST_VECTORS, Family
 from tilesolve.kernels.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
 from tilesolve.nest import Band, Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
+from tilesolve.packing.buffers import SPACE
 from tilesolve.packing.tables import Field, Turned, table
 
 MOST_INDICES = 1 << 17
@@ -65,9 +66,9 @@ class Box:
     batches: tuple[int, int]
     aligned: bool
 
-    def elements(self, side: int) -> int:
-        """Return the most k of all strips of a packed segment of an operand."""
-        return self.groups[side] * self.sums[side] * self.batches[side]
+    def copy_bytes(self, side: int, step: int) -> int:
+        """Return the most bytes of a packed segment of an operand, given those of one k."""
+        return self.groups[side] * self.batches[side] * (self.sums[side] * step + SPACE)
 
     def cells(self, role: int) -> int:
         """Return how many cells a role has."""
@@ -184,12 +185,18 @@ class Schedule:
         )
 
     def lane(self, side: int) -> str | None:
-        """Return the letter that runs along the lanes of rows or of columns."""
-        members = self.roles[side]
+        """Return the letter that runs along the lanes of rows or of columns.
+
+        Rows run along the output's unit stride. Columns run along their operand's where a cell
+        has a group of it: else along the letter that a cell has most of.
+        """
+        members = [i for i in self.roles[side] if self.problem.sizes[i] > 1]
         preferred = self.unit(0) if side == ROWS else self.unit(2)
-        if preferred in members:
-            return preferred
-        return next((i for i in members if self.problem.sizes[i] > 1), None)
+        if side == COLUMNS and members:
+            cell = self.nest.bands[0]
+            if preferred not in members or cell[preferred] < self.family.group:
+                return max(members, key=lambda letter: cell[letter])
+        return preferred if preferred in members else next(iter(members), None)
 
     def _lanes(self, role: int) -> dict[str, int]:
         """Return the letter of rows that runs along vectors, and how many of it one holds."""

@@ -124,8 +124,8 @@ class Task:
         taken = 0
         for side in (ROWS, COLUMNS):
             state[S.BUFFER + side] = taken
-            most = max(box.elements(side) for box in boxes.tables)
-            taken += most * schedule.step(side) + GUARD
+            step = schedule.step(side)
+            taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD
             taken += -taken % ALIGNMENT
         rows = _rows(schedule, boxes)
         addresses = (state.ctypes.data, rows.ctypes.data)
