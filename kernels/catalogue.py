@@ -11,10 +11,10 @@ from tilesolve.kernels.dtypes import lanes
 PACK = 1.0
 """Cycles that packing one element takes."""
 
-PLACED = 1.6
+PLACED = 1.3
 """How many times as long steps of k take with 16 registers where rows are read in place: tiles are
 small, and addresses take as many loads as elements (measured on Zen 3: 1.1 to 1.25 with all in the
-nearest cache, 1.3 to 2 in whole runs)."""
+nearest cache, 1.2 to 2 in whole runs)."""
 
 WALK = 40.0
 """Cycles that the macrokernel takes for each call of a microkernel."""
@@ -70,7 +70,7 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     >>> default("float64", 512, 32)  # doctest: +ELLIPSIS
     Microkernel(rows=24, columns=8, ..., fetch=0.5, stream=0.25, placed=1.0)
     >>> default("float32", 256, 16)  # doctest: +ELLIPSIS
-    Microkernel(rows=16, columns=6, ..., fetch=0.5, stream=0.25, placed=1.6)
+    Microkernel(rows=16, columns=6, ..., fetch=0.5, stream=0.25, placed=1.3)
     """
     group = max(1, lanes(dtype, vector_bits))
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)

@@ -188,14 +188,15 @@ class Schedule:
         """Return the letter that runs along the lanes of rows or of columns.
 
         Rows run along the output's unit stride. Columns run along their operand's where a cell
-        has a group of it: else along the letter that a cell has most of.
+        has a group of it: else along the innermost letter that a cell has some of.
         """
         members = [i for i in self.roles[side] if self.problem.sizes[i] > 1]
         preferred = self.unit(0) if side == ROWS else self.unit(2)
         if side == COLUMNS and members:
             cell = self.nest.bands[0]
             if preferred not in members or cell[preferred] < self.family.group:
-                return max(members, key=lambda letter: cell[letter])
+                inner = [i for i in cell.order if i in members]
+                return next((i for i in inner if cell[i] > 1), inner[0])
         return preferred if preferred in members else next(iter(members), None)
 
     def _lanes(self, role: int) -> dict[str, int]:
