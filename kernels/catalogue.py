@@ -13,7 +13,7 @@ PACK = 1.0
 
 PLACED = 1.3
 """How many times as long steps of k take with 16 registers where rows are read in place: tiles are
-small, and addresses take as many loads as elements (measured on Zen 3: 1.1 to 1.25 with all in the
+small, and addresses take as many loads as elements (measured on Zen 3: 1.04 to 1.21 with all in the
 nearest cache, 1.2 to 2 in whole runs)."""
 
 WALK = 40.0
