@@ -60,13 +60,16 @@ _STOP = int(S.STOP)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
-@compiled.compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
-def _tiles(s, role, count, turns, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+@compiled.compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
+def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call the microkernel for a cell of each role, and for those alike that follow it.
 
     One call computes `count` cells along a role; the next one does so for the next cell of the
-    other role, `turns` times in all.
+    other role, `turns` times in all. Numbers of cells are read here, from the words at `w`: as
+    arguments they were loaded by one vector instruction, right after one of them was stored alone,
+    and such a load waits until all stores before it, those to C among them, are done.
     """
+    r, n, k, b = s[w], s[w + 1], s[w + 2], s[w + 3]
     r0, r1 = R[R[_BOUNDS] + r], R[R[_BOUNDS] + r + 1]
     n0, n1 = N[N[_BOUNDS] + n], N[N[_BOUNDS] + n + 1]
     k0, k1 = K[K[_BOUNDS] + k], K[K[_BOUNDS] + k + 1]
@@ -221,8 +224,7 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
                         if count == end0 - begin0 and role + other == 1:
                             X = R if other == 0 else N
                             turns = min(X[X[_RUNS] + s[o1]], end1 - s[o1])
-                        cells = (s[w], s[w + 1], s[w + 2], s[w + 3])
-                        _tiles(s, role, count, turns, *cells, R, N, K, B)
+                        _tiles(s, role, count, turns, w, R, N, K, B)
                     else:
                         _descend(level - 1, s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
                     s[o0] += count

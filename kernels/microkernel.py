@@ -25,7 +25,8 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   (`shape.Mode`); only the first ``rows`` rows are touched, and C is read only by the modes that add
   to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
   also needs it aligned to the vector. The part modes need the same of all groups but the last,
-  of which only the rows that there are need be contiguous. The scattered modes need nothing.
+  of which only the rows that there are need be contiguous. The scattered modes need nothing. But
+  for ``STREAM``, C is asked for while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
   grow by their ``_move``, in the frame itself. ``next_a`` begins again at ``a`` where it would

@@ -9,7 +9,7 @@ from typing import Protocol
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
-from tilesolve.kernels.shape import Shape
+from tilesolve.kernels.shape import Mode, Shape
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.vectors import INT64
 
@@ -20,12 +20,14 @@ PENDING = 8
 """Independent FMA chains that a kernel keeps busy: the latency times the rate of all CPUs known."""
 
 WIDE = 512
-"""Bits of vectors from which on a step takes so long that asking for two lines costs nothing, and
-that as many stores as a tile has fill the queue of stores."""
+"""Bits of vectors from which on a step takes so long that asking for lines costs nothing, and that
+as many stores as a tile has fill the queue of stores."""
 
 UNROLLED = 4
-"""Steps of k in a trip of narrower kernels' loop, once all lines of ``fetch`` are asked for. With
-both prefetches in each of six cycles whole runs were a tenth slower (Zen 4, AVX2 kernels)."""
+"""Steps of k in a trip of the loop, half as many of complex ones, once all lines of ``fetch`` are
+asked for. With both prefetches in each of six cycles whole runs were a tenth slower (Zen 4, AVX2
+kernels). A line of C is asked for in each trip: all of them at once keep what comes from the second
+cache waiting (24 lines, 190 ns away, took 0.35 µs a call instead of 0.1; Granite Rapids)."""
 
 LINE = 64
 """Bytes between the addresses of which it is enough to ask for one."""
@@ -76,10 +78,10 @@ def unrolled(shape: Shape) -> bool:
 
     Examples
     --------
-    >>> [unrolled(Shape("float64", bits, 2, 6, 4, packed=True)) for bits in (256, 512)]
+    >>> [unrolled(Shape("float64", 512, 2, 6, 8, packed=packed)) for packed in (True, False)]
     [True, False]
     """
-    return shape.packed and shape.bits < WIDE and pending(shape) == 1
+    return shape.packed and not shape.halved and pending(shape) == 1
 
 
 def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
@@ -102,17 +104,17 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     `microkernel.emit` calls it:
 
     >>> from tilesolve.kernels.microkernel import emit
-    >>> from tilesolve.kernels.shape import Shape
+    >>> from tilesolve.kernels.shape import Mode, Shape
     >>> text = str(emit(ir.Module(), Shape("float64", 256, 2, 6, 4, packed=True), native=256))
     >>> "llvm.fmuladd.v4f64" in text
     True
     """
     builder, shape = tile.builder, tile.shape
-    with builder.if_then(builder.icmp_signed(">=", tile.field("k"), INT64(FAR)), likely=True):
-        _expect_c(tile)
-
     if unrolled(shape):
         return _unrolled(tile, read, count, tile.zeros())
+    with builder.if_then(_awaits_c(tile), likely=True):
+        for line in _lines_of_c(tile):
+            vectors.prefetch(builder, vectors.pointer(builder, line), write=True)
     if shape.packed or shape.complex or shape.bits >= WIDE:
         return _steps(tile, read, INT64(0), count, tile.zeros())
     # What only reading columns in place asks for would take a third of the time of short steps.
@@ -160,44 +162,69 @@ def _steps(
 
 
 def _unrolled(tile: Tile, read: Reader, count: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
-    """Emit the steps that ask for what ``fetch`` lists, then several a trip, then what is left."""
+    """Emit the steps that ask for what ``fetch`` lists, then several a trip, with a line of C each.
+
+    What does not fill a trip comes with the steps before.
+    """
     builder, fetches = tile.builder, tile.field("fetches")
+    trip_steps = UNROLLED // tile.parts
+    lines, last = _list_of_c(tile)
     asking = builder.select(builder.icmp_signed("<", count, fetches), count, fetches)
+    trips = builder.sdiv(builder.sub(count, asking), INT64(trip_steps))
+    single = builder.sub(count, builder.mul(trips, INT64(trip_steps)))
     sums = vectors.loop(
-        builder, asking, sums, lambda trip, values: multiply(tile, [read(trip)], values)
+        builder, single, sums, lambda trip, values: multiply(tile, [read(trip)], values)
     )
-    trips = builder.sdiv(builder.sub(count, asking), INT64(UNROLLED))
 
     def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        begin = builder.add(asking, builder.mul(trip, INT64(UNROLLED)))
-        for at in range(UNROLLED):
+        begin = builder.add(single, builder.mul(trip, INT64(trip_steps)))
+        number = builder.select(builder.icmp_signed("<", trip, last), trip, last)
+        line = tile.integer(lines, builder.mul(number, INT64(8)))
+        vectors.prefetch(builder, vectors.pointer(builder, line))
+        for at in range(trip_steps):
             follow = at * tile.parts * tile.shape.bits // 8 % LINE == 0
             now = read(builder.add(begin, INT64(at)), follow=follow, listed=False)
             values = multiply(tile, [now], values)
         return values
 
-    sums = vectors.loop(builder, trips, sums, steps)
-    done = builder.add(asking, builder.mul(trips, INT64(UNROLLED)))
-    return vectors.loop(
-        builder,
-        builder.sub(count, done),
-        sums,
-        lambda trip, values: multiply(
-            tile, [read(builder.add(done, trip), follow=False, listed=False)], values
-        ),
-    )
+    return vectors.loop(builder, trips, sums, steps)
 
 
-def _expect_c(tile: Tile) -> None:
-    """Have C fetched while the sums are computed."""
+def _awaits_c(tile: Tile) -> ir.Value:
+    """Return whether C is worth asking for: not what streaming stores drop from the caches."""
+    builder = tile.builder
+    far = builder.icmp_signed(">=", tile.field("k"), INT64(FAR))
+    streams = builder.icmp_signed("==", tile.field("mode"), INT64(int(Mode.STREAM)))
+    return builder.and_(far, builder.not_(streams))
+
+
+def _lines_of_c(tile: Tile) -> list[ir.Value]:
+    """Return the addresses of all vectors of C."""
     builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
     rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
-    for column in range(shape.columns):
-        offset = tile.integer(columns_c, 8 * column)
-        for row in rows:
-            where = vectors.pointer(builder, builder.add(row, offset))
-            vectors.prefetch(builder, where, write=True)
+    columns = [tile.integer(columns_c, 8 * column) for column in range(shape.columns)]
+    return [builder.add(row, column) for column in columns for row in rows]
+
+
+def _list_of_c(tile: Tile) -> tuple[ir.Value, ir.Value]:
+    """Emit a list of the addresses to ask for; return its address and the number of its last one.
+
+    The last one is the frame, which is near: it stands for all trips that need none.
+    """
+    builder, size = tile.builder, tile.shape.vectors * tile.shape.columns
+    with builder.goto_entry_block():
+        room = builder.alloca(ir.ArrayType(INT64, size + 1))
+        room.align = LINE
+    begin: ir.Value = builder.ptrtoint(room, INT64)
+    awaits = _awaits_c(tile)
+    last = builder.select(awaits, INT64(size), INT64(0))
+    with builder.if_then(awaits, likely=True):
+        for number, line in enumerate(_lines_of_c(tile)):
+            builder.store(line, vectors.pointer(builder, begin, 8 * number), align=8)
+    end = vectors.pointer(builder, begin, builder.mul(last, INT64(8)))
+    builder.store(tile.frame, end, align=8)
+    return begin, last
 
 
 def reader(tile: Tile) -> Reader:
@@ -205,7 +232,7 @@ def reader(tile: Tile) -> Reader:
 
     Examples
     --------
-    >>> from tilesolve.kernels.shape import Shape
+    >>> from tilesolve.kernels.shape import Mode, Shape
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
@@ -236,9 +263,7 @@ def _packed(tile: Tile) -> Reader:
         if follow:
             vectors.prefetch(builder, vectors.pointer(builder, soon, at_a), near=False)
         if listed:
-            number = trip
-            if not unrolled(shape):  # where it is, only steps that have an entry are listed
-                number = builder.select(builder.icmp_signed("<", trip, fetches), trip, fetches)
+            number = builder.select(builder.icmp_signed("<", trip, fetches), trip, fetches)
             line = tile.integer(wanted, builder.mul(number, INT64(8)))
             vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
         loaded = [
@@ -317,7 +342,7 @@ def multiply(
     --------
     `accumulate` calls it for each step, `writing.weave` for the last ones:
 
-    >>> from tilesolve.kernels.shape import Shape
+    >>> from tilesolve.kernels.shape import Mode, Shape
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> tile = Tile(builder, Shape("float64", 256, 2, 3, 4, packed=True), function.args[0], 256)
