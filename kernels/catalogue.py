@@ -12,9 +12,9 @@ PACK = 1.0
 """Cycles that packing one element takes."""
 
 PLACED = 1.3
-"""How many times as long steps of k take with 16 registers where rows are read in place: tiles are
-small, and addresses take as many loads as elements (measured on Zen 3: 1.04 to 1.21 with all in the
-nearest cache, 1.2 to 2 in whole runs)."""
+"""How many times as long steps of k take at least with 16 registers where rows are read in place:
+tiles are small, and addresses take as many loads as elements (measured on Zen 3: 1.04 to 1.21 with
+all in the nearest cache, 1.2 to 2 in whole runs)."""
 
 WALK = 40.0
 """Cycles that the macrokernel takes for each call of a microkernel."""
@@ -128,6 +128,9 @@ class Catalogue:
         Width of vectors, and how many of them kernels may use.
     tiles
         All register tiles that were measured.
+    placed
+        How many times as long calls take that read rows in place, each step's in another page; None
+        where that was not measured.
 
     Examples
     --------
@@ -140,6 +143,11 @@ class Catalogue:
     bits: int
     registers: int
     tiles: tuple[RegisterTile, ...]
+    placed: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.placed is not None and not (isfinite(self.placed) and self.placed >= 1):
+            raise MachineError(f"rows in place cannot take {self.placed!r} times as long")
 
     def __hash__(self) -> int:
         # Plans are looked up by their machine: hundreds of tiles would take longer than the rest.
@@ -174,8 +182,9 @@ class Catalogue:
         Examples
         --------
         >>> tile = RegisterTile(3, 8, step=24.0, call=48.0)
-        >>> Catalogue("float64", 512, 32, (tile,)).microkernel(tile).call
-        88.0
+        >>> found = Catalogue("float64", 512, 32, (tile,), placed=1.5).microkernel(tile)
+        >>> found.call, found.placed
+        (88.0, 1.5)
         """
         usual = default(self.dtype, self.bits, self.registers)
         group = max(1, lanes(self.dtype, self.bits))
@@ -185,4 +194,5 @@ class Catalogue:
             columns=tile.columns,
             efficiency=tile.vectors * tile.columns * self.rate / tile.step,
             call=tile.call + WALK,
+            placed=max(usual.placed, self.placed or 1.0),
         )

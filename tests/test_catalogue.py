@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tilesolve import Machine, Problem, plan
 from tilesolve.catalogue import catalogued
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels.catalogue import Catalogue, RegisterTile, default
+from tilesolve.kernels.catalogue import PLACED, Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family
 from tilesolve.kernels.timing import LONG, SHORT, tiles_of
 from tilesolve.register_tile import register_tile
@@ -83,6 +84,29 @@ def test_a_damaged_catalogue_is_refused(tiles):
     data["kernels"][0]["tiles"] = tiles
     with pytest.raises(MachineError, match=r"mine\.toml"):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
+
+
+@pytest.mark.parametrize("placed", [0.5, float("nan"), -2.0, "1.5"])
+def test_rows_in_place_cannot_be_faster(placed):
+    """An impossible cost of rows in place is an error that names the file."""
+    data = tomllib.loads(measured().to_toml())
+    data["kernels"][0]["placed"] = placed
+    with pytest.raises(MachineError, match=r"mine\.toml"):
+        Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
+
+
+def test_rows_that_cost_more_in_place_are_packed(here):
+    """What was measured of rows in place counts in plans; without it the usual cost does."""
+    assert here.catalogue("float32").placed >= 1
+    problem = Problem.of("mn-mk-kn", "m=96 n=96 k=96")
+    [usual] = measured().catalogues
+    assert usual.placed is None
+    for placed, counts in (1.0, PLACED), (9.0, 9.0):
+        machine = BASE.replace(catalogues=(replace(usual, placed=placed),))
+        assert Machine.from_toml(machine.to_toml()) == machine
+        assert register_tile(problem, machine).placed == counts
+    found = plan(problem, machine=machine, threads=1, cache=False)
+    assert found.nest.packed[1] is not None
 
 
 def test_another_computer_is_not_measured_here():

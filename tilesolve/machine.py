@@ -396,10 +396,12 @@ def _tiles(catalogue: Catalogue) -> dict[str, Any]:
     tiles = ", ".join(
         f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
     )
+    measured = {} if catalogue.placed is None else {"placed": catalogue.placed}
     return {
         "dtype": catalogue.dtype,
         "bits": catalogue.bits,
         "registers": catalogue.registers,
+        **measured,
         "tiles": tiles,
     }
 
@@ -410,7 +412,8 @@ def _catalogue(table: Mapping[str, Any]) -> Catalogue:
         sides, step, call = text.split(" ")
         vectors, columns = sides.split("x")
         tiles.append(RegisterTile(int(vectors), int(columns), float(step), float(call)))
-    return Catalogue(table["dtype"], table["bits"], table["registers"], tuple(tiles))
+    known = table["dtype"], table["bits"], table["registers"]
+    return Catalogue(*known, tuple(tiles), table.get("placed"))
 
 
 def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
