@@ -394,6 +394,23 @@ def test_threads_share_the_work_and_the_last_level():
     assert one.seconds / 4.001 <= four.seconds < one.seconds
 
 
+@pytest.mark.parametrize(
+    ("sizes", "output"),
+    [
+        ("m=2000 n=2000 k=64", "stream"),  # 32 MB, the last cache has 8
+        ("m=900 n=900 k=900", "store"),  # all are 19 MB, but C is read again
+        ("m=900 n=900 k=300", "stream"),  # 11 MB, and sums are in one piece
+        ("m=600 n=600 k=300", "store"),  # all fit
+    ],
+)
+def test_what_the_last_cache_cannot_keep_is_written_past_it(sizes, output):
+    """That is C alone, or beside the operands where it is not read again."""
+    problem = Problem.of("mn-mk-kn", sizes)
+    assert plan(problem, machine="i7-6700k", threads=1, cache=False).output == output
+    added = plan(problem, machine="i7-6700k", threads=1, accumulate=True, cache=False)
+    assert added.output == "accumulate"
+
+
 def test_bad_questions_have_clear_errors():
     """Wrong specs, sizes, dtypes and machines are refused with their own kinds of error."""
     with pytest.raises(SpecError):

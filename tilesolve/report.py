@@ -218,7 +218,7 @@ def _packing(plan: Plan) -> Iterator[str]:
 _WRITTEN = {
     "accumulate": "added to",
     "store": "overwritten",
-    "stream": "overwritten past the caches: it is larger than the last one",
+    "stream": "overwritten past the caches: it would not stay in the last one",
 }
 
 

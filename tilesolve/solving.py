@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilesolve.boxes import (
@@ -28,7 +29,7 @@ from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest, Output
 from tilesolve.program import TIE, Setting, formulate
-from tilesolve.register_tile import register_tile
+from tilesolve.register_tile import SUMS, register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
 from tilesolve.repair import Integral, grown, repair
 from tilesolve.traffic import Store
@@ -91,12 +92,27 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
     if type(threads) is not int or not threads >= 1:
         raise MachineError(f"threads must be a positive integer, got {threads!r}")
     places = stores(machine, threads)
-    large = problem.bytes[0] > places[-1].capacity
-    output: Output = ("stream" if large else "store") if overwrite else "accumulate"
+    output: Output = "accumulate"
+    if overwrite:
+        output = "stream" if _passes_by(problem, places[-1]) else "store"
     plans = [
         _solve(problem, machine, threads, split, output) for split in _splits(problem, threads)
     ]
     return min(plans, key=lambda found: found.seconds)
+
+
+def _passes_by(problem: Problem, last: Store) -> bool:
+    """Return whether the last cache cannot keep the output.
+
+    Operands push it out, too: that counts where sums are so short that each element is written
+    once, as it would not be read again.
+    """
+    written = problem.bytes[0]
+    once = (
+        prod(problem.sizes[i] for i in problem.sizes if i not in problem.spec.output.letters)
+        <= SUMS
+    )
+    return (sum(problem.bytes) if once else written) > last.capacity
 
 
 def _splits(problem: Problem, threads: int) -> list[str | None]:
