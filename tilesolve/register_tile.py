@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.boxes import box
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
-from tilesolve.kernels.catalogue import PACK, WALK, Microkernel, RegisterTile, default
-from tilesolve.kernels.dtypes import columns_together, halves, lanes
+from tilesolve.kernels.catalogue import PACK, WALK, Catalogue, Microkernel, RegisterTile, default
+from tilesolve.kernels.dtypes import columns_together, halves, lanes, real_of
 from tilesolve.machine import Machine
 
 WORTH = 0.98
@@ -47,7 +48,21 @@ def register_tile(problem: Problem, machine: Machine) -> Microkernel:
     for tile, cycles in times.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if times[best] < WORTH * cycles else tile
-    return catalogue.microkernel(best)
+    kernel = catalogue.microkernel(best)
+    return replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
+
+
+def _reached(catalogue: Catalogue, machine: Machine) -> float:
+    """Return the share of the machine's peak that the fastest tile reaches.
+
+    The peak is that of FMAs alone; tiles also load what they multiply, which some CPUs do not do
+    beside as many FMAs (Granite Rapids: 0.8).
+    """
+    group = max(1, lanes(catalogue.dtype, catalogue.bits))
+    products = group if real_of(catalogue.dtype) == catalogue.dtype else 4 * group
+    return min(
+        1.0, 2 * products * machine.frequency / catalogue.rate / machine.peak(catalogue.dtype)
+    )
 
 
 def _times(

@@ -216,6 +216,48 @@ def grown(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
     return larger
 
 
+def closer(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
+    """Return the best of the tilings like another one whose outermost tile is smaller, if better.
+
+    Copies of a small outermost tile may stay in a nearer cache than the last one, which programs
+    do not know: they have no reason to make it small where an operand passes it once.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    choice
+        The loops around each tile.
+    found
+        What `repair` returned for them.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> best = plan("abcd-ec-abed", 72, "i7-6700k", cache=False)
+    >>> found = repair(best.setting, best.choice, dict(best.search.tiles))
+    >>> all(better.score < found.score for better in closer(best.setting, best.choice, found))
+    True
+    """
+    if setting.levels < 2 or choice[-1] is None:
+        return []
+    options = {}
+    for index, chain in found.chains:
+        sizes, size = [chain[-1]], chain[-2]
+        while size < chain[-1]:
+            if size >= setting.smallest(index, setting.levels):
+                sizes.append(size)
+            size *= 2
+        options[index] = [(*chain[:-1], size) for size in sizes]
+    best, score, priced = dict(found.chains), found.score, found.priced
+    for group in _groups(options):
+        chains, value, count = _best(setting, choice, _combined(best, options, group))
+        priced += count
+        if value < score:
+            best, score = chains, value
+    return [_made(setting, choice, best, score, priced)] if score < found.score else []
+
+
 def _made(
     setting: Setting, choice: Choice, chains: Mapping[str, Chain], score: float, priced: int
 ) -> Integral:

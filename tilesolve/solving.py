@@ -31,7 +31,7 @@ from tilesolve.nest import Nest, Output
 from tilesolve.program import TIE, Setting, formulate
 from tilesolve.register_tile import SUMS, register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
-from tilesolve.repair import Integral, grown, repair
+from tilesolve.repair import Integral, closer, grown, repair
 from tilesolve.traffic import Store
 
 if TYPE_CHECKING:
@@ -299,6 +299,10 @@ def _integral(
             failed.append(error)
             continue
         candidates = [candidate(optimum, integral)]
+        for nearer in closer(setting, optimum.choice, integral):
+            other = candidate(optimum, nearer)
+            if other[0] <= max(candidates[0][0], LITTLE * other[1][-1].seconds):
+                candidates = [other]
         waits, (*_, cost) = candidates[0]
         if waits > LITTLE * cost.seconds:
             candidates += [

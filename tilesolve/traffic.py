@@ -353,6 +353,15 @@ class _Room:
         found: Truth = self.held[t][inside] + source[inside] <= self.place.capacity
         return found
 
+    def keeps(self, t: int) -> Truth:
+        """Return whether a copy made for a farther store never leaves this one.
+
+        Then it is written and read here, and only its source comes in.
+        """
+        inside, source = self.refills[t]
+        found: Truth = self.whole[inside] + source[inside] <= self.place.capacity
+        return found
+
     def _between(self, inner: Position, outer: int) -> Sizes:
         """Return the bytes that come between two uses of what the inner loops touch."""
         total: Sizes = 0.0
@@ -441,14 +450,18 @@ def traffic(
         mean = path.footprints([1 if at < c else place.line for c in copies])
         stays = room.stays if rule == "distance" else room.fits
         came = walk(tensors, path.loops, mean, stays, path.runs)
+        crossings = [2.0 if at == 0 else PACK_TRAFFIC] * len(copies)
         for t, c in enumerate(copies):
             if c == at and c:
                 came[t] = came[t] + choose(room.holds(t), 0.0, packed[t])
+            elif 0 < at < c:
+                kept = room.keeps(t)
+                came[t] = choose(kept, np.maximum(came[t] - packed[t], 0.0), came[t])
+                crossings[t] = choose(kept, 1.0, PACK_TRAFFIC)
         # A first write needs no read in registers; past them it does unless it is streamed.
         unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)
         written = 2 * came[0] - (mean[0][-1] if unread else 0.0)
-        crossings = 2 if at == 0 else PACK_TRAFFIC
-        extra = [crossings * packed[t] if at < c else 0.0 for t, c in enumerate(copies)]
+        extra = [crossings[t] * packed[t] if at < c else 0.0 for t, c in enumerate(copies)]
         moved.append(tuple(came))
         packing.append(tuple(extra))
         volumes.append(tuple(a + b for a, b in zip([written, *came[1:]], extra, strict=True)))
