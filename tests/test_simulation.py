@@ -348,6 +348,24 @@ class TestWhatComesBetweenUses:
         assert in_place.distance == in_place.simulated == (512, 64, 2048)
         assert packed.distance == packed.simulated == (512, 4 * 64, 2048)
 
+    def test_a_small_copy_stays_in_the_nearer_level(self):
+        """A copy made for L2 that L1 has room for is written and read there.
+
+        Beside B's copy (512 elements) and its source, L1 holds the block's A (1024) and C (2048):
+        no call misses B, for which a smaller L1 is asked once a copy at least.
+        """
+        sizes = {"m": 64, "n": 128, "k": 16}
+        call, tile = {"m": 4, "n": 4, "k": 16}, {"m": 64, "n": 32, "k": 16}
+        bands = [("register", "mnk", call), ("L1", "nmk", call), ("L2", "nmk", tile)]
+        bands.append(("memory", "nmk", sizes))
+        tight, roomy = (
+            self.row(sizes, bands, machine((8 * room, 8 * 65536), line=8), (None, "L2"))
+            for room in (256, 8192)
+        )
+        assert roomy.distance == roomy.simulated == (64 * 128, 64 * 16, 0)
+        assert tight.distance[2] >= 16 * 128
+        assert tight.simulated[2] >= 16 * 128
+
     @pytest.mark.parametrize("columns", [96, 97])
     def test_runs_that_begin_on_a_line_take_no_more(self, columns):
         """Eight columns of a matrix with 96 lie in one line each, of one with 97 in up to two."""
