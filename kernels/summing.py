@@ -104,7 +104,7 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     `microkernel.emit` calls it:
 
     >>> from tilesolve.kernels.microkernel import emit
-    >>> from tilesolve.kernels.shape import Mode, Shape
+    >>> from tilesolve.kernels.shape import Shape
     >>> text = str(emit(ir.Module(), Shape("float64", 256, 2, 6, 4, packed=True), native=256))
     >>> "llvm.fmuladd.v4f64" in text
     True
@@ -232,7 +232,7 @@ def reader(tile: Tile) -> Reader:
 
     Examples
     --------
-    >>> from tilesolve.kernels.shape import Mode, Shape
+    >>> from tilesolve.kernels.shape import Shape
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
@@ -342,7 +342,7 @@ def multiply(
     --------
     `accumulate` calls it for each step, `writing.weave` for the last ones:
 
-    >>> from tilesolve.kernels.shape import Mode, Shape
+    >>> from tilesolve.kernels.shape import Shape
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> tile = Tile(builder, Shape("float64", 256, 2, 3, 4, packed=True), function.args[0], 256)

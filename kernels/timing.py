@@ -1,7 +1,7 @@
 """Timing microkernels alone, with all they read and write in the nearest cache.
 
 Rows in place are timed as they mostly lie: each step's in a page of its own, and vectors across
-lines. That costs where addresses are looked up, and with each load (Granite Rapids: 1.5 times).
+lines. That costs where addresses are looked up, and with each load (Granite Rapids: 1.7 times).
 """
 
 from __future__ import annotations
