@@ -107,12 +107,9 @@ def _passes_by(problem: Problem, last: Store) -> bool:
     Operands push it out, too: that counts where sums are so short that each element is written
     once, as it would not be read again.
     """
-    written = problem.bytes[0]
-    once = (
-        prod(problem.sizes[i] for i in problem.sizes if i not in problem.spec.output.letters)
-        <= SUMS
-    )
-    return (sum(problem.bytes) if once else written) > last.capacity
+    summed = set(problem.sizes) - set(problem.spec.output.letters)
+    once = prod(problem.sizes[letter] for letter in summed) <= SUMS
+    return (sum(problem.bytes) if once else problem.bytes[0]) > last.capacity
 
 
 def _splits(problem: Problem, threads: int) -> list[str | None]:
