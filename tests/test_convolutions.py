@@ -14,7 +14,7 @@ from tilesolve.machine import Level, Machine
 from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.planning import plan
-from tilesolve.repair import bands
+from tilesolve.tilings import bands
 from tilesolve.traffic import Tiling, footprint, traffic
 
 LAYERS = {**suite("resnet18"), **suite("yolo9000")}

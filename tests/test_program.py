@@ -21,7 +21,7 @@ from tilesolve.movement import price, stores
 from tilesolve.nest import Nest
 from tilesolve.program import Setting, formulate, pyomo_model
 from tilesolve.relaxation import GAIN, optimum, relax
-from tilesolve.repair import bands
+from tilesolve.tilings import bands
 from tilesolve.traffic import Store, Tiling, footprint, traffic
 
 KERNEL = Microkernel(rows=4, columns=2)

@@ -23,7 +23,8 @@ from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import RAGGED, grown, nest_of, repair
+from tilesolve.repair import RAGGED, grown, repair
+from tilesolve.tilings import nest_of
 from tilesolve.traffic import Store, footprint
 
 

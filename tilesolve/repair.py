@@ -8,22 +8,14 @@ continuous tiles are combined and priced exactly, many at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, product
-from math import ceil, floor, prod
+from math import ceil, floor
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.expressions import tile
-from tilesolve.movement import arithmetic
-from tilesolve.nest import Band, Nest
-from tilesolve.program import TIE, Choice, Setting
-from tilesolve.traffic import Tiling, footprint, traffic
-
-MOST = 3_000
-"""Tilings that are priced at once; with more, the indices take turns."""
+from tilesolve.program import Choice, Setting
+from tilesolve.tilings import Chain, Integral, best_of, groups_of, integral_of, tilings_of
 
 SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
 """Shares of the continuous tiles that are tried: whole ways and lines may need less."""
@@ -42,47 +34,8 @@ RAGGED = 0.005
 sums in ragged ones of 16×32 go over C fifteen times, in even ones of 24×24 nine times (measured:
 1 to 3 % faster, where rounds differ by 5)."""
 
-Chain = tuple[int, ...]
-"""Tile sizes of one index, nearest level first."""
-
-
 LARGER = 4
 """Times that the outermost tile is larger in tilings that have longer runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Integral:
-    """An integer tiling of the fused problem.
-
-    Parameters
-    ----------
-    nest
-        The bands, ready to be priced.
-    chains
-        For each index its tile sizes, nearest level first.
-    seconds
-        The exact predicted time.
-    score
-        That time with a small weight on all others, by which tilings are compared.
-    priced
-        Number of tilings that were compared.
-
-    Examples
-    --------
-    >>> from tilesolve.planning import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> from tilesolve.relaxation import relax
-    >>> best = relax(setting).best
-    >>> found = repair(setting, best.choice, best.tiles)
-    >>> isinstance(found, Integral), found.seconds < 1.05 * best.seconds
-    (True, True)
-    """
-
-    nest: Nest
-    chains: tuple[tuple[str, Chain], ...]
-    seconds: float
-    score: float
-    priced: int
 
 
 def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Integral:
@@ -116,11 +69,11 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
         i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices
     }
     whole = {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices}
-    best, best_score, priced = _best(setting, choice, [smallest, whole])
+    best, best_score, priced = best_of(setting, choice, [smallest, whole])
     for share in SHRINK:
         near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
-        for group in _groups(near):
-            found, score, count = _best(setting, choice, _combined(best, near, group))
+        for group in groups_of(near):
+            found, score, count = best_of(setting, choice, tilings_of(best, near, group))
             priced += count
             if score < best_score:
                 best, best_score = found, score
@@ -130,8 +83,8 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     before = float("inf")
     while best_score < before * (1 - BETTER):
         before = best_score
-        for group in _groups(wide):
-            found, score, count = _best(setting, choice, _combined(best, wide, group))
+        for group in groups_of(wide):
+            found, score, count = best_of(setting, choice, tilings_of(best, wide, group))
             priced += count
             if score < best_score:
                 best, best_score = found, score
@@ -145,7 +98,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    return _made(setting, choice, best, best_score, priced)
+    return integral_of(setting, choice, best, best_score, priced)
 
 
 def _evened(
@@ -171,9 +124,9 @@ def _evened(
         if any(tile < setting.smallest(index, at) for at, tile in enumerate(even, start=1)):
             continue
         others = {**options, index: [even]}
-        for group in _groups(others):
-            combined = _combined({**base, index: even}, others, group)
-            found, score, count = _best(setting, choice, combined)
+        for group in groups_of(others):
+            combined = tilings_of({**base, index: even}, others, group)
+            found, score, count = best_of(setting, choice, combined)
             priced += count
             if score < best_score:
                 best, best_score = found, score
@@ -210,9 +163,11 @@ def grown(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
         outermost = min(extents[index], LARGER * chain[-1])
         if outermost == chain[-1]:
             continue
-        wanted, score, count = _best(setting, choice, [chains | {index: (*chain[:-1], outermost)}])
+        wanted, score, count = best_of(
+            setting, choice, [chains | {index: (*chain[:-1], outermost)}]
+        )
         if np.isfinite(score):
-            larger.append(_made(setting, choice, wanted, score, found.priced + count))
+            larger.append(integral_of(setting, choice, wanted, score, found.priced + count))
     return larger
 
 
@@ -250,53 +205,12 @@ def closer(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
             size *= 2
         options[index] = [(*chain[:-1], size) for size in sizes]
     best, score, priced = dict(found.chains), found.score, found.priced
-    for group in _groups(options):
-        chains, value, count = _best(setting, choice, _combined(best, options, group))
+    for group in groups_of(options):
+        chains, value, count = best_of(setting, choice, tilings_of(best, options, group))
         priced += count
         if value < score:
             best, score = chains, value
-    return [_made(setting, choice, best, score, priced)] if score < found.score else []
-
-
-def _made(
-    setting: Setting, choice: Choice, chains: Mapping[str, Chain], score: float, priced: int
-) -> Integral:
-    indices = setting.fused.problem.spec.letters
-    seconds = float(_times(setting, choice, _columns([chains], indices)).max())
-    return Integral(nest_of(setting, choice, chains), tuple(chains.items()), seconds, score, priced)
-
-
-def _combined(
-    base: Mapping[str, Chain], options: Mapping[str, Sequence[Chain]], group: Sequence[str]
-) -> list[dict[str, Chain]]:
-    """Return a tiling for each combination of the options of some indices."""
-    return [
-        {**base, **dict(zip(group, chains, strict=True))}
-        for chains in product(*(options[i] for i in group))
-    ]
-
-
-def _best(
-    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
-) -> tuple[dict[str, Chain], float, int]:
-    """Return the best of some tilings, its score, and how many they were."""
-    scores = _scores(setting, choice, _columns(combined, setting.fused.problem.spec.letters))
-    at = int(np.argmin(scores))
-    return dict(combined[at]), float(scores[at]), len(combined)
-
-
-def _groups(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
-    """Return which indices are combined at once: all, or as many as `MOST` allows, in turn."""
-    free = [i for i in options if len(options[i]) > 1]
-    for together in range(len(free), 1, -1):
-        groups: list[tuple[str, ...]] = [
-            group
-            for group in combinations(free, together)
-            if prod(len(options[i]) for i in group) <= MOST
-        ]
-        if groups:
-            return [*groups, *((i,) for i in free if not any(i in group for group in groups))]
-    return [(i,) for i in free]
+    return [integral_of(setting, choice, best, score, priced)] if score < found.score else []
 
 
 def _chains(
@@ -351,152 +265,3 @@ def _near(wanted: float, inner: int, extent: int) -> set[int]:
     counts |= {max(1, ceil(extent / (parts + more) / inner)) for more in (0, 1)}
     sizes = {min(extent, inner * count) for count in counts}
     return sizes | {extent} if extent < 1.5 * wanted else sizes
-
-
-def _columns(
-    combined: Sequence[Mapping[str, Chain]], indices: Sequence[str]
-) -> dict[str, NDArray[np.float64]]:
-    """Return for each index an array: level by tiling."""
-    tilings = len(combined)
-    return {
-        i: np.array([chains[i] for chains in combined], dtype=float).reshape(tilings, -1).T
-        for i in indices
-    }
-
-
-def _boxes(
-    setting: Setting, columns: Mapping[str, NDArray[np.float64]]
-) -> list[dict[str, NDArray[np.float64]]]:
-    """Return the boxes of all bands: a call's, each level's, and the whole problem."""
-    fused, sizes = setting.fused, setting.fused.problem.sizes
-    one = np.ones(_width(columns))
-    whole = {i: one * sizes[i] for i in columns}
-    nearest = {i: columns[i][0] for i in columns} if setting.levels else whole
-    call = {i: nearest[i] if i in fused.reduced else one * setting.smallest(i) for i in columns}
-    tiles = [{i: columns[i][level] for i in columns} for level in range(setting.levels)]
-    return [call, *tiles, whole]
-
-
-def _width(columns: Mapping[str, NDArray[np.float64]]) -> int:
-    """Return how many tilings the columns hold; one if there is no index at all."""
-    return next((column.shape[1] for column in columns.values()), 1)
-
-
-def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the level and the loop order, innermost first, of each band of a choice's nest.
-
-    Inside a call the register tile's sides come before the summed indices, so that it stays
-    in registers; inside the nearest tile the rows come first, so that a panel of the columns
-    stays while those of the rows pass by.
-
-    Examples
-    --------
-    >>> from tilesolve.planning import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> bands(setting, ("M", "N", "M"))[2]
-    ('L2', ('M', 'N', 'K'))
-    """
-    fused = setting.fused
-    indices = fused.problem.spec.letters
-    sides = [i for i in (fused.columns, fused.rows) if i is not None]
-    free = [i for i in indices if i not in fused.reduced and i not in sides]
-    inner = [i for i in (fused.rows, fused.columns) if i is not None]
-    orders = [
-        (*sides, *free, *fused.reduced),
-        (*inner, *fused.reduced, *free),
-        *((*(first or ""), *(i for i in indices if i not in (first or ""))) for first in choice),
-    ]
-    names = [place.name for place in setting.places] + [setting.places[-1].server]
-    return tuple((name, tuple(order)) for name, order in zip(names, orders, strict=True))
-
-
-def _tiling(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]) -> Tiling:
-    return Tiling(
-        bands(setting, choice),
-        tuple(_boxes(setting, columns)),
-        setting.packed,
-        setting.output,
-    )
-
-
-def _times(
-    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Return the exact seconds of every server and of the arithmetic: time by tiling."""
-    problem = setting.fused.problem
-    found = traffic(problem, _tiling(setting, choice, columns), setting.places)
-    width = _width(columns)
-    rows = [
-        np.broadcast_to(sum(volumes) / place.bandwidth, width)
-        for place, volumes in zip(setting.places, found.volumes, strict=True)
-    ]
-    seconds = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
-    rows.append(np.broadcast_to(seconds, width))
-    return np.array(rows)
-
-
-def _scores(
-    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Return what tilings are compared by; infinity for one that breaks a limit."""
-    times = _times(setting, choice, columns)
-    scores = times.max(axis=0) + TIE * times.mean(axis=0)
-    return np.where(_within(setting, choice, columns), scores, np.inf)
-
-
-def _within(
-    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
-) -> NDArray[np.bool_]:
-    """Return whether tilings keep the capacities and, in whole ways, Eq. 9."""
-    problem = setting.fused.problem
-    boxes = _boxes(setting, columns)
-    good = np.ones(_width(columns), dtype=bool)
-    for level, place in enumerate(setting.places[1:], start=1):
-        if level > 1 and choice[level - 2] is None:
-            continue
-        held = [footprint(problem, tensor, boxes[level], 1) for tensor in problem.spec.tensors]
-        good &= sum(held) <= place.capacity
-        if place.ways is not None:
-            way = place.capacity / place.ways
-            good &= sum(np.ceil(size / way) for size in held) <= place.ways
-    return good
-
-
-def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:
-    """Return whether an integer tiling keeps all limits.
-
-    Examples
-    --------
-    >>> from tilesolve.planning import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> choice = ("M", "N", "M")
-    >>> feasible(setting, choice, {"M": (6, 6, 6), "N": (8, 8, 8), "K": (64, 64, 64)})
-    True
-    >>> feasible(setting, choice, dict.fromkeys("MNK", (512, 512, 512)))
-    False
-    """
-    columns = _columns([chains], setting.fused.problem.spec.letters)
-    return bool(_within(setting, choice, columns)[0])
-
-
-def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
-    """Return the nest of one integer tiling.
-
-    Examples
-    --------
-    >>> from tilesolve.planning import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> chains = {"M": (6, 96, 96), "N": (8, 8, 512), "K": (256, 256, 512)}
-    >>> nest_of(setting, ("M", "N", "M"), chains).bands[1].box
-    (('M', 6), ('N', 8), ('K', 256))
-    """
-    indices = setting.fused.problem.spec.letters
-    boxes = _boxes(setting, _columns([chains], indices))
-    return Nest(
-        tuple(
-            Band(level, order, tuple((i, int(box[i][0])) for i in indices))
-            for (level, order), box in zip(bands(setting, choice), boxes, strict=True)
-        ),
-        setting.packed,
-        setting.output,
-    )

@@ -31,7 +31,8 @@ from tilesolve.nest import Nest, Output
 from tilesolve.program import TIE, Setting, formulate
 from tilesolve.register_tile import SUMS, register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
-from tilesolve.repair import Integral, closer, grown, repair
+from tilesolve.repair import closer, grown, repair
+from tilesolve.tilings import Integral
 from tilesolve.traffic import Store
 
 if TYPE_CHECKING:

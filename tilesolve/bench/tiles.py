@@ -31,7 +31,8 @@ from tilesolve.packing.buffers import allocate
 from tilesolve.planning import Plan, plan
 from tilesolve.program import Choice, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import Chain, feasible, nest_of, repair
+from tilesolve.repair import repair
+from tilesolve.tilings import Chain, feasible, nest_of
 
 RUNNERS_UP = 4
 """Other choices of loops that are tried with the tiles that suit them best."""
