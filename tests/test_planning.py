@@ -33,6 +33,7 @@ from tilesolve.program import TIE
 from tilesolve.relaxation import relax
 from tilesolve.repair import repair
 from tilesolve.report import bounds
+from tilesolve.tilings import altogether
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 
@@ -336,18 +337,30 @@ def test_infeasible_capacities_are_an_error():
         plan("ab-ac-cb", 64, machine_of(64))
 
 
-def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(monkeypatch):
-    """The outermost tile is larger than the best one by the model where its runs are too short."""
-    problem = suite("tccg")["abcd-eb-aecd"]
-    found = tilesolve.plan(problem, machine="i7-6700k", cache=False)
-    monkeypatch.setattr(solving, "grown", lambda *_: [])
-    short = tilesolve.plan(problem, machine="i7-6700k", cache=False)
+@pytest.mark.parametrize(
+    ("machine", "case", "gain"),
+    [
+        ("i7-6700k", "abcd-eb-aecd", 0),
+        ("i7-6700k", "abcd-aebf-dfce", 0.02),
+        ("e5-2680v4", "abcd-aedf-fbec", 0.02),
+        ("e5-2680v4", "abc-acd-db", -solving.LITTLE),
+    ],
+)
+def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
+    machine, case, gain, monkeypatch
+):
+    """The outermost tile is another than the best one by the longest time, where it pays."""
+    problem = suite("tccg")[case]
+    found = tilesolve.plan(problem, machine=machine, cache=False)
+    monkeypatch.setattr(solving, "resized", lambda *_: [])
+    first = tilesolve.plan(problem, machine=machine, cache=False)
 
-    def waits(made):
-        return solving._scattered(made.share, made.nest, made.price, made.machine)
+    def together(made):
+        waits = solving._waits(made.share, made.nest, made.price, made.machine)
+        return waits + altogether(np.array(made.price.ranking))
 
-    assert waits(found) < 0.5 * waits(short)
-    assert found.seconds <= 1.02 * short.seconds
+    assert together(found) <= (1 - gain) * together(first)
+    assert found.seconds <= solving.CLOSE * first.seconds
 
 
 @pytest.mark.parametrize("case", ["abc-bda-dc", "abcde-ecbfa-fd"])

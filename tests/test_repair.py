@@ -23,8 +23,8 @@ from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import RAGGED, grown, repair
-from tilesolve.tilings import nest_of
+from tilesolve.repair import RAGGED, _families, repair, resized
+from tilesolve.tilings import altogether, nest_of, times_of
 from tilesolve.traffic import Store, footprint
 
 
@@ -71,20 +71,37 @@ def test_integer_tiles_keep_all_limits(sizes, spec, machine):
 
 @pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
 @pytest.mark.parametrize("name", ["abc-bda-dc", "abcd-ea-ebcd", "abcde-efbad-cf", "ab-cad-dcb"])
-def test_larger_tiles_keep_all_limits(name, machine):
-    """They nest, fit, and differ from what they grew from in one index's outermost tile only."""
+def test_resized_tiles_keep_all_limits(name, machine):
+    """They nest, fit, and differ from what they came from in one index, unless it is the best."""
     setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
+    sizes = set()
     for optimum in relax(setting).optima[:4]:
         found = repair(setting, optimum.choice, optimum.tiles)
-        for larger in grown(setting, optimum.choice, found):
-            chains = dict(larger.chains)
+        for other in resized(setting, optimum.choice, found):
+            chains = dict(other.chains)
             assert limits_hold(setting, optimum.choice, chains)
             assert nested(setting, chains)
             [(old, new)] = [
                 (old, chains[index]) for index, old in found.chains if chains[index] != old
             ]
-            assert old[:-1] == new[:-1]
-            assert old[-1] < new[-1]
+            sizes.add(np.sign(new[-1] - old[-1]))
+    assert sizes >= {-1, 1}
+
+
+@pytest.mark.parametrize("name", ["abcd-dbea-ec", "abcde-ecbfa-fd"])
+def test_no_resized_tile_that_pays_is_left_out(name):
+    """Each tile that is not returned has a larger one in its family that costs no more."""
+    setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
+    optimum = relax(setting).best
+    found = repair(setting, optimum.choice, optimum.tiles)
+    returned = [other.chains for other in (found, *resized(setting, optimum.choice, found))]
+    for index, chain in found.chains:
+        for family in _families(setting, index, chain):
+            tilings = [dict(found.chains) | {index: other} for other in family]
+            costs = altogether(times_of(setting, optimum.choice, tilings))
+            for at, (tiling, cost) in enumerate(zip(tilings, costs, strict=True)):
+                if np.isfinite(cost) and tuple(tiling.items()) not in returned:
+                    assert min(costs[:at]) <= cost * (1 + 1e-3)
 
 
 def brute_force(setting):
@@ -266,7 +283,8 @@ def test_sums_over_several_letters_are_cut_evenly_where_that_costs_little(sides,
     best = relax(setting).best
     found = repair(setting, best.choice, best.tiles)
     plain = repair(replace(setting, even=()), best.choice, best.tiles)
-    ((index, even),) = setting.even
+    (index,) = setting.fused.reduced
+    even = dict(setting.even)[index]
     assert even[-1] == setting.fused.problem.sizes[index]
     assert found.chains == plain.chains or dict(found.chains)[index][0] in even
     assert found.score <= (1 + RAGGED) * plain.score

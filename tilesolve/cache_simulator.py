@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 EMPTY = -1
 
+TAG, NEWER, OLDER = range(3)
+"""What is known of a way: side by side, as looking it up waits for memory when caches are large."""
+
 _njit: Any = njit  # numba's types do not describe it well
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -62,12 +65,10 @@ class Caches(NamedTuple):
     shift: NDArray[np.int64]  # level -> bits of the address within a line
     mask: NDArray[np.int64]  # level -> bits of the line that number its set
     inclusive: NDArray[np.bool_]
-    where: NDArray[np.int64]  # level, line -> way that holds it
-    tag: NDArray[np.int64]  # level, way -> line it holds
-    newer: NDArray[np.int64]  # level, way -> neighbour in the list of its set
-    older: NDArray[np.int64]
-    newest: NDArray[np.int64]  # level, set -> ends of its list
-    oldest: NDArray[np.int64]
+    where: NDArray[np.int32]  # level, line -> way that holds it
+    ways: NDArray[np.int32]  # level, way -> line it holds, neighbours in the list of its set
+    newest: NDArray[np.int32]  # level, set -> ends of its list
+    oldest: NDArray[np.int32]
     misses: NDArray[np.int64]  # level, owner
 
 
@@ -88,24 +89,21 @@ def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
     if any(n & (n - 1) for n in (*sets, *(shape.line for shape in shapes))):
         raise ValueError(f"lines and the number of sets, {sets}, must be powers of two")
     levels, most = len(shapes), max(slots)
-    newer = np.full((levels, most), EMPTY, np.int64)
-    older = np.full((levels, most), EMPTY, np.int64)
-    newest = np.zeros((levels, max(sets)), np.int64)
-    oldest = np.zeros((levels, max(sets)), np.int64)
+    held = np.full((levels, most, 3), EMPTY, np.int32)
+    newest = np.zeros((levels, max(sets)), np.int32)
+    oldest = np.zeros((levels, max(sets)), np.int32)
     for level in range(levels):
         chain = np.arange(slots[level]).reshape(sets[level], ways[level])
-        newer[level, chain[:, 1:]] = chain[:, :-1]
-        older[level, chain[:, :-1]] = chain[:, 1:]
+        held[level, chain[:, 1:], NEWER] = chain[:, :-1]
+        held[level, chain[:, :-1], OLDER] = chain[:, 1:]
         newest[level, : sets[level]] = chain[:, 0]
         oldest[level, : sets[level]] = chain[:, -1]
     return Caches(
         np.array([shape.line.bit_length() - 1 for shape in shapes]),
         np.array(sets) - 1,
         np.array([shape.inclusive for shape in shapes]),
-        np.full((levels, span // min(shape.line for shape in shapes) + 1), EMPTY, np.int64),
-        np.full((levels, most), EMPTY, np.int64),
-        newer,
-        older,
+        np.full((levels, span // min(shape.line for shape in shapes) + 1), EMPTY, np.int32),
+        held,
         newest,
         oldest,
         np.zeros((levels, owners), np.int64),
@@ -115,15 +113,15 @@ def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
 @lean
 def _unlink(state: Caches, level: int, group: int, way: int) -> None:
     """Take a way out of its set's list."""
-    before, after = state.newer[level, way], state.older[level, way]
+    before, after = state.ways[level, way, NEWER], state.ways[level, way, OLDER]
     if before == EMPTY:
         state.newest[level, group] = after
     else:
-        state.older[level, before] = after
+        state.ways[level, before, OLDER] = after
     if after == EMPTY:
         state.oldest[level, group] = before
     else:
-        state.newer[level, after] = before
+        state.ways[level, after, NEWER] = before
 
 
 @lean
@@ -132,8 +130,8 @@ def _make_newest(state: Caches, level: int, group: int, way: int) -> None:
     if state.newest[level, group] != way:
         _unlink(state, level, group, way)
         first = state.newest[level, group]
-        state.newer[level, way], state.older[level, way] = EMPTY, first
-        state.newer[level, first] = way
+        state.ways[level, way, NEWER], state.ways[level, way, OLDER] = EMPTY, first
+        state.ways[level, first, NEWER] = way
         state.newest[level, group] = way
 
 
@@ -143,8 +141,8 @@ def _make_oldest(state: Caches, level: int, group: int, way: int) -> None:
     if state.oldest[level, group] != way:
         _unlink(state, level, group, way)
         final = state.oldest[level, group]
-        state.older[level, way], state.newer[level, way] = EMPTY, final
-        state.older[level, final] = way
+        state.ways[level, way, OLDER], state.ways[level, way, NEWER] = EMPTY, final
+        state.ways[level, final, OLDER] = way
         state.oldest[level, group] = way
 
 
@@ -153,10 +151,10 @@ def _insert(state: Caches, level: int, line: int) -> int:
     """Put a line that is not there into a level; return the line that had to go, or EMPTY."""
     group = line & state.mask[level]
     way = state.oldest[level, group]
-    gone: int = state.tag[level, way]
+    gone: int = state.ways[level, way, TAG]
     if gone != EMPTY:
         state.where[level, gone] = EMPTY
-    state.tag[level, way] = line
+    state.ways[level, way, TAG] = line
     state.where[level, line] = way
     _make_newest(state, level, group, way)
     return gone
@@ -188,7 +186,7 @@ def access(state: Caches, address: int, owner: int) -> None:
                 gone = _insert(state, level, line)
         else:
             if way != EMPTY:
-                state.tag[level, way] = EMPTY
+                state.ways[level, way, TAG] = EMPTY
                 state.where[level, line] = EMPTY
                 _make_oldest(state, level, group, way)
             if gone != EMPTY:

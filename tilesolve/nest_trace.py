@@ -54,8 +54,8 @@ class _Program(NamedTuple):
 class _Copies(NamedTuple):
     """The state of the packed copies."""
 
-    slot: NDArray[np.int64]  # tensor, element -> place in the buffer
-    stamp: NDArray[np.int64]  # tensor, element -> the filling that put it there
+    slot: NDArray[np.int32]  # tensor, element -> place in the buffer
+    stamp: NDArray[np.int32]  # tensor, element -> the filling that put it there
     tile: NDArray[np.int64]  # tensor, letter -> corner of the tile that the buffer holds
     fillings: NDArray[np.int64]
     elements: NDArray[np.int64]  # packed so far
@@ -131,8 +131,8 @@ def simulate(
     state = caches(shapes, span, len(phases) * tensors)
     most = max(prod(shape) for shape in problem.shapes)
     copies = _Copies(
-        np.zeros((tensors, most), np.int64),
-        np.zeros((tensors, most), np.int64),
+        np.zeros((tensors, most), np.int32),
+        np.zeros((tensors, most), np.int32),
         np.full((tensors, letters), EMPTY, np.int64),
         np.zeros(tensors, np.int64),
         np.zeros(tensors, np.int64),

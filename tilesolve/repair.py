@@ -15,7 +15,17 @@ import numpy as np
 from tilesolve.contractions.errors import SolverError
 from tilesolve.expressions import tile
 from tilesolve.program import Choice, Setting
-from tilesolve.tilings import Chain, Integral, best_of, groups_of, integral_of, tilings_of
+from tilesolve.tilings import (
+    Chain,
+    Integral,
+    altogether,
+    best_of,
+    groups_of,
+    integral_of,
+    score_of,
+    tilings_of,
+    times_of,
+)
 
 SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
 """Shares of the continuous tiles that are tried: whole ways and lines may need less."""
@@ -33,9 +43,6 @@ RAGGED = 0.005
 """Relative loss at which they are taken all the same: a tile is a box of letters in the end, and
 sums in ragged ones of 16×32 go over C fifteen times, in even ones of 24×24 nine times (measured:
 1 to 3 % faster, where rounds differ by 5)."""
-
-LARGER = 4
-"""Times that the outermost tile is larger in tilings that have longer runs."""
 
 
 def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Integral:
@@ -88,7 +95,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             priced += count
             if score < best_score:
                 best, best_score = found, score
-    for index, _ in setting.even:
+    for index in (i for i, _ in setting.even if i in setting.fused.reduced):
         found, score, count = _evened(setting, choice, best, wide, index)
         priced += count
         if score <= best_score * (1 + RAGGED):
@@ -133,49 +140,12 @@ def _evened(
     return best, best_score, priced
 
 
-def grown(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
-    """Return tilings like another one whose outermost tile is larger along one index.
+def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
+    """Return tilings like another one whose outermost tile is smaller or larger along one index.
 
-    They are for tilings that are as fast by the model, but have longer runs in memory.
-
-    Parameters
-    ----------
-    setting
-        The problem and the machine.
-    choice
-        The loops around each tile.
-    found
-        What `repair` returned for them.
-
-    Examples
-    --------
-    >>> from tilesolve.planning import plan
-    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> found = repair(best.setting, best.choice, {f"T{at}_{i}": 24 for at in "123" for i in "MNK"})
-    >>> all(larger.chains != found.chains for larger in grown(best.setting, best.choice, found))
-    True
-    """
-    if not choice or choice[-1] is None:
-        return []
-    chains, extents = dict(found.chains), setting.fused.problem.sizes
-    larger = []
-    for index, chain in chains.items():
-        outermost = min(extents[index], LARGER * chain[-1])
-        if outermost == chain[-1]:
-            continue
-        wanted, score, count = best_of(
-            setting, choice, [chains | {index: (*chain[:-1], outermost)}]
-        )
-        if np.isfinite(score):
-            larger.append(integral_of(setting, choice, wanted, score, found.priced + count))
-    return larger
-
-
-def closer(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
-    """Return the best of the tilings like another one whose outermost tile is smaller, if better.
-
-    Copies of a small outermost tile may stay in a nearer cache than the last one, which programs
-    do not know: they have no reason to make it small where an operand passes it once.
+    Programs know nothing of two reasons for that: larger tiles have longer runs in memory, and
+    copies of smaller ones may stay in a nearer cache than the last. Of tilings of which one is
+    larger along the same index and takes no longer, all levels together, only that one is returned.
 
     Parameters
     ----------
@@ -191,26 +161,63 @@ def closer(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
     >>> from tilesolve.planning import plan
     >>> best = plan("abcd-ec-abed", 72, "i7-6700k", cache=False)
     >>> found = repair(best.setting, best.choice, dict(best.search.tiles))
-    >>> all(better.score < found.score for better in closer(best.setting, best.choice, found))
+    >>> all(other.chains != found.chains for other in resized(best.setting, best.choice, found))
     True
     """
-    if setting.levels < 2 or choice[-1] is None:
+    if not choice or choice[-1] is None:
         return []
-    options = {}
+    others = []
     for index, chain in found.chains:
-        sizes, size = [chain[-1]], chain[-2]
-        while size < chain[-1]:
-            if size >= setting.smallest(index, setting.levels):
-                sizes.append(size)
-            size *= 2
-        options[index] = [(*chain[:-1], size) for size in sizes]
-    best, score, priced = dict(found.chains), found.score, found.priced
-    for group in groups_of(options):
-        chains, value, count = best_of(setting, choice, tilings_of(best, options, group))
-        priced += count
-        if value < score:
-            best, score = chains, value
-    return [integral_of(setting, choice, best, score, priced)] if score < found.score else []
+        for family in _families(setting, index, chain):
+            tilings = [dict(found.chains) | {index: other} for other in family]
+            times = times_of(setting, choice, tilings)
+            least = np.inf
+            for tiling, seconds, worth in zip(tilings, times.T, altogether(times), strict=True):
+                if worth < least * (1 - BETTER):
+                    least = worth
+                    score, priced = float(score_of(seconds)), found.priced + len(tilings)
+                    others.append(integral_of(setting, choice, tiling, score, priced))
+    return [other for other in others if other.chains != found.chains]
+
+
+def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:
+    """Return chains with other outermost tiles, and the given one, the largest first.
+
+    Outermost tiles cut the letters of the index evenly, or are doublings of the nearest tile. In
+    the first family nearer tiles are about as they were, in the other one they are as large: their
+    boxes are what those of the outermost ones would be if there were none inside.
+    """
+    extent = setting.fused.problem.sizes[index]
+    doublings = (chain[0] << times for times in range((extent // chain[0]).bit_length()))
+    sizes = {extent, *doublings, *dict(setting.even).get(index, ())} - {chain[-1]}
+    around, alone = [chain], []
+
+    def filled(tile: int) -> bool:
+        return tile == extent or (tile > 0 and tile % setting.smallest(index) == 0)
+
+    for size in sizes:
+        other: Chain = (size,)
+        for wanted in reversed(chain[:-1]):
+            other = (_dividing(other[0], wanted, setting.smallest(index), extent), *other)
+        around.append(other)
+        alone.append((size,) * setting.levels)
+    families = [
+        sorted((other for other in family if filled(other[0])), key=lambda other: -other[-1])
+        for family in (around, alone)
+    ]
+    return [family for family in families if family]
+
+
+def _dividing(size: int, wanted: int, unit: int, extent: int) -> int:
+    """Return the tile nearest to the wanted one that divides one of some size; 0 if none is near.
+
+    It is a multiple of the unit. The whole extent need not be divided.
+    """
+    if wanted >= size or size == extent:
+        return min(size, wanted)
+    near = range(unit * ceil(wanted / (2 * unit)), min(size, 2 * wanted) + 1, unit)
+    tiles = [tile for tile in near if size % tile == 0]
+    return min(tiles, key=lambda tile: max(tile / wanted, wanted / tile), default=0)
 
 
 def _chains(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tilesolve.boxes import (
     RUNS,
@@ -28,12 +30,12 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest, Output
-from tilesolve.program import TIE, Setting, formulate
+from tilesolve.program import Setting, formulate
 from tilesolve.register_tile import SUMS, register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
-from tilesolve.repair import closer, grown, repair
-from tilesolve.tilings import Integral
-from tilesolve.traffic import Store
+from tilesolve.repair import repair, resized
+from tilesolve.tilings import Integral, altogether, score_of
+from tilesolve.traffic import Store, footprint
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
@@ -58,10 +60,6 @@ most of it are partly read from memory)."""
 SCATTERED = 2.5
 """Times that writing past the caches takes longer line by line than in order (measured)."""
 
-ROW = 8
-"""Lines of an operand that the last cache's tile should have side by side where sums are short:
-then operands come from memory about as often as C goes there."""
-
 WRITING = 0.4
 """Share of the time of arithmetic below which writing C in any order is of no account."""
 
@@ -72,13 +70,51 @@ within it of the fastest are as fast."""
 SHORT = 0.1
 """Share of a plan's time that short runs in memory may cost before other loops are looked at."""
 
-LITTLE = 0.03
-"""The same before larger tiles are looked at: they cost a few milliseconds, and runs of four lines
-took half as long again as the model says (measured)."""
+SHORTEST = 0.2
+"""The same for a plan that is taken, if there is another: what runs as short as that cost is no
+longer told by their lines."""
+
+LITTLE = 0.02
+"""Share of the time of all levels together below which a difference is of no account: the plan is
+taken whose tiles take least room then. Pages that the CPU knows where to find are few."""
 
 
-Candidate = tuple[float, tuple["Optimum", "Integral", "Nest", "Price"]]
-"""The seconds that runs cost, and the continuous optimum, its integer tiles, nest and price."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tiling that may become the plan.
+
+    Parameters
+    ----------
+    optimum
+        The continuous optimum that it came from.
+    integral
+        Its tiles over classes.
+    nest, price
+        Over letters, with what is read in place.
+    waits
+        Seconds lost at the ends of runs in memory.
+    room
+        Bytes of the tensors that the outermost tile touches.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> cost = plan("ik-ij-jk", 512, "i7-6700k", cache=False).price
+    >>> Candidate(None, None, None, cost, waits=0.0, room=0.0).seconds > cost.seconds
+    True
+    """
+
+    optimum: Optimum
+    integral: Integral
+    nest: Nest
+    price: Price
+    waits: float
+    room: float
+
+    @property
+    def seconds(self) -> float:
+        """The time that candidates are compared by: of all levels together, and of waiting."""
+        return self.waits + float(altogether(np.array(self.price.ranking)))
 
 
 def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> Plan:
@@ -170,15 +206,13 @@ def setting_of(
         even=tuple(
             (index, even_sizes(whole, letters, places[-1].line))
             for index, letters in fused.groups
-            if index in fused.reduced and len(letters) > 1
+            if len(letters) > 1
         ),
     )
-    longer = line_sides(whole, ROW * places[-1].line)
     for run in RUNS if scattered and len(places) > 1 else ():
         sides = run_sides(whole, run)
         nearest = tiles_of(whole, fused, [sides], places[1])
-        last = tiles_of(whole, fused, [longer, sides], places[-1])
-        last = last or tiles_of(whole, fused, [lines, sides], places[-1])
+        last = tiles_of(whole, fused, [lines, sides], places[-1])
         found = replace(usual, lines=last or usual.lines, runs=nearest)
         if nearest and _satisfiable(found):
             return found
@@ -246,8 +280,9 @@ def _solve(
     microkernel = register_tile(share, machine)
     setting = setting_of(share, machine, threads, output, microkernel)
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
-    best, integral, nest, cost = _integral(setting, relaxed, share, machine, threads)
-    runner_up = next((found for found in relaxed.optima if found.choice != best.choice), None)
+    found = _best(setting, relaxed, share, machine, threads)
+    best, integral = found.optimum, found.integral
+    runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
     return Plan(
         problem,
         machine,
@@ -257,8 +292,8 @@ def _solve(
         microkernel,
         best.choice,
         integral.chains,
-        nest,
-        cost,
+        found.nest,
+        found.price,
         Search(
             relaxed.considered,
             relaxed.pruned,
@@ -275,19 +310,15 @@ def _solve(
     )
 
 
-def _integral(
+def _best(
     setting: Setting, relaxed: Relaxation, share: Problem, machine: Machine, threads: int
-) -> tuple[Optimum, Integral, Nest, Price]:
-    """Return the continuous optimum that makes the best plan, its integer tiles, nest and price.
+) -> Candidate:
+    """Return the best tiling of the best continuous optimum.
 
-    The best optimum is taken unless rounding costs it much, or its boxes cut tensors into short
-    runs: then a runner-up may round better, or be as fast with longer ones, as may larger tiles.
+    That optimum is left unless rounding costs it much, or all its tilings have short runs in
+    memory: then a runner-up may round better, or be as fast with longer ones. Of tilings as fast
+    by the slowest level, which is what programs minimise, all levels decide together.
     """
-
-    def candidate(optimum: Optimum, integral: Integral) -> Candidate:
-        nest, cost = _packing(share, setting, integral.nest, machine, threads)
-        return _scattered(share, nest, cost, machine), (optimum, integral, nest, cost)
-
     found: list[Candidate] = []
     failed: list[SolverError] = []
     for optimum in relaxed.optima[:ROUNDED]:
@@ -296,41 +327,56 @@ def _integral(
         except SolverError as error:
             failed.append(error)
             continue
-        candidates = [candidate(optimum, integral)]
-        for nearer in closer(setting, optimum.choice, integral):
-            other = candidate(optimum, nearer)
-            if other[0] <= max(candidates[0][0], LITTLE * other[1][-1].seconds):
-                candidates = [other]
-        waits, (*_, cost) = candidates[0]
-        if waits > LITTLE * cost.seconds:
-            candidates += [
-                candidate(optimum, larger) for larger in grown(setting, optimum.choice, integral)
-            ]
+        candidates = [
+            _candidate(setting, optimum, tiling, share, machine, threads)
+            for tiling in (integral, *resized(setting, optimum.choice, integral))
+            if tiling.score <= CLOSE * integral.score
+        ]
         found += candidates
         close = integral.seconds <= CLOSE * relaxed.best.seconds
-        if close and any(waits <= SHORT * cost.seconds for waits, (*_, cost) in candidates):
+        if close and any(one.waits <= SHORT * one.price.seconds for one in candidates):
             break
     if not found:
         raise failed[0]
-    fastest = min(integral.score for _, (_, integral, *_) in found)
-    equal = [pair for pair in found if pair[1][1].score <= CLOSE * fastest]
-    return min(equal, key=lambda pair: pair[0] + _score(pair[1][-1]))[1]
+    fastest = min(one.integral.score for one in found)
+    equal = [one for one in found if one.integral.score <= CLOSE * fastest]
+    equal = [one for one in equal if one.waits <= SHORTEST * one.price.seconds] or equal
+    shortest = min(one.seconds for one in equal)
+    return min(
+        (one for one in equal if one.seconds <= (1 + LITTLE) * shortest),
+        key=lambda one: (one.room, one.seconds),
+    )
 
 
-def _score(cost: Price) -> float:
-    """Return the longest time with a small weight on all."""
-    return cost.ranking[0] + TIE * sum(cost.ranking) / len(cost.ranking)
+def _candidate(
+    setting: Setting,
+    optimum: Optimum,
+    integral: Integral,
+    share: Problem,
+    machine: Machine,
+    threads: int,
+) -> Candidate:
+    """Return a tiling over letters, and what it costs."""
+    nest, cost = _packing(share, setting, integral.nest, machine, threads)
+    tile = _outermost(nest)
+    room = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
+    return Candidate(optimum, integral, nest, cost, _waits(share, nest, cost, machine), room)
 
 
-def _scattered(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+def _waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written."""
-    tile = dict(nest.bands[max(0, len(nest.bands) - 2)].box)
+    tile = _outermost(nest)
     runs = [run_of(share, tensor, tile) for tensor in share.spec.tensors]
     wasted = [
         volume * float(run_waste(run, machine.memory.line, share.itemsize))
         for volume, run in zip(cost.levels[-1].volumes, runs, strict=True)
     ]
     return sum(wasted) / machine.memory.bandwidth
+
+
+def _outermost(nest: Nest) -> dict[str, int]:
+    """Return the box of the last cache's tile."""
+    return dict(nest.bands[max(0, len(nest.bands) - 2)].box)
 
 
 def _convex(spec: Spec) -> bool:
@@ -362,7 +408,7 @@ def _packing(
         if packed != tiles.packed and not _whole_lines(share, candidate, line):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
-        priced.append((_score(cost), candidate, cost))
+        priced.append((score_of(np.array(cost.ranking)), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost
 
