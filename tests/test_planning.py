@@ -353,6 +353,7 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine=machine, cache=False)
     monkeypatch.setattr(solving, "resized", lambda *_: [])
+    monkeypatch.setattr(solving, "relieved", lambda *args: args[-1])
     first = tilesolve.plan(problem, machine=machine, cache=False)
 
     def together(made):

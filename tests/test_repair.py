@@ -23,7 +23,7 @@ from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import RAGGED, _families, repair, resized
+from tilesolve.repair import GIVEN, RAGGED, _families, relieved, repair, resized
 from tilesolve.tilings import altogether, nest_of, times_of
 from tilesolve.traffic import Store, footprint
 
@@ -86,6 +86,22 @@ def test_resized_tiles_keep_all_limits(name, machine):
             ]
             sizes.add(np.sign(new[-1] - old[-1]))
     assert sizes >= {-1, 1}
+
+
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize("name", ["abcd-aebf-dfce", "abc-acd-db", "ab-acd-dbc"])
+def test_levels_are_relieved_for_little(name, machine):
+    """All levels together take no longer, for a hundredth of the longest time at most."""
+    setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
+    for optimum in relax(setting).optima[:3]:
+        found = repair(setting, optimum.choice, optimum.tiles)
+        lighter = relieved(setting, optimum.choice, optimum.tiles, found)
+        chains = [dict(found.chains), dict(lighter.chains)]
+        before, after = altogether(times_of(setting, optimum.choice, chains))
+        assert after <= before
+        assert lighter.score <= (1 + GIVEN) * found.score
+        assert limits_hold(setting, optimum.choice, chains[1])
+        assert nested(setting, chains[1])
 
 
 @pytest.mark.parametrize("name", ["abcd-dbea-ec", "abcde-ecbfa-fd"])

@@ -33,7 +33,7 @@ from tilesolve.nest import Nest, Output
 from tilesolve.program import Setting, formulate
 from tilesolve.register_tile import SUMS, register_tile
 from tilesolve.relaxation import Optimum, Relaxation, relax
-from tilesolve.repair import repair, resized
+from tilesolve.repair import relieved, repair, resized
 from tilesolve.tilings import Integral, altogether, score_of
 from tilesolve.traffic import Store, footprint
 
@@ -327,9 +327,11 @@ def _best(
         except SolverError as error:
             failed.append(error)
             continue
+        lighter = relieved(setting, optimum.choice, optimum.tiles, integral)
+        tilings = (integral, lighter, *resized(setting, optimum.choice, lighter))
         candidates = [
             _candidate(setting, optimum, tiling, share, machine, threads)
-            for tiling in (integral, *resized(setting, optimum.choice, integral))
+            for tiling in {other.chains: other for other in tilings}.values()
             if tiling.score <= CLOSE * integral.score
         ]
         found += candidates
