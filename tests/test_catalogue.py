@@ -166,6 +166,19 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
     assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)
 
 
+def test_calls_write_long_runs_where_c_goes_past_the_caches():
+    """24 rows of runs of 16 are three lines far apart: 16 rows are written in runs of two."""
+    tiles = RegisterTile(3, 8, 12.0, 20.0), RegisterTile(2, 8, 8.4, 20.0)
+    machine = BASE.replace(
+        vector_bits=512,
+        vector_registers=32,
+        catalogues=(Catalogue("float64", 512, 32, tiles),),
+    )
+    problem = Problem.of("acf-ak-kcf", "a=64 c=48 f=16 k=64")
+    found = [register_tile(problem, machine, streams=streams).rows for streams in (False, True)]
+    assert found == [24, 16]
+
+
 @pytest.mark.parametrize("fast", [(1, 3), (2, 2), (4, 1), (3, 2)])
 def test_any_tile_runs(fast):
     """A plan by any register tile computes the same, and says which tile it has."""

@@ -1,13 +1,20 @@
 """Microkernels called one by one: what they compute, and that they touch nothing else."""
 
+import ctypes
+
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from llvmlite import ir
 from machine_code import NOWHERE, WIDTHS, Room, call, loaded, plain_or_not
 
 from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels import code, summing
 from tilesolve.kernels.microkernel import MOVED
-from tilesolve.kernels.shape import FIELDS, Mode
+from tilesolve.kernels.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.summing import FAR
+from tilesolve.kernels.tile import Tile
+from tilesolve.kernels.vectors import INT64
 
 COUNTS = (0, 1, 2, 3, 4, 7, FAR - 1, FAR, FAR + 1)
 """Steps of k: none, fewer than there are sets of sums, around as many as stores are woven into, and
@@ -335,3 +342,22 @@ def test_runs(dtype, bits, plain, along):
         if shape.packed:  # 8 bytes on, then from the beginning of the rows again
             on = 8 if tiles == 3 and by_columns else 0
             assert after[FIELDS.index("next_a")] == after[FIELDS.index("a")] + on
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_c_is_asked_for_where_sums_are_long_and_it_is_read(mode):
+    """Lines that streaming stores drop from the caches would be fetched for nothing."""
+    machine = code._target(code.Cpu.here())
+    module = ir.Module()
+    module.triple = machine.triple
+    function = ir.Function(module, ir.FunctionType(INT64, (INT64,)), "asks")
+    builder = ir.IRBuilder(function.append_basic_block())
+    shape = Shape("float64", 256, 2, 6, 4, packed=True)
+    tile = Tile(builder, shape, function.args[0], native=256)
+    builder.ret(builder.zext(summing._awaits_c(tile), INT64))
+    kernels = code.Loaded(machine.emit_object(llvm.parse_assembly(str(module))))
+    asks = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("asks"))
+    for steps in (1, FAR - 1, FAR, 2 * FAR):
+        frame = np.zeros(len(FIELDS), np.int64)
+        frame[FIELDS.index("k")], frame[FIELDS.index("mode")] = steps, mode
+        assert asks(frame.ctypes.data) == (steps >= FAR and mode is not Mode.STREAM)

@@ -13,7 +13,7 @@ from strategies import specs, unshrunk
 
 import tilesolve
 from tilesolve import plan_cache, solving
-from tilesolve.boxes import run_of, unfuse
+from tilesolve.boxes import lines_of, run_of, unfuse
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -362,6 +362,24 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
 
     assert together(found) <= (1 - gain) * together(first)
     assert found.seconds <= solving.CLOSE * first.seconds
+
+
+@given(
+    pitch=st.integers(1, 80).map(lambda lines: 8 * lines),
+    rows=st.sampled_from([8, 24, 64]),
+    sums=st.sampled_from([16, 24, 200]),
+)
+@settings(deadline=None, max_examples=40)
+def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, rows, sums):
+    """Steps of a sum that are a multiple of a way apart push each other out."""
+    problem = Problem.of("mn-km-kn", {"m": rows, "n": pitch, "k": sums})
+    found = plan(problem, machine="i7-6700k", cache=False)
+    cell = dict(found.nest.bands[0].box)
+    for operand, copy in zip(problem.spec.operands, found.nest.packed, strict=True):
+        if copy is None:
+            lines = lines_of(problem, operand, cell, 64)
+            used, most = np.unique(lines % 64, return_counts=True)
+            assert most.max() <= 8 or len(used) >= min(64, len(lines)) / 2
 
 
 @pytest.mark.parametrize("case", ["abc-bda-dc", "abcde-ecbfa-fd"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, prod
 
-from tilesolve.boxes import box
+from tilesolve.boxes import box, run_of, run_waste
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import PACK, WALK, Catalogue, Microkernel, RegisterTile, default
@@ -21,12 +21,21 @@ SUMS = 512
 """Products that a call sums at most, when tiles are compared: about what the caches allow."""
 
 
-def register_tile(problem: Problem, machine: Machine) -> Microkernel:
+def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) -> Microkernel:
     """Return the microkernel for a problem: by shape where they were measured, else the default.
 
     Calls cost the more the fewer products they sum, and edges make more of them: sixteen rows are
     one tile of sixteen, or of twenty-four. So of all measured tiles the one is taken that would
-    need the fewest cycles, if all lay in the nearest cache.
+    need the fewest cycles, if all lay in the nearest cache but what calls write past it.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    machine
+        With or without a catalogue.
+    streams
+        Whether C is written past the caches: then calls should write long runs of it.
 
     Examples
     --------
@@ -42,7 +51,7 @@ def register_tile(problem: Problem, machine: Machine) -> Microkernel:
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
         return usual
-    times = _times(problem, catalogue.tiles, machine)
+    times = _times(problem, catalogue.tiles, machine, streams=streams)
     best = min(times, key=times.__getitem__)
     group = max(1, lanes(problem.dtype, machine.vector_bits))
     for tile, cycles in times.items():
@@ -66,11 +75,12 @@ def _reached(catalogue: Catalogue, machine: Machine) -> float:
 
 
 def _times(
-    problem: Problem, tiles: Sequence[RegisterTile], machine: Machine
+    problem: Problem, tiles: Sequence[RegisterTile], machine: Machine, *, streams: bool
 ) -> dict[RegisterTile, float]:
     """Return for each tile the cycles of all calls, edges included, and of packing the columns.
 
-    Of a cell's last columns whole groups are packed.
+    Of a cell's last columns whole groups are packed. Where C is written past the caches, what is
+    lost at the ends of the runs that a call writes is counted, too.
     """
     fused = fuse(problem)
     rows = fused.letters(fused.rows) if fused.rows else ()
@@ -91,14 +101,19 @@ def _times(
     sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
     times = max(1.0, sums / SUMS)
     together = columns_together(problem.dtype, machine.vector_registers)
+    written = problem.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
     found = {}
     for tile in tiles:
-        (above, vectors), (beside, each) = high[tile.vectors], wide[tile.columns]
+        (above, vectors, down), (beside, each, across) = high[tile.vectors], wide[tile.columns]
         calls = above * beside
         filled = vectors * each / (calls * tile.vectors * tile.columns)
         packed = beside * ceil(each / beside / together) * together
         found[tile] = calls * (sums * tile.step * filled + times * (tile.call + WALK))
         found[tile] += sums * packed * PACK
+        if streams:
+            run = run_of(problem, problem.spec.output, down | across)
+            waste = float(run_waste(run, line, problem.itemsize))
+            found[tile] += waste * written * machine.frequency
     return found
 
 
@@ -110,15 +125,15 @@ def _cut(
     group: int,
     parts: int,
     line: int,
-) -> tuple[int, float]:
-    """Return into how many cells letters are cut, and the groups that these have together.
+) -> tuple[int, float, dict[str, int]]:
+    """Return into how many cells letters are cut, their groups together, and a cell's sides.
 
     Of a letter's last group only so many parts count as there is something in.
     """
     if not letters:
-        return 1, 1
+        return 1, 1, {}
     inner = {i: max(1, min(group if i in lane else 1, problem.sizes[i])) for i in letters}
     sides = box(problem, letters, inner, most, line, [problem.spec.output])
     extents = {i: max(1, problem.sizes[i]) for i in letters}
     groups = prod(ceil(parts * n / group) / parts if i in lane else n for i, n in extents.items())
-    return prod(ceil(n / sides[i]) for i, n in extents.items()), groups
+    return prod(ceil(n / sides[i]) for i, n in extents.items()), groups, sides

@@ -239,12 +239,17 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
 def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:
     """Return chains with other outermost tiles, and the given one, the largest first.
 
-    Outermost tiles cut the letters of the index evenly, or are doublings of the nearest tile. In
-    the first family nearer tiles are about as they were, in the other one they are as large: their
+    Outermost tiles cut the letters of the index evenly, or are doublings of nearer ones. In the
+    first family nearer tiles are about as they were, in the other one they are as large: their
     boxes are what those of the outermost ones would be if there were none inside.
     """
     extent = setting.fused.problem.sizes[index]
-    doublings = (chain[0] << times for times in range((extent // chain[0]).bit_length()))
+    inner = chain[:-1] or chain
+    doublings = {
+        size << times
+        for size, outer in zip(inner, (*inner[1:], extent), strict=True)
+        for times in range((outer // size).bit_length())
+    }
     sizes = {extent, *doublings, *dict(setting.even).get(index, ())} - {chain[-1]}
     around, alone = [chain], []
 
@@ -269,7 +274,7 @@ def _dividing(size: int, wanted: int, unit: int, extent: int) -> int:
 
     It is a multiple of the unit. The whole extent need not be divided.
     """
-    if wanted >= size or size == extent:
+    if wanted >= size or size == extent or size % wanted == 0:
         return min(size, wanted)
     near = range(unit * ceil(wanted / (2 * unit)), min(size, 2 * wanted) + 1, unit)
     tiles = [tile for tile in near if size % tile == 0]

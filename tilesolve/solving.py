@@ -9,11 +9,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.boxes import (
     RUNS,
     even_sizes,
     line_sides,
+    lines_of,
     run_of,
     run_sides,
     run_waste,
@@ -277,7 +279,7 @@ def _solve(
     from tilesolve.planning import Plan, Search
 
     share = share_of(problem, split, threads)
-    microkernel = register_tile(share, machine)
+    microkernel = register_tile(share, machine, streams=output == "stream")
     setting = setting_of(share, machine, threads, output, microkernel)
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
     found = _best(setting, relaxed, share, machine, threads)
@@ -407,7 +409,7 @@ def _packing(
     priced = []
     for packed in product(*options):
         candidate = unfuse(share, fused, replace(tiles, packed=packed), line, vectors)
-        if packed != tiles.packed and not _whole_lines(share, candidate, line):
+        if packed != tiles.packed and not _readable(share, candidate, machine):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
         priced.append((score_of(np.array(cost.ranking)), candidate, cost))
@@ -415,12 +417,26 @@ def _packing(
     return chosen, cost
 
 
-def _whole_lines(share: Problem, nest: Nest, line: int) -> bool:
-    """Return whether a call uses whole lines of what it reads in place."""
-    cell = dict(nest.bands[0].box)
-    return all(
-        copy is not None or run_of(share, operand, cell) >= min(line, size)
-        for operand, size, copy in zip(
-            share.spec.operands, share.bytes[1:], nest.packed, strict=True
-        )
-    )
+def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether a call does well with what it reads in place.
+
+    It should use whole lines, and these should not share a few sets of the nearest cache: steps
+    that are a multiple of a way apart all fall into one (measured: twice the time).
+    """
+    cell, line = dict(nest.bands[0].box), machine.memory.line
+    for operand, size, copy in zip(share.spec.operands, share.bytes[1:], nest.packed, strict=True):
+        if copy is None:
+            whole = run_of(share, operand, cell) >= min(line, size)
+            if not (whole and _spread(lines_of(share, operand, cell, line), machine)):
+                return False
+    return True
+
+
+def _spread(lines: NDArray[np.int64], machine: Machine) -> bool:
+    """Return whether some lines have room in the nearest cache, or are in most of its sets."""
+    nearest = machine.levels[0]
+    if nearest.capacity is None or nearest.ways is None:
+        return True
+    sets = max(1, nearest.capacity // (nearest.line * nearest.ways))
+    _, counts = np.unique(lines % sets, return_counts=True)
+    return bool(counts.max() <= nearest.ways or len(counts) >= min(sets, len(lines)) / 2)
