@@ -158,6 +158,18 @@ sizes are given for a, b
         """Return the shape of a tensor: 0 is the output, 1 the first operand."""
         return self.spec.tensors[tensor].shape(dict(self.extents))
 
+    def strides(self, tensor: int) -> dict[str, int]:
+        """Return the bytes between neighbours along each letter of a tensor in C order.
+
+        Examples
+        --------
+        >>> Problem.of("mn-mk-kn", 10).strides(1)
+        {'m': 80, 'k': 8}
+        """
+        shape = self.shape(tensor)
+        pitches = [self.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        return self.spec.tensors[tensor].strides(pitches)
+
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of all tensors, the output's first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Literal, Self
@@ -104,6 +104,20 @@ class Tensor:
     def shape(self, extents: Mapping[str, int]) -> tuple[int, ...]:
         """Return the extent of each axis, given those of the letters."""
         return tuple(subscript.extent(extents) for subscript in self.subscripts)
+
+    def strides(self, pitches: Sequence[int]) -> dict[str, int]:
+        """Return how far neighbours along each letter are apart, given those along each axis.
+
+        Examples
+        --------
+        >>> Spec.parse("kh-c[2h+r]-kcr").operands[0].strides((800, 8))
+        {'c': 800, 'h': 16, 'r': 8}
+        """
+        found: dict[str, int] = {}
+        for subscript, pitch in zip(self.subscripts, pitches, strict=True):
+            for factor, letter in subscript.terms:
+                found[letter] = found.get(letter, 0) + factor * pitch
+        return found
 
     def __str__(self) -> str:
         return "".join(map(str, self.subscripts))

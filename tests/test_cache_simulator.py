@@ -126,3 +126,9 @@ def test_ways_must_divide_the_lines_into_a_power_of_two(shape):
     """Sets are numbered by bits of the address, so other numbers of them are refused."""
     with pytest.raises(ValueError, match=r"the ways .* do not divide|powers of two"):
         caches([shape], SPAN)
+
+
+def test_more_lines_than_can_be_numbered_are_refused():
+    """A number of a line that does not fit its place would be another line's."""
+    with pytest.raises(ValueError, match="more lines than can be told apart"):
+        caches([CacheShape(4096, 64)], 64 << 31)

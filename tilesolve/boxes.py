@@ -354,26 +354,17 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
 
 
 def lines_of(
-    problem: Problem, tensor: Tensor, sides: Mapping[str, int], line: int
+    problem: Problem, tensor: int, sides: Mapping[str, int], line: int
 ) -> NDArray[np.int64]:
     """Return the numbers of the lines of a tensor that a box at the beginning touches.
 
     Examples
     --------
-    >>> problem = Problem.of("mn-mk-kn", 512)
-    >>> lines_of(problem, problem.spec.operands[1], {"k": 3, "n": 8}, 64).tolist()
+    >>> lines_of(Problem.of("mn-mk-kn", 512), 2, {"k": 3, "n": 8}, 64).tolist()
     [0, 64, 128]
     """
-    strides = dict.fromkeys(tensor.letters, 0)
-    pitch = problem.itemsize
-    for subscript, extent in zip(
-        reversed(tensor.subscripts), reversed(tensor.shape(problem.sizes)), strict=True
-    ):
-        for step, letter in subscript.terms:
-            strides[letter] += step * pitch
-        pitch *= extent
     places = np.zeros(1, np.int64)
-    for letter, stride in strides.items():
+    for letter, stride in problem.strides(tensor).items():
         places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
     return np.unique(places // line)
 

@@ -88,6 +88,9 @@ def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
         raise ValueError(f"the ways {ways} do not divide the lines {slots}")
     if any(n & (n - 1) for n in (*sets, *(shape.line for shape in shapes))):
         raise ValueError(f"lines and the number of sets, {sets}, must be powers of two")
+    lines = span // min(shape.line for shape in shapes) + 1
+    if lines > np.iinfo(np.int32).max:
+        raise ValueError(f"{span} bytes are more lines than can be told apart, {lines}")
     levels, most = len(shapes), max(slots)
     held = np.full((levels, most, 3), EMPTY, np.int32)
     newest = np.zeros((levels, max(sets)), np.int32)
@@ -102,7 +105,7 @@ def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
         np.array([shape.line.bit_length() - 1 for shape in shapes]),
         np.array(sets) - 1,
         np.array([shape.inclusive for shape in shapes]),
-        np.full((levels, span // min(shape.line for shape in shapes) + 1), EMPTY, np.int32),
+        np.full((levels, lines), EMPTY, np.int32),
         held,
         newest,
         oldest,

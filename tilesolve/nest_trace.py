@@ -210,11 +210,9 @@ def _program(problem: Problem, nest: Nest, shapes: Sequence[CacheShape]) -> tupl
         parents[at] = first.get(letter, EMPTY)
         first[letter] = innermost[letter] = at
     stride = np.zeros((len(spec.tensors), len(names)), np.int64)
-    for t, (tensor, shape) in enumerate(zip(spec.tensors, problem.shapes, strict=True)):
-        for axis, subscript in enumerate(tensor.subscripts):
-            pitch = problem.itemsize * int(np.prod(shape[axis + 1 :]))
-            for coefficient, letter in subscript.terms:
-                stride[t, names.index(letter)] += coefficient * pitch
+    for t in range(len(spec.tensors)):
+        for letter, step in problem.strides(t).items():
+            stride[t, names.index(letter)] = step
     places = [-(-size // PAGE) * PAGE for size in (*problem.bytes, *problem.bytes)]
     start = np.concatenate(([0], np.cumsum(places)))
     packed = (None, *(nest.packed or (None,) * len(spec.operands)))

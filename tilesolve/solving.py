@@ -424,10 +424,12 @@ def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
     that are a multiple of a way apart all fall into one (measured: twice the time).
     """
     cell, line = dict(nest.bands[0].box), machine.memory.line
-    for operand, size, copy in zip(share.spec.operands, share.bytes[1:], nest.packed, strict=True):
+    for number, copy in enumerate(nest.packed, start=1):
         if copy is None:
-            whole = run_of(share, operand, cell) >= min(line, size)
-            if not (whole and _spread(lines_of(share, operand, cell, line), machine)):
+            run = run_of(share, share.spec.tensors[number], cell)
+            if run < min(line, share.bytes[number]):
+                return False
+            if not _spread(lines_of(share, number, cell, line), machine):
                 return False
     return True
 

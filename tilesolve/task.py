@@ -14,7 +14,6 @@ from tilesolve import deadline
 from tilesolve.arrays import Array, pointer
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.spec import Tensor
 from tilesolve.kernels import macrokernel, packers
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
 from tilesolve.kernels.shape import Mode
@@ -101,7 +100,7 @@ class Task:
         fused = plan.setting.fused
         first, roles = _roles(problem, fused.letters(fused.rows)[0] if fused.rows else None)
         order = (0, 1 + first, 2 - first)
-        given = [_strides(problem.spec.tensors[i], strides[i]) for i in order]
+        given = [problem.spec.tensors[i].strides(strides[i]) for i in order]
         ends = _backwards(problem, given)
         steps = [{i: -step if i in ends else step for i, step in of.items()} for of in given]
         copies = plan.nest.packed or (None, None)
@@ -174,15 +173,6 @@ class Task:
                     )
             found.append((covered, row))
         return found
-
-
-def _strides(tensor: Tensor, strides: Sequence[int]) -> dict[str, int]:
-    """Return the bytes between neighbours along each letter of a tensor."""
-    found: dict[str, int] = {}
-    for subscript, stride in zip(tensor.subscripts, strides, strict=True):
-        for factor, letter in subscript.terms:
-            found[letter] = found.get(letter, 0) + factor * stride
-    return found
 
 
 def _backwards(problem: Problem, strides: Sequence[Mapping[str, int]]) -> dict[str, int]:
