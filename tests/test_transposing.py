@@ -241,6 +241,19 @@ def test_ways_of_the_machine(monkeypatch):
     moves._second_cache.cache_clear()
 
 
+def test_room_in_the_last_cache(monkeypatch):
+    """A cache that is far larger than the cores that are seen would have is others', too."""
+    machine = moves.Machine.load("i7-6700k")
+    huge = replace(machine.levels[2], capacity=480 << 20, shared_by=2)
+    for last, expected in ((machine.levels[2], machine.levels[2].capacity), (huge, 32 << 20)):
+        levels = (*machine.levels[:2], last, machine.levels[3])
+        chosen = replace(machine, levels=levels)
+        monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
+        moves._last_cache.cache_clear()
+        assert moves._last_cache() == expected
+    moves._last_cache.cache_clear()
+
+
 def test_lines_that_push_each_other_out(monkeypatch):
     """A run whose source falls on a few sets of a cache is known; odd extents spread it."""
     monkeypatch.setattr(moves, "_second_cache", lambda: (1 << 17, 8))
