@@ -131,6 +131,24 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
 
 
 @_intrinsic
+def expect(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Have a line brought to the second cache, to be read.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(expect).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        vectors.prefetch(builder, vectors.pointer(builder, args[0]), near=False)
+
+    return types.void(address), generate
+
+
+@_intrinsic
 def own(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Have a line brought to the nearest cache, to be written to.
 

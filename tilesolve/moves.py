@@ -263,7 +263,7 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     walk[W.STREAMED] = streamed
     walk[W.BEGIN : W.BEGIN + 2] = begin
     walk[W.RUN : W.RUN + 2] = buffer.run
-    walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead
+    walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
     walk[W.KEPT] = kept and buffer.size + -buffer.size % LINE
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
