@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, floor
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.expressions import tile
@@ -79,36 +80,36 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
         i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices
     }
     whole = {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices}
-    best, best_score, priced = best_of(setting, choice, [smallest, whole])
+    best, times, priced = best_of(setting, choice, [smallest, whole])
     for share in SHRINK:
         near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
         for group in groups_of(near):
-            found, score, count = best_of(setting, choice, tilings_of(best, near, group))
+            found, taken, count = best_of(setting, choice, tilings_of(best, near, group))
             priced += count
-            if score < best_score:
-                best, best_score = found, score
+            if score_of(taken) < score_of(times):
+                best, times = found, taken
         if best not in (smallest, whole):
             break
     wide = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in indices}
     before = float("inf")
-    while best_score < before * (1 - BETTER):
-        before = best_score
+    while score_of(times) < before * (1 - BETTER):
+        before = score_of(times)
         for group in groups_of(wide):
-            found, score, count = best_of(setting, choice, tilings_of(best, wide, group))
+            found, taken, count = best_of(setting, choice, tilings_of(best, wide, group))
             priced += count
-            if score < best_score:
-                best, best_score = found, score
+            if score_of(taken) < score_of(times):
+                best, times = found, taken
     for index in (i for i, _ in setting.even if i in setting.fused.reduced):
-        found, score, count = _evened(setting, choice, best, wide, index)
+        found, taken, count = _evened(setting, choice, best, wide, index)
         priced += count
-        if score <= best_score * (1 + RAGGED):
-            best, best_score = found, score
-    if not np.isfinite(best_score):
+        if score_of(taken) <= score_of(times) * (1 + RAGGED):
+            best, times = found, taken
+    if not np.isfinite(times).all():
         raise SolverError(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    return integral_of(setting, choice, best, best_score, priced)
+    return integral_of(setting, choice, best, times, priced)
 
 
 def _evened(
@@ -117,25 +118,25 @@ def _evened(
     base: Mapping[str, Chain],
     options: Mapping[str, Sequence[Chain]],
     index: str,
-) -> tuple[dict[str, Chain], float, int]:
+) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
     """Return the best tiling with tiles of an index that cut its letters evenly, near a given one.
 
-    The others' options are tried around them. Also returned are its score, infinity if there is
+    The others' options are tried around them. Also returned are its times, infinity if there is
     none, and how many were compared.
     """
     chain = base[index]
-    best, best_score, priced = dict(base), float("inf"), 0
+    best, times, priced = dict(base), np.array([np.inf]), 0
     low, high = (share * chain[0] for share in EVEN)
     near = [size for size in dict(setting.even)[index] if low <= size <= high]
     for even in _even_chains(setting, index, chain, near):
         others = {**options, index: [even]}
         for group in groups_of(others):
             combined = tilings_of({**base, index: even}, others, group)
-            found, score, count = best_of(setting, choice, combined)
+            found, taken, count = best_of(setting, choice, combined)
             priced += count
-            if score < best_score:
-                best, best_score = found, score
-    return best, best_score, priced
+            if score_of(taken) < score_of(times):
+                best, times = found, taken
+    return best, times, priced
 
 
 def relieved(
@@ -166,23 +167,21 @@ def relieved(
     >>> relieved(best.setting, best.choice, tiles, found).seconds <= 1.01 * found.seconds
     True
     """
-    best, priced = dict(found.chains), found.priced
+    best, priced, limit = dict(found.chains), found.priced, (1 + GIVEN) * found.score
     options = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in best}
     for index, sizes in setting.even:
         if index in setting.fused.reduced:
             options[index] = [best[index], *_even_chains(setting, index, best[index], sizes)]
-    times = times_of(setting, choice, [best])
-    limit, least = (1 + GIVEN) * found.score, float(altogether(times)[0])
+    times = np.array(found.times)
     for group in groups_of(options):
         tilings = tilings_of(best, options, group)
         priced += len(tilings)
-        times = times_of(setting, choice, tilings)
-        worth = np.where(score_of(times) <= limit, altogether(times), np.inf)
+        taken = times_of(setting, choice, tilings)
+        worth = np.where(score_of(taken) <= limit, altogether(taken), np.inf)
         at = int(np.argmin(worth))
-        if worth[at] < least * (1 - BETTER):
-            best, least = tilings[at], float(worth[at])
-    score = float(score_of(times_of(setting, choice, [best]))[0])
-    return integral_of(setting, choice, best, score, priced)
+        if worth[at] < altogether(times) * (1 - BETTER):
+            best, times = tilings[at], taken[:, at]
+    return integral_of(setting, choice, best, times, priced)
 
 
 def _even_chains(
@@ -222,17 +221,20 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
     """
     if not choice or choice[-1] is None:
         return []
-    others = []
-    for index, chain in found.chains:
-        for family in _families(setting, index, chain):
-            tilings = [dict(found.chains) | {index: other} for other in family]
-            times = times_of(setting, choice, tilings)
-            least = np.inf
-            for tiling, seconds, worth in zip(tilings, times.T, altogether(times), strict=True):
-                if worth < least * (1 - BETTER):
-                    least = worth
-                    score, priced = float(score_of(seconds)), found.priced + len(tilings)
-                    others.append(integral_of(setting, choice, tiling, score, priced))
+    families = [
+        [dict(found.chains) | {index: other} for other in family]
+        for index, chain in found.chains
+        for family in _families(setting, index, chain)
+    ]
+    together = times_of(setting, choice, [tiling for family in families for tiling in family])
+    priced, others, begin = found.priced + together.shape[1], [], 0
+    for family in families:
+        times, least = together[:, begin : begin + len(family)], np.inf
+        begin += len(family)
+        for tiling, taken, worth in zip(family, times.T, altogether(times), strict=True):
+            if worth < least * (1 - BETTER):
+                least = worth
+                others.append(integral_of(setting, choice, tiling, taken, priced))
     return [other for other in others if other.chains != found.chains]
 
 

@@ -38,10 +38,8 @@ class Integral:
         The bands, ready to be priced.
     chains
         For each index its tile sizes, nearest level first.
-    seconds
-        The exact predicted time.
-    score
-        That time with a small weight on all others, by which tilings are compared.
+    times
+        The exact predicted seconds of every server and of the arithmetic.
     priced
         Number of tilings that were compared.
 
@@ -59,27 +57,41 @@ class Integral:
 
     nest: Nest
     chains: tuple[tuple[str, Chain], ...]
-    seconds: float
-    score: float
+    times: tuple[float, ...]
     priced: int
+
+    @property
+    def seconds(self) -> float:
+        """The exact predicted time: the longest."""
+        return max(self.times)
+
+    @property
+    def score(self) -> float:
+        """That time with a small weight on all others, by which tilings are compared."""
+        return float(score_of(np.array(self.times)))
 
 
 def integral_of(
-    setting: Setting, choice: Choice, chains: Mapping[str, Chain], score: float, priced: int
+    setting: Setting,
+    choice: Choice,
+    chains: Mapping[str, Chain],
+    times: NDArray[np.float64],
+    priced: int,
 ) -> Integral:
-    """Return a tiling with its nest and its exact time, given its score and how many were priced.
+    """Return a tiling with its nest, given its times and how many were priced.
 
     Examples
     --------
     >>> from tilesolve.planning import plan
     >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> one = integral_of(found.setting, found.choice, dict(found.classes), 1.0, 1)
-    >>> one.chains == found.classes
-    True
+    >>> chains = dict(found.classes)
+    >>> times = times_of(found.setting, found.choice, [chains])[:, 0]
+    >>> one = integral_of(found.setting, found.choice, chains, times, 1)
+    >>> one.chains == found.classes, one.seconds == max(times.tolist())
+    (True, True)
     """
-    indices = setting.fused.problem.spec.letters
-    seconds = float(_times(setting, choice, _columns([chains], indices)).max())
-    return Integral(nest_of(setting, choice, chains), tuple(chains.items()), seconds, score, priced)
+    nest = nest_of(setting, choice, chains)
+    return Integral(nest, tuple(chains.items()), tuple(times.tolist()), priced)
 
 
 def tilings_of(
@@ -100,21 +112,20 @@ def tilings_of(
 
 def best_of(
     setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
-) -> tuple[dict[str, Chain], float, int]:
-    """Return the best of some tilings, its score, and how many they were.
+) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
+    """Return the best of some tilings, its times, and how many they were.
 
     Examples
     --------
     >>> from tilesolve.planning import plan
     >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> best, score, count = best_of(found.setting, found.choice, [dict(found.classes)])
-    >>> best == dict(found.classes), count
-    (True, 1)
+    >>> best, times, count = best_of(found.setting, found.choice, [dict(found.classes)])
+    >>> best == dict(found.classes), len(times), count
+    (True, 5, 1)
     """
     times = times_of(setting, choice, combined)
-    scores = score_of(times)
-    at = int(np.argmin(scores))
-    return dict(combined[at]), float(scores[at]), len(combined)
+    at = int(np.argmin(score_of(times)))
+    return dict(combined[at]), times[:, at], len(combined)
 
 
 def times_of(
