@@ -291,22 +291,45 @@ def _placed(tile: Tile) -> Reader:
     rows = [builder.add(a, tile.integer(rows_a, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     columns = [builder.add(b, tile.integer(columns_b, 8 * c)) for c in range(shape.columns)]
     each = max(1, LINE // (tile.parts * shape.bits // 8))
+    turns = builder.select(_close(tile, sums_b), INT64(8 * (shape.group - 1)), INT64(0))
 
     def read(trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:
         at = builder.mul(trip, INT64(8))
         at_a, at_b = tile.integer(sums_a, at), tile.integer(sums_b, at)
         places = [builder.add(row, at_a) for row in rows]
         loaded = [tile.unpacked(place, 1) for place in places]
+        place_b = builder.add(b, at_b)
         scalars = [(builder.add(column, at_b), 0) for column in columns]
         if follow:
             for place in places[::each]:
                 _prefetch(tile, builder.add(place, a_ahead))
         if listed:
-            for place, _ in scalars[:: shape.group]:
-                _prefetch(tile, builder.add(place, b_ahead))
+            turn = builder.and_(at, turns)
+            for first in range(0, shape.columns, shape.group):
+                last = 8 * (min(shape.columns - first, shape.group) - 1)
+                entry = turn
+                if last < 8 * (shape.group - 1):
+                    entry = builder.select(
+                        builder.icmp_signed("<", turn, INT64(last)), turn, INT64(last)
+                    )
+                column = tile.integer(builder.add(columns_b, INT64(8 * first)), entry)
+                _prefetch(tile, builder.add(builder.add(place_b, column), b_ahead))
         return loaded, scalars
 
     return read
+
+
+def _close(tile: Tile, sums: ir.Value) -> ir.Value:
+    """Return whether steps of k are within a line of an operand in place, given their offsets.
+
+    Then columns are in lines of their own, and take turns in being asked for while k is in one.
+    """
+    builder = tile.builder
+    several = builder.icmp_signed(">", tile.field("k"), INT64(1))
+    table = builder.select(several, sums, tile.frame)
+    second = builder.select(several, builder.add(sums, INT64(8)), tile.frame)
+    step = builder.sub(tile.integer(second, INT64(0)), tile.integer(table, INT64(0)))
+    return builder.icmp_unsigned("<", builder.add(step, INT64(LINE)), INT64(2 * LINE))
 
 
 def _prefetch(tile: Tile, address: ir.Value) -> None:

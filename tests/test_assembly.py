@@ -146,6 +146,24 @@ def test_nothing_is_spilled(cpu, bits, registers, dtype):
 
 
 @kernels
+def test_columns_in_place_take_turns_in_being_asked_for(cpu, bits, registers, dtype):
+    """A step asks for a line of the rows, and for one of each group of columns: a different one.
+
+    The number of the column goes with k, so its offset is loaded in the loop.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        if shape.packed or len(code.loops) > 2:
+            continue
+        loop = code.loops[0]
+        each = max(1, 64 // (shape.bits // 8 * (2 if shape.complex else 1)))
+        rows = -(-shape.vectors // each)
+        columns = -(-shape.columns // shape.group)
+        steps = count(loop, FMA) // (shape.accumulators * (2 if shape.complex else 1))
+        assert count(loop, "^prefetch") == steps * (rows + columns), shape.name
+        assert count(loop, "^and"), shape.name
+
+
+@kernels
 def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
     """One way of writing C stores every vector of the tile past the caches, and none in pieces.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import unshrunk
 
 from tilesolve import boxes
-from tilesolve.boxes import box, unfuse
+from tilesolve.boxes import box, run_of, unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
@@ -333,6 +333,47 @@ def test_boxes_cover_lines_of_every_tensor():
     outermost = found.nest.bands[-2]
     assert outermost["a"] >= 8
     assert outermost["e"] >= 8
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("mn-mk-kn", "m=120 n=90 k=300"),
+        ("kh-c[2h+r]-kcr", "k=40 h=30 c=20 r=3"),
+        ("khw-c[2h+r][2w+s]-kcrs", "k=64 h=28 w=14 c=32 r=3 s=3"),
+    ],
+)
+def test_tilings_take_the_same_time_together_as_alone(spec, sizes):
+    """Loops that run in others of the tilings priced at once change nothing in one."""
+    made = plan(Problem.of(spec, sizes), machine="i7-6700k", cache=False)
+    setting, choice = made.setting, made.choice
+    rng = np.random.default_rng(5)
+
+    def chain(index):
+        extent, size = setting.fused.problem.sizes[index], setting.smallest(index)
+        found = []
+        for _ in range(setting.levels):
+            size = min(extent, size * int(rng.integers(1, 4)))
+            found.append(size)
+        return tuple(found)
+
+    tilings = [{index: chain(index) for index, _ in made.classes} for _ in range(60)]
+    together = times_of(setting, choice, tilings)
+    alone = np.concatenate([times_of(setting, choice, [one]) for one in tilings], axis=1)
+    assert np.isfinite(alone).any()
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+
+
+def test_boxes_know_the_letters_that_tiles_cover():
+    """Rows of the second operand lie side by side where the summed letters behind are whole."""
+    problem = Problem.of("dbca-afe-dfcbe", "d=28 b=17 c=26 a=11 f=212 e=10")
+    fused = fuse(problem)
+    tiles = [
+        ("L1", "N", {"M": 11, "N": 8, "K": 2120}),
+        ("memory", "N", dict(fused.problem.sizes)),
+    ]
+    nest = unfuse(problem, fused, Nest.of(fused.problem, tiles), 64)
+    assert run_of(problem, problem.spec.operands[1], dict(nest.bands[0].box)) >= 4 * 64
 
 
 def test_unfused_nests_cover_the_problem():

@@ -68,7 +68,16 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
     >>> boxes.bands[0].box
     (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
     """
-    chosen: list[dict[str, int]] = [{} for _ in nest.bands]
+    # Where a tile covers a class, the sides of its letters are known before any is decided.
+    chosen = [
+        {
+            letter: max(1, problem.sizes[letter])
+            for index, letters in fused.groups
+            if band[index] >= fused.problem.sizes[index]
+            for letter in letters
+        }
+        for band in nest.bands
+    ]
     vector = problem.spec.output.letters[-1:]
     tensors, elements = problem.spec.tensors, max(1, line // problem.itemsize)
     levels = [band.level for band in nest.bands]

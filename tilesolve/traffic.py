@@ -245,9 +245,13 @@ class _Path:
                     continue
                 self.loops.append((letter, trips))
                 self.runs.append(runs)
-                self._largest.append({**self._largest[-1], letter: tile[letter]})
+                box, grid = self._largest[-1], self._grids[-1]
+                # Of many nests those in which the loop does not run have no such loop.
+                side = choose(runs, tile[letter], box[letter])
+                corner = choose(runs, corners[letter][at], grid[letter])
+                self._largest.append({**box, letter: side})
                 self._mean.append({**self._mean[-1], letter: extent / counts[letter][at]})
-                self._grids.append({**self._grids[-1], letter: corners[letter][at]})
+                self._grids.append({**grid, letter: corner})
             self.through[level] = len(self.loops)
         self.call = self.through[tiling.bands[0][0]]
         """Loops of one call of the microkernel, which touches all it touches at once."""
@@ -337,7 +341,7 @@ class _Room:
         """Return whether what the inner loops touch is there when the outer one comes round."""
         if self.registers:
             # A call loads and stores its tile; nothing stays in registers from call to call.
-            return outer < self.path.call and self.fits(0, int(np.max(inner)))
+            return outer < self.path.call and _at(self.whole, inner) <= self.place.capacity
         if outer >= self.path.call:
             inner = choose(inner > self.path.call, inner, self.path.call)
         found: Truth = self._between(inner, outer) <= self.place.capacity

@@ -79,17 +79,19 @@ def walk(
     moved = [sizes[0] for sizes in footprints]
     last: list[Position] = [0] * len(tensors)
     letters = [frozenset(tensor.letters) for tensor in tensors]
+    inside: Position = 0
     for position, (letter, trips) in enumerate(loops):
-        whole = stays(position, position)
+        whole = stays(inside, position)
         running = True if runs is None else runs[position]
         for t, sizes in enumerate(footprints):
             grown: Q = moved[t] * trips  # type: ignore[operator]
             if letter in letters[t]:
                 # While everything so far is still there, only what is new to the grown box
                 # comes in: for a plain subscript the trip count, for an affine one less.
-                moved[t] = choose(whole, sizes[position + 1], grown)
+                moved[t] = choose(running, choose(whole, sizes[position + 1], grown), moved[t])
                 last[t] = choose(running, position + 1, last[t])
             else:
                 # What a tensor's outermost inner loop touches comes between two of its uses.
                 moved[t] = choose(stays(last[t], position), moved[t], grown)
+        inside = choose(running, position + 1, inside)
     return moved
