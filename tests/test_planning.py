@@ -441,6 +441,16 @@ def test_threads_share_the_work_and_the_last_level():
     assert one.seconds / 4.001 <= four.seconds < one.seconds
 
 
+@pytest.mark.parametrize(("sharing", "output"), [(2, "stream"), (30, "store")])
+def test_of_a_cache_that_others_share_out_of_sight_little_is_counted_on(sharing, output):
+    """A virtual machine names all of a large cache, whatever it has of the cores."""
+    machine = Machine.load("i7-6700k")
+    huge = dataclasses.replace(machine.levels[2], capacity=480 << 20, ways=None, shared_by=sharing)
+    levels = (*machine.levels[:2], huge, machine.levels[3])
+    problem = Problem.of("mn-mk-kn", "m=4000 n=4000 k=16")
+    assert plan(problem, machine=machine.replace(levels=levels), cache=False).output == output
+
+
 @pytest.mark.parametrize(
     ("sizes", "output"),
     [

@@ -45,11 +45,6 @@ EVEN = 16
 ALL = 1 << 40
 """No bound of rows."""
 
-FAIR = 1 << 24
-"""Bytes of the last cache for each core that shares it, at most: hardly any CPU has more. A virtual
-machine names the whole cache of a large one, but has few of its cores (measured on 2 cores that
-named 480 MiB: arrays of 24 to 200 were transposed up to twice as fast past the caches)."""
-
 WHOLE = 128
 """Bytes of an element from which on it is moved without the buffer."""
 
@@ -403,5 +398,4 @@ def _second_cache() -> tuple[int, float]:
 @cache
 def _last_cache() -> int:
     """Return the bytes of this machine's last cache that its cores may count on."""
-    last = Machine.load().caches[-1]
-    return min(last.capacity or 0, FAIR * last.shared_by)
+    return Machine.load().lasting

@@ -133,22 +133,23 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
     places = stores(machine, threads)
     output: Output = "accumulate"
     if overwrite:
-        output = "stream" if _passes_by(problem, places[-1]) else "store"
+        kept = min(places[-1].capacity, machine.lasting)
+        output = "stream" if _passes_by(problem, kept) else "store"
     plans = [
         _solve(problem, machine, threads, split, output) for split in _splits(problem, threads)
     ]
     return min(plans, key=lambda found: found.seconds)
 
 
-def _passes_by(problem: Problem, last: Store) -> bool:
-    """Return whether the last cache cannot keep the output.
+def _passes_by(problem: Problem, kept: float) -> bool:
+    """Return whether the last cache, of which so many bytes count, cannot keep the output.
 
     Operands push it out, too: that counts where sums are so short that each element is written
     once, as it would not be read again.
     """
     summed = set(problem.sizes) - set(problem.spec.output.letters)
     once = prod(problem.sizes[letter] for letter in summed) <= SUMS
-    return (sum(problem.bytes) if once else problem.bytes[0]) > last.capacity
+    return (sum(problem.bytes) if once else problem.bytes[0]) > kept
 
 
 def _splits(problem: Problem, threads: int) -> list[str | None]:
