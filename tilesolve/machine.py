@@ -133,6 +133,8 @@ class Machine:
     @property
     def lasting(self) -> int:
         """Bytes of the last cache that the cores seen here may count on."""
+        if not self.caches:
+            return 0
         last = self.caches[-1]
         return min(last.capacity or 0, FAIR * last.shared_by)
 
