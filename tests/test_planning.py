@@ -30,6 +30,7 @@ from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.planning import Plan, plan
 from tilesolve.program import TIE
+from tilesolve.register_tile import register_tile
 from tilesolve.relaxation import relax
 from tilesolve.repair import repair
 from tilesolve.report import bounds
@@ -297,6 +298,16 @@ def test_a_wide_register_tile_leaves_room(spec, sizes, dtype):
     """Letters that stand in several subscripts, and whole lines, do not fill a cache twice."""
     machine = Machine.load("i7-6700k").replace(**WIDE)
     found = plan(Problem.of(spec, sizes, dtype), machine=machine, cache=False)
+    found.nest.check(found.share)
+
+
+def test_a_narrower_register_tile_is_taken_where_the_best_one_has_no_room():
+    """A letter that stands in three subscripts of an operand makes a box of 24 a cube."""
+    sizes = {"b": 36, "i": 0, "j": 7, "é": 36, "a": 12}
+    problem = Problem.of("b-[2i+j+2b][2j+é+b][2b+j+2é]é-a", sizes)
+    machine = Machine.load("i7-6700k").replace(**WIDE)
+    found = plan(problem, machine=machine, cache=False)
+    assert found.microkernel.rows < register_tile(problem, machine).rows
     found.nest.check(found.share)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -58,6 +58,11 @@ pass by there."""
 SHARED = 0.3
 """Share of a cache that others use too, even when only one thread runs (measured: tiles that take
 most of it are partly read from memory)."""
+
+NAMED = 0.5
+"""The same of what a machine's cores may count on, where it names more (measured on 2 cores that
+named 480 MiB, of which memory was as far as from 28 MB on: copies of 16 MB instead of 43 made a
+matrix product of 4000 a seventh faster, 20 and 32 MB did no more)."""
 
 SCATTERED = 2.5
 """Times that writing past the caches takes longer line by line than in order (measured)."""
@@ -188,7 +193,7 @@ def setting_of(
     ('L3', 'L3')
     """
     sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
-    places = _tiled(stores(machine, threads), share, machine, microkernel)
+    places = _tiled(stores(machine, threads), share, machine, threads, microkernel)
     outermost = places[-1].name if len(places) > 1 else None
     whole = Problem.of(share.spec, sizes, share.dtype)
     fused = fuse(whole)
@@ -239,7 +244,11 @@ def _satisfiable(setting: Setting) -> bool:
 
 
 def _tiled(
-    places: Sequence[Store], share: Problem, machine: Machine, microkernel: Microkernel
+    places: Sequence[Store],
+    share: Problem,
+    machine: Machine,
+    threads: int,
+    microkernel: Microkernel,
 ) -> tuple[Store, ...]:
     """Return the stores that get a tile of their own, with the room that tiles may take there.
 
@@ -253,11 +262,17 @@ def _tiled(
     if len(places) > 2 and places[1].bandwidth >= FEEDS * needed:
         nearest = replace(places[0], server=places[1].server, bandwidth=places[1].bandwidth)
         places = (nearest, *places[2:])
-    shared = {level.name for level in machine.levels if level.shared_by > 1}
+    sharing = {level.name: level.shared_by for level in machine.caches}
+
+    def room(place: Store) -> float:
+        cores = sharing[place.name]
+        counted = NAMED * machine.lasting / min(threads, cores)
+        return min((SHARED if cores > 1 else OWN) * place.capacity, counted)
+
     return (
         places[0],
         *(
-            replace(place, capacity=_part(place, SHARED if place.name in shared else OWN))
+            replace(place, capacity=_lines(room(place), place.line))
             if place.name != machine.levels[0].name
             else place
             for place in places[1:]
@@ -265,9 +280,9 @@ def _tiled(
     )
 
 
-def _part(place: Store, share: float) -> float:
-    """Return a share of a store in whole lines."""
-    return max(1.0, place.capacity * share // place.line) * place.line
+def _lines(room: float, line: int) -> float:
+    """Return how many bytes of some are whole lines."""
+    return max(1.0, room // line) * line
 
 
 def _solve(
@@ -280,9 +295,7 @@ def _solve(
     from tilesolve.planning import Plan, Search
 
     share = share_of(problem, split, threads)
-    microkernel = register_tile(share, machine, streams=output == "stream")
-    setting = setting_of(share, machine, threads, output, microkernel)
-    relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
+    setting, relaxed = _relaxed(share, machine, threads, output)
     found = _best(setting, relaxed, share, machine, threads)
     best, integral = found.optimum, found.integral
     runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
@@ -292,7 +305,7 @@ def _solve(
         threads,
         split,
         output,
-        microkernel,
+        setting.microkernel,
         best.choice,
         integral.chains,
         found.nest,
@@ -311,6 +324,38 @@ def _solve(
             (runner_up.choice, runner_up.seconds) if runner_up else None,
         ),
     )
+
+
+def _relaxed(
+    share: Problem, machine: Machine, threads: int, output: Output
+) -> tuple[Setting, Relaxation]:
+    """Return what to solve for, and its continuous optima.
+
+    A letter of several subscripts may have no room for the best register tile: then a narrower one
+    is taken that has.
+    """
+    starts = 1 if _convex(share.spec) else STARTS
+    microkernel = register_tile(share, machine, streams=output == "stream")
+    setting = setting_of(share, machine, threads, output, microkernel)
+    try:
+        return setting, relax(setting, starts=starts)
+    except SolverError:
+        for narrower in _narrower(microkernel, max(1, lanes(share.dtype, machine.vector_bits))):
+            setting = setting_of(share, machine, threads, output, narrower)
+            if _satisfiable(setting):
+                return setting, relax(setting, starts=starts)
+        raise
+
+
+def _narrower(microkernel: Microkernel, group: int) -> Iterator[Microkernel]:
+    """Yield register tiles of fewer vectors, then of fewer columns."""
+    rows, columns = microkernel.rows, microkernel.columns
+    while rows > group:
+        rows = max(group, rows // 2 // group * group)
+        yield replace(microkernel, rows=rows)
+    while columns > 1:
+        columns //= 2
+        yield replace(microkernel, rows=rows, columns=columns)
 
 
 def _best(
