@@ -119,7 +119,9 @@ class S(IntEnum):
     """Two words of beta, for the first time; two words of one for later."""
     STREAMING = BETA + 4
     """Bytes that addresses must be multiples of to be streamed to; 0 if nothing is streamed."""
-    STORE = STREAMING + 1
+    FORESEEN = STREAMING + 1
+    """Whether lines of the operand are fetched before it is packed again."""
+    STORE = FORESEEN + 2
     """How C is written in whole vectors the first time where it is not streamed."""
     TABLES = STORE + 1
     """Addresses of the roles' tables."""

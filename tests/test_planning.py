@@ -35,6 +35,7 @@ from tilesolve.relaxation import relax
 from tilesolve.repair import repair
 from tilesolve.report import bounds
 from tilesolve.tilings import altogether
+from tilesolve.traffic import footprint
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 
@@ -301,6 +302,22 @@ def test_a_wide_register_tile_leaves_room(spec, sizes, dtype):
     found.nest.check(found.share)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sharing", [1, 2, 60])
+def test_tiles_fill_no_more_of_a_named_cache_than_cores_have(threads, sharing):
+    """A virtual machine names the cache of a large CPU: a core's share of it holds the tiles."""
+    named = Level("L3", 480 << 20, 5e10, ways=16, shared_by=sharing)
+    shipped = Machine.load("i7-6700k")
+    machine = shipped.replace(levels=(*shipped.levels[:2], named, shipped.memory), cores=sharing)
+    found = plan("mn-mk-kn", 4000, machine, threads=threads, cache=False)
+    held = sum(
+        footprint(found.share, tensor, dict(found.nest.bands[-2].box), 1)
+        for tensor in found.share.spec.tensors
+    )
+    shares = sharing / min(threads, sharing)
+    assert held <= min(480 << 20, shares * (8 << 20))
+
+
 def test_a_narrower_register_tile_is_taken_where_the_best_one_has_no_room():
     """A letter that stands in three subscripts of an operand makes a box of 24 a cube."""
     sizes = {"b": 36, "i": 0, "j": 7, "é": 36, "a": 12}
@@ -375,7 +392,7 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     assert found.seconds <= solving.CLOSE * first.seconds
 
 
-@pytest.mark.parametrize("case", ["abcd-ec-abed", "abcde-ecbfa-fd"])
+@pytest.mark.parametrize("case", ["abc-ad-bdc", "abc-adc-bd", "abcde-ecbfa-fd"])
 def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypatch):
     """The outermost tile is larger than the best one by the model where its runs are too short."""
     problem = suite("tccg")[case]
@@ -403,7 +420,7 @@ def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, ro
     cell = dict(found.nest.bands[0].box)
     for number, copy in enumerate(found.nest.packed, start=1):
         if copy is None:
-            lines = lines_of(problem, number, cell, 64)
+            lines = lines_of(problem.strides(number), cell, 64)
             used, most = np.unique(lines % 64, return_counts=True)
             assert most.max() <= 8 or len(used) >= min(64, len(lines)) / 2
 

@@ -56,6 +56,7 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     problem = Problem.of(spec, extents)
     fused = fuse(problem)
     boxes = [unit, *tiles]
+    pace = data.draw(st.sampled_from([None, 0.5, 2.0]))
     places = [
         Store(
             "register" if at == 0 else f"L{at}",
@@ -64,6 +65,7 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
             1,
             f"L{at + 1}",
             1e9 / (at + 1),
+            read=pace and pace * 1e9 / (at + 1),
         )
         for at, box in enumerate(boxes)
     ]
@@ -79,7 +81,9 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     tiling = Tiling(bands(setting, choice), (call, *tiles, whole), packed, output)
     exact = traffic(fused.problem, tiling, places)
     for place, volumes in zip(places, exact.volumes, strict=True):
-        assert found[place.server] == pytest.approx(sum(volumes) / place.bandwidth)
+        loads = place.bandwidth * min(1.0, pace or 1.0)
+        seconds = volumes[0] / place.bandwidth + sum(volumes[1:]) / loads
+        assert found[place.server] == pytest.approx(seconds)
     cycles = exact.calls * KERNEL.call + sum(exact.packed) * KERNEL.pack
     assert found["compute"] == pytest.approx((problem.flops + cycles) / 1e9)
     assert all(limit.at(values) <= 1 for limit in program.limits.values())

@@ -90,14 +90,15 @@ def divided(machine: Machine, cores: int) -> Machine:
     """
     levels = []
     for level in machine.levels:
-        capacity, bandwidth = level.capacity, level.bandwidth
+        capacity, bandwidth, read = level.capacity, level.bandwidth, level.read
         if capacity is not None:
             capacity //= min(cores, level.shared_by)
         if cores > 1 and level.bandwidth_all is not None:
             bandwidth = min(bandwidth, level.bandwidth_all / min(cores, machine.cores))
-        levels.append(
-            replace(level, capacity=capacity, bandwidth=bandwidth, shared_by=1, bandwidth_all=None)
-        )
+        if read is not None:
+            read *= bandwidth / level.bandwidth
+        changed = replace(level, capacity=capacity, bandwidth=bandwidth, read=read)
+        levels.append(replace(changed, shared_by=1, bandwidth_all=None))
     return machine.replace(levels=tuple(levels), fingerprint="")
 
 

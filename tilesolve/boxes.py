@@ -362,18 +362,16 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     return run
 
 
-def lines_of(
-    problem: Problem, tensor: int, sides: Mapping[str, int], line: int
-) -> NDArray[np.int64]:
+def lines_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> NDArray[np.int64]:
     """Return the numbers of the lines of a tensor that a box at the beginning touches.
 
     Examples
     --------
-    >>> lines_of(Problem.of("mn-mk-kn", 512), 2, {"k": 3, "n": 8}, 64).tolist()
+    >>> lines_of(Problem.of("mn-mk-kn", 512).strides(2), {"k": 3, "n": 8}, 64).tolist()
     [0, 64, 128]
     """
     places = np.zeros(1, np.int64)
-    for letter, stride in problem.strides(tensor).items():
+    for letter, stride in strides.items():
         places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
     return np.unique(places // line)
 

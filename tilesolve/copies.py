@@ -23,7 +23,7 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
     --------
     >>> from tilesolve.planning import plan
     >>> copy_bytes(plan("ik-ij-jk", 512, "i7-6700k", cache=False))
-    (66112, 1056832)
+    (952256, 110784)
     """
     output, *operands = (set(tensor.letters) for tensor in plan.problem.spec.tensors)
     both = {i for i in output if all(i in letters for letters in operands)}

@@ -129,7 +129,8 @@ def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
         all_of_it = level.bandwidth_all
         share = level.bandwidth if all_of_it is None else all_of_it / min(threads, machine.cores)
         bandwidth = level.bandwidth if threads == 1 else min(level.bandwidth, share)
-        made.append(Store(name, capacity, line, level.name, bandwidth, ways))
+        read = None if level.read is None else level.read * bandwidth / level.bandwidth
+        made.append(Store(name, capacity, line, level.name, bandwidth, ways, read))
         if level.usable is None:
             break
         own = level.usable / min(threads, level.shared_by)
@@ -183,9 +184,7 @@ def price(
         return _empty(problem, places)
     found = traffic(problem, tiling(nest, problem), places, rule)
     levels = tuple(
-        LevelPrice(
-            place.server, place.name, moved, volumes, packing, sum(volumes) / place.bandwidth
-        )
+        LevelPrice(place.server, place.name, moved, volumes, packing, place.seconds(volumes))
         for place, moved, volumes, packing in zip(
             places, found.moved, found.volumes, found.packing, strict=True
         )
@@ -228,7 +227,7 @@ def arithmetic(
     >>> problem, kernel = Problem.of("mn-mk-kn", 64), Microkernel(8, 6)
     >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), calls=512.0)
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
-    17.1
+    20.0
     """
     cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
     seconds: Sizes = problem.flops / rate + cycles / frequency

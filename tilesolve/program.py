@@ -312,12 +312,11 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     for at, place in enumerate(setting.places):
         crossings = 2 if at == 0 else PACK_TRAFFIC
         unread = setting.output == "stream" or (setting.output == "store" and at == 0)
-        volume = 2 * moved[at][0] - whole * unread
+        volumes = [2 * moved[at][0] - whole * unread]
         for t, buffer in enumerate(buffers[1:], start=1):
-            volume = volume + moved[at][t]
-            if at < buffer:
-                volume = volume + crossings * packed[t]
-        yield place.server, volume * (size / place.bandwidth)
+            copied = crossings * packed[t] if at < buffer else Signomial(())
+            volumes.append(moved[at][t] + copied)
+        yield place.server, place.seconds(volumes) * size
     calls = Signomial.constant(1)
     for index, extent in problem.sizes.items():
         inner = tile(1 if index in fused.reduced else 0, index, setting.levels)

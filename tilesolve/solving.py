@@ -260,7 +260,8 @@ def _tiled(
     seconds = 2 * rows * columns / (machine.peak(share.dtype) * microkernel.efficiency)
     needed = (rows + columns) * share.itemsize / seconds
     if len(places) > 2 and places[1].bandwidth >= FEEDS * needed:
-        nearest = replace(places[0], server=places[1].server, bandwidth=places[1].bandwidth)
+        fed = places[1]
+        nearest = replace(places[0], server=fed.server, bandwidth=fed.bandwidth, read=fed.read)
         places = (nearest, *places[2:])
     sharing = {level.name: level.shared_by for level in machine.caches}
 
@@ -475,7 +476,7 @@ def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
             run = run_of(share, share.spec.tensors[number], cell)
             if run < min(line, share.bytes[number]):
                 return False
-            if not _spread(lines_of(share, number, cell, line), machine):
+            if not _spread(lines_of(share.strides(number), cell, line), machine):
                 return False
     return True
 

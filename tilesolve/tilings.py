@@ -263,7 +263,7 @@ def _times(
     found = traffic(problem, _tiling(setting, choice, columns), setting.places)
     width = _width(columns)
     rows = [
-        np.broadcast_to(sum(volumes) / place.bandwidth, width)
+        np.broadcast_to(place.seconds(volumes), width)
         for place, volumes in zip(setting.places, found.volumes, strict=True)
     ]
     seconds = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)

@@ -43,6 +43,8 @@ class Store:
         Bytes per second of the server.
     ways
         Associativity; None where it is unknown, full or not a cache's.
+    read
+        Bytes per second at which the server is read and not written; None: at its bandwidth.
 
     Examples
     --------
@@ -56,6 +58,21 @@ class Store:
     server: str
     bandwidth: float
     ways: int | None = None
+    read: float | None = None
+
+    def seconds(self, volumes: Sequence[Any]) -> Any:  # noqa: ANN401 - numbers, arrays or signomials
+        """Return how long the server takes for the volumes of all tensors, output first.
+
+        Operands are only read, and that a server may do no faster than it reads and writes.
+
+        Examples
+        --------
+        >>> Store("L2", 2.0**20, 64, "L3", bandwidth=40e9, read=20e9).seconds([4e9, 1e9, 1e9])
+        0.2
+        """
+        output, *operands = volumes
+        read = min(self.bandwidth, self.read or self.bandwidth)
+        return output * (1 / self.bandwidth) + sum(operands, output * 0) * (1 / read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,10 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
             if match[2] == "bandwidth":
                 all_of_it = level.bandwidth_all
                 grown = all_of_it * factor if all_of_it is not None else None
-                level = replace(level, bandwidth=level.bandwidth * factor, bandwidth_all=grown)
+                read = None if level.read is None else level.read * factor
+                level = replace(
+                    level, bandwidth=level.bandwidth * factor, bandwidth_all=grown, read=read
+                )
             else:
                 level = replace(level, capacity=int((level.capacity or 0) * factor))
             levels[match[1]] = level
