@@ -53,8 +53,8 @@ class Microkernel:
     efficiency: float = 1.0
     call: float = 60.0
     pack: float = PACK
-    fetch: float = 0.5
-    stream: float = 0.25
+    fetch: float = 1.25
+    stream: float = 0.6
     placed: float = 1.0
 
 
@@ -69,9 +69,9 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     Examples
     --------
     >>> default("float64", 512, 32)  # doctest: +ELLIPSIS
-    Microkernel(rows=24, columns=8, ..., fetch=0.5, stream=0.25, placed=1.0)
+    Microkernel(rows=24, columns=8, ..., fetch=1.25, stream=0.6, placed=1.0)
     >>> default("float32", 256, 16)  # doctest: +ELLIPSIS
-    Microkernel(rows=16, columns=6, ..., fetch=0.5, stream=0.25, placed=1.3)
+    Microkernel(rows=16, columns=6, ..., fetch=1.25, stream=0.6, placed=1.3)
     """
     group = max(1, lanes(dtype, vector_bits))
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)

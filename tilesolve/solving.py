@@ -415,14 +415,21 @@ def _candidate(
 
 
 def _waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
-    """Return the seconds lost at the ends of the runs in which memory is read and written."""
-    tile = _outermost(nest)
-    runs = [run_of(share, tensor, tile) for tensor in share.spec.tensors]
+    """Return the seconds lost at the ends of the runs in which memory is read and written.
+
+    What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
+    loops may come between.
+    """
+    last, nearest = _outermost(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
+    tiles = [last, *(last if copy else nearest for copy in nest.packed)]
+    runs = [
+        run_of(share, tensor, tile) for tensor, tile in zip(share.spec.tensors, tiles, strict=True)
+    ]
     wasted = [
         volume * float(run_waste(run, machine.memory.line, share.itemsize))
         for volume, run in zip(cost.levels[-1].volumes, runs, strict=True)
     ]
-    return sum(wasted) / machine.memory.bandwidth
+    return float(stores(machine)[-1].seconds(wasted))
 
 
 def _outermost(nest: Nest) -> dict[str, int]:
