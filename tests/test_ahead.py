@@ -5,10 +5,12 @@ import ctypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
+from tilesolve.boxes import crowds_of
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
@@ -114,6 +116,26 @@ def test_what_is_packed_was_asked_for(spec, sizes, machine):
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 70)), max_size=4),
+    st.integers(1, 700),
+    st.sampled_from([-1, 1]),
+    st.sampled_from([4, 8, 16]),
+)
+def test_lines_are_counted_at_each_place_in_pages(outer, unit, sign, element):
+    """As counted one by one, where runs begin on lines and are apart."""
+    strides, sides, span = {"u": element}, {"u": unit}, unit * element
+    for letter, (side, gap) in zip("abcd", outer, strict=False):
+        strides[letter], sides[letter] = -(-span // LINE) * LINE + gap * LINE, side
+        span = strides[letter] * side
+    lines = np.zeros(1, np.int64)
+    for letter, stride in strides.items():
+        lines = (lines[:, None] + stride * np.arange(sides[letter])).ravel()
+    wanted = np.bincount(np.unique(lines // LINE) % 64, minlength=64)
+    turned = {letter: sign * stride for letter, stride in strides.items()}
+    assert crowds_of(turned, sides, LINE).tolist() == wanted.tolist()
 
 
 def test_lines_that_push_each_other_out_are_not_asked_for():

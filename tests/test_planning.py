@@ -420,7 +420,7 @@ def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, ro
     cell = dict(found.nest.bands[0].box)
     for number, copy in enumerate(found.nest.packed, start=1):
         if copy is None:
-            lines = lines_of(problem.strides(number), cell, 64)
+            lines = lines_of(problem, number, cell, 64)
             used, most = np.unique(lines % 64, return_counts=True)
             assert most.max() <= 8 or len(used) >= min(64, len(lines)) / 2
 

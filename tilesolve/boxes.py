@@ -35,6 +35,9 @@ RUNS = tuple(1 << power for power in range(14, 9, -1))
 lines written far apart reach memory at a third of its bandwidth (measured: 10 GB/s in lines, 20 in
 pairs, 28 in runs of four lines or more)."""
 
+PAGE = 4096
+"""Bytes of the smallest pages there are."""
+
 OUTER = 0.25
 """Power of the waste by size and edges in tiles beyond the register's, and in sums: a tile that is
 a quarter smaller, or ragged, moves little more, and calls cost little beside sums of hundreds; but
@@ -362,18 +365,50 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     return run
 
 
-def lines_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> NDArray[np.int64]:
+def lines_of(
+    problem: Problem, tensor: int, sides: Mapping[str, int], line: int
+) -> NDArray[np.int64]:
     """Return the numbers of the lines of a tensor that a box at the beginning touches.
 
     Examples
     --------
-    >>> lines_of(Problem.of("mn-mk-kn", 512).strides(2), {"k": 3, "n": 8}, 64).tolist()
+    >>> lines_of(Problem.of("mn-mk-kn", 512), 2, {"k": 3, "n": 8}, 64).tolist()
     [0, 64, 128]
     """
     places = np.zeros(1, np.int64)
-    for letter, stride in strides.items():
+    for letter, stride in problem.strides(tensor).items():
         places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
     return np.unique(places // line)
+
+
+def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> NDArray[np.int64]:
+    """Return how many lines of a box are at each place in pages.
+
+    Elements that are less than a line apart make runs; lines that two runs share count twice.
+
+    Examples
+    --------
+    Of eight rows of four lines, each in a page of its own, the lines are at four places:
+
+    >>> crowds_of({"m": 4096, "k": 8}, {"m": 8, "k": 32}, 64).tolist()[:6]
+    [8, 8, 8, 8, 0, 0]
+    """
+    places, run = max(1, PAGE // line), 1
+    starts = np.bincount([0], minlength=PAGE)
+    for stride, side in sorted((abs(stride), max(1, sides[i])) for i, stride in strides.items()):
+        if stride < run + line:
+            run += stride * (side - 1)
+        else:  # from each start so far as many others: a convolution around the page
+            others = np.bincount(stride * np.arange(side) % PAGE, minlength=PAGE)
+            spectrum = np.fft.rfft(starts) * np.fft.rfft(others)
+            starts = np.rint(np.fft.irfft(spectrum, PAGE)).astype(np.int64)
+    begins = np.flatnonzero(starts)
+    lines, counts = (begins % line + run - 1) // line + 1, starts[begins]
+    around = int(np.sum(counts * (lines // places)))
+    number = np.arange(places)
+    at = (begins[:, None] // line + number) % places
+    last = counts[:, None] * (number < lines[:, None] % places)
+    return around + np.bincount(at.ravel(), last.ravel(), places).astype(np.int64)
 
 
 def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array

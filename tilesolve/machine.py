@@ -7,25 +7,19 @@ as TOML, or one of the shipped ones; `Machine.load` finds the right one.
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from errno import EINVAL
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
-import tomli_w
-
 from tilesolve.contractions.errors import MachineError
 from tilesolve.detect import detect, fingerprint
 from tilesolve.files import machine_file, setting, warn_once
-from tilesolve.kernels.catalogue import Catalogue, RegisterTile
+from tilesolve.kernels.catalogue import Catalogue
 from tilesolve.level import Level, Peak, Source, check_count, check_levels, check_positive
+from tilesolve.machine_toml import arguments, document, written
 
-__all__ = ["FORMAT", "SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
-
-FORMAT = 1
-"""Version of the TOML format; a file of another version is refused."""
+__all__ = ["SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
 
 FAIR = 1 << 24
 """Bytes of the last cache for each core that shares it, at most: hardly any CPU has more. A virtual
@@ -35,21 +29,6 @@ named 480 MiB: arrays of 24 to 200 were transposed up to twice as fast past the 
 SHIPPED = Path(__file__).parent / "machines"
 """Folder of the machine files that come with the package."""
 
-_ENTRIES = frozenset(
-    (
-        "format",
-        "name",
-        "fingerprint",
-        "cores",
-        "frequency",
-        "vector",
-        "level",
-        "peak",
-        "kernels",
-        "sources",
-    )
-)
-_VECTOR = frozenset(("bits", "registers", "fma_latency", "fma_rate"))
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
@@ -213,25 +192,7 @@ class Machine:
         >>> Machine.from_toml(machine.to_toml()) == machine
         True
         """
-        return tomli_w.dumps(
-            {
-                "format": FORMAT,
-                "name": self.name,
-                "fingerprint": self.fingerprint,
-                "cores": self.cores,
-                "frequency": self.frequency,
-                "vector": {
-                    "bits": self.vector_bits,
-                    "registers": self.vector_registers,
-                    "fma_latency": self.fma_latency,
-                    "fma_rate": self.fma_rate,
-                },
-                "level": [_table(level) for level in self.levels],
-                "peak": [_table(peak) for peak in self.peaks],
-                "kernels": [_tiles(catalogue) for catalogue in self.catalogues],
-                "sources": dict(self.sources),
-            }
-        )
+        return written(self)
 
     @classmethod
     def from_toml(cls, text: str, *, origin: str = "machine file") -> Self:
@@ -255,16 +216,9 @@ class Machine:
         Traceback (most recent call last):
         tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
         """
+        data = document(text, origin)
         try:
-            data = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # numbers and nesting have limits, too
-            raise MachineError(f"{origin}: not valid TOML: {error}") from None
-        if data.get("format") != FORMAT:
-            raise MachineError(
-                f"{origin}: format is {data.get('format')!r}, this version reads {FORMAT}"
-            )
-        try:
-            return cls(**_arguments(data))
+            return cls(**arguments(data))
         except KeyError as error:
             raise MachineError(f"{origin}: the entry {error} is missing") from None
         except (TypeError, ValueError, AttributeError) as error:
@@ -396,56 +350,3 @@ class Found(NamedTuple):
     machine: Machine
     why: Literal["argument", "TILESOLVE_MACHINE", "calibrated file", "detection"]
     problem: str = ""
-
-
-def _table(value: Level | Peak) -> dict[str, Any]:
-    """Return a value's fields as a TOML table; TOML has no null, so None is left out."""
-    items = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: item for name, item in items.items() if item is not None}
-
-
-def _tiles(catalogue: Catalogue) -> dict[str, Any]:
-    """Return a catalogue as a TOML table, its tiles as one text, which is read ten times faster."""
-    tiles = ", ".join(
-        f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
-    )
-    measured = {} if catalogue.placed is None else {"placed": catalogue.placed}
-    return {
-        "dtype": catalogue.dtype,
-        "bits": catalogue.bits,
-        "registers": catalogue.registers,
-        **measured,
-        "tiles": tiles,
-    }
-
-
-def _catalogue(table: Mapping[str, Any]) -> Catalogue:
-    tiles = []
-    for text in table["tiles"].split(", "):
-        sides, step, call = text.split(" ")
-        vectors, columns = sides.split("x")
-        tiles.append(RegisterTile(int(vectors), int(columns), float(step), float(call)))
-    known = table["dtype"], table["bits"], table["registers"]
-    return Catalogue(*known, tuple(tiles), table.get("placed"))
-
-
-def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `Machine` that a TOML document holds."""
-    vector = data["vector"]
-    unknown = (set(data) - _ENTRIES) | {f"vector.{name}" for name in set(vector) - _VECTOR}
-    if unknown:
-        raise MachineError(f"unknown entries: {', '.join(sorted(unknown))}")
-    return {
-        "name": data["name"],
-        "levels": tuple(Level(**{"capacity": None, **table}) for table in data["level"]),
-        "cores": data["cores"],
-        "frequency": data["frequency"],
-        "vector_bits": vector["bits"],
-        "vector_registers": vector["registers"],
-        "fma_latency": vector["fma_latency"],
-        "fma_rate": vector["fma_rate"],
-        "peaks": tuple(Peak(**table) for table in data["peak"]),
-        "fingerprint": data.get("fingerprint", ""),
-        "catalogues": tuple(_catalogue(table) for table in data.get("kernels", ())),
-        "sources": tuple(data.get("sources", {}).items()),
-    }

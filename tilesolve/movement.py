@@ -35,7 +35,7 @@ class LevelPrice:
     packing
         The part of the volumes that packing causes.
     seconds
-        The sum of the volumes over the bandwidth.
+        How long the server takes for the volumes.
 
     Examples
     --------

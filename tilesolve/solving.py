@@ -483,7 +483,7 @@ def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
             run = run_of(share, share.spec.tensors[number], cell)
             if run < min(line, share.bytes[number]):
                 return False
-            if not _spread(lines_of(share.strides(number), cell, line), machine):
+            if not _spread(lines_of(share, number, cell, line), machine):
                 return False
     return True
 

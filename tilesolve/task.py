@@ -12,7 +12,7 @@ import numpy as np
 
 from tilesolve import deadline
 from tilesolve.arrays import Array, pointer
-from tilesolve.boxes import lines_of
+from tilesolve.boxes import PAGE, crowds_of
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels import macrokernel, packers
@@ -39,9 +39,6 @@ from tilesolve.schedule import Boxes, Schedule
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-PAGE = 4096
-"""Bytes of the smallest pages there are."""
 
 CROWDED = 2
 """How many times as many lines are too many at one place of pages: as stay, and as on average."""
@@ -128,8 +125,8 @@ class Task:
         state = _state(schedule, plan.output == "stream")
         boxed = [dict(band.box) for band in plan.nest.bands]
         for side, level in enumerate(schedule.packed):
-            lines = lines_of(steps[1 + side], boxed[level], machine.memory.line)
-            state[S.FORESEEN + side] = _stay(lines, machine)
+            crowds = crowds_of(steps[1 + side], boxed[level], machine.memory.line)
+            state[S.FORESEEN + side] = _stay(crowds, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
         taken = 0
@@ -249,8 +246,8 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
     return rows.ravel()
 
 
-def _stay(lines: Integers, machine: Machine) -> bool:
-    """Return whether the second cache can keep some lines until they are packed.
+def _stay(crowds: Integers, machine: Machine) -> bool:
+    """Return whether the second cache can keep so many lines at each place until they are packed.
 
     Where they are in pages is known, where the pages are is not: of those at one place as many stay
     as the cache has pages. If many more are at a few places, they push each other out and are
@@ -259,9 +256,8 @@ def _stay(lines: Integers, machine: Machine) -> bool:
     """
     if len(machine.caches) < 2:
         return True
-    pages, places = (machine.caches[1].capacity or 0) // PAGE, PAGE // machine.memory.line
-    most = np.bincount(lines % places).max(initial=0)
-    return bool(most <= CROWDED * max(pages, len(lines) / places))
+    pages = (machine.caches[1].capacity or 0) // PAGE
+    return bool(crowds.max() <= CROWDED * max(pages, crowds.mean()))
 
 
 def _state(schedule: Schedule, stream: bool) -> Integers:
