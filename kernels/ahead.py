@@ -20,7 +20,7 @@ _COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(len(packers.KINDS))
 _F = {name: S.FRAME + at for at, name in enumerate(shape.FIELDS)}
 _FETCH, _FETCH_MOVE, _FETCHES = _F["fetch"], _F["fetch_move"], _F["fetches"]
 _STEPS_OF_K = _F["k"]
-_TOP, _ORDERS, _SCRATCH, _LEVEL = int(S.TOP), int(S.ORDERS), int(S.SCRATCH), int(S.LEVEL)
+_TOP, _ORDERS, _SCRATCH = int(S.TOP), int(S.ORDERS), int(S.SCRATCH)
 _WAY, _GROUP, _AHEAD, _BASES = int(S.WAY), int(S.GROUP), int(S.AHEAD), int(S.BASES)
 _SOURCES, _TABLES, _BOX, _SELF = int(S.SOURCE), int(S.TABLES), int(S.BOX), int(S.SELF)
 _STEPS, _ROOM, _FORESEEN = int(S.STEPS), int(S.ROOM), int(S.FORESEEN)
@@ -139,7 +139,7 @@ def expect(s, side, level, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
     none
     """
     s[_AHEAD + _SIZE * side + _SHARE] = 0
-    if not (s[_LEVEL] and s[_LEVEL + 1] and s[_FORESEEN + side]):  # in place none is asked for
+    if not s[_FORESEEN + side]:
         return
     tiles = _cells(R, level, r) * _cells(N, level, n) * _cells(K, level, k) * _cells(B, level, b)
     X = N if side else R

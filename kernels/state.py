@@ -120,7 +120,8 @@ class S(IntEnum):
     STREAMING = BETA + 4
     """Bytes that addresses must be multiples of to be streamed to; 0 if nothing is streamed."""
     FORESEEN = STREAMING + 1
-    """Whether lines of the operand are fetched before it is packed again."""
+    """Whether lines of the operand are fetched before it is packed again; never where kernels read
+    in place, which ask for none."""
     STORE = FORESEEN + 2
     """How C is written in whole vectors the first time where it is not streamed."""
     TABLES = STORE + 1

@@ -123,10 +123,11 @@ class Task:
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         state = _state(schedule, plan.output == "stream")
-        boxed = [dict(band.box) for band in plan.nest.bands]
-        for side, level in enumerate(schedule.packed):
-            crowds = crowds_of(steps[1 + side], boxed[level], machine.memory.line)
-            state[S.FORESEEN + side] = _stay(crowds, machine)
+        if all(schedule.packed):  # else kernels read in place, and ask for no lines
+            for side, level in enumerate(schedule.packed):
+                box = dict(plan.nest.bands[level].box)
+                crowds = crowds_of(steps[1 + side], box, machine.memory.line)
+                state[S.FORESEEN + side] = _stay(crowds, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
         taken = 0
