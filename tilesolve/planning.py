@@ -23,7 +23,8 @@ from tilesolve.machine import Machine
 from tilesolve.movement import Price
 from tilesolve.nest import Nest, Output
 from tilesolve.program import Choice, Setting, formulate, pyomo_model
-from tilesolve.solving import setting_of, share_of, solve
+from tilesolve.setting import setting_of
+from tilesolve.solving import share_of, solve
 from tilesolve.traffic import touched_bytes
 from tilesolve.whatif import changed
 

@@ -75,12 +75,8 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     ['K', 'M', 'N']
     """
     indices = setting.fused.problem.spec.letters
-    levels = range(1, setting.levels + 1)
-    smallest = {
-        i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices
-    }
-    whole = {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices}
-    best, times, priced = best_of(setting, choice, [smallest, whole])
+    trivial = trivial_tilings(setting)
+    best, times, priced = best_of(setting, choice, trivial)
     for share in SHRINK:
         near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
         for group in groups_of(near):
@@ -88,7 +84,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             priced += count
             if score_of(taken) < score_of(times):
                 best, times = found, taken
-        if best not in (smallest, whole):
+        if best not in trivial:
             break
     wide = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in indices}
     before = float("inf")
@@ -110,6 +106,23 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
     return integral_of(setting, choice, best, times, priced)
+
+
+def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
+    """Return the smallest tiles at every level, and one tile for the whole problem.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> smallest, whole = trivial_tilings(plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting)
+    >>> whole["K"]
+    (512, 512, 512)
+    """
+    indices, levels = setting.fused.problem.spec.letters, range(1, setting.levels + 1)
+    return [
+        {i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices},
+        {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices},
+    ]
 
 
 def _evened(

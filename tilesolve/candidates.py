@@ -1,0 +1,254 @@
+"""The choice among integer tilings: what each costs over letters, and which becomes the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
+from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine import Machine
+from tilesolve.movement import Price, price, stores
+from tilesolve.nest import Nest
+from tilesolve.program import TIE, Setting
+from tilesolve.relaxation import Optimum, Relaxation
+from tilesolve.repair import relieved, repair, resized, trivial_tilings
+from tilesolve.tilings import Integral, altogether, best_of, integral_of, score_of
+from tilesolve.traffic import footprint
+
+ROUNDED = 4
+"""Continuous optima that are made integer at most."""
+
+CLOSE = 1.02
+"""Integer tiles within this factor of the continuous optimum are good enough to stop at, and those
+within it of the fastest are as fast."""
+
+SHORT = 0.1
+"""Share of a plan's time that short runs in memory may cost before other loops are looked at."""
+
+SHORTEST = 0.2
+"""The same for a plan that is taken, if there is another: what runs as short as that cost is no
+longer told by their lines."""
+
+LITTLE = 0.02
+"""Share of the time of all levels together below which a difference is of no account: the plan is
+taken whose tiles take least room then. Pages that the CPU knows where to find are few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tiling that may become the plan.
+
+    Parameters
+    ----------
+    optimum
+        The continuous optimum that it came from.
+    integral
+        Its tiles over classes.
+    nest, price
+        Over letters, with what is read in place.
+    waits
+        Seconds lost at the ends of runs in memory.
+    room
+        Bytes of the tensors that the outermost tile touches.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> cost = plan("ik-ij-jk", 512, "i7-6700k", cache=False).price
+    >>> Candidate(None, None, None, cost, waits=0.0, room=0.0).seconds > cost.seconds
+    True
+    """
+
+    optimum: Optimum
+    integral: Integral
+    nest: Nest
+    price: Price
+    waits: float
+    room: float
+
+    @property
+    def seconds(self) -> float:
+        """The time that candidates are compared by: of all levels together, and of waiting."""
+        return self.waits + float(altogether(np.array(self.price.ranking)))
+
+
+def best_candidate(
+    setting: Setting, relaxed: Relaxation, share: Problem, machine: Machine, threads: int
+) -> Candidate:
+    """Return the best tiling of the best continuous optimum.
+
+    That optimum is left unless rounding costs it much, or all its tilings have short runs in
+    memory: then a runner-up may round better, or be as fast with longer ones. Of tilings as fast
+    by the slowest level, which is what programs minimise, all levels decide together. Beside one
+    tile for the whole problem, or the smallest ones, that must be worth it: what is slower by more
+    than what settles ties takes less by all levels.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> from tilesolve.relaxation import relax
+    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> relaxed = relax(found.setting)
+    >>> best = best_candidate(found.setting, relaxed, found.share, found.machine, threads=1)
+    >>> best.nest == found.nest
+    True
+    """
+    found: list[Candidate] = []
+    failed: list[SolverError] = []
+    trivial: list[Integral] = []
+    for optimum in relaxed.optima[:ROUNDED]:
+        try:
+            integral = repair(setting, optimum.choice, optimum.tiles)
+        except SolverError as error:
+            failed.append(error)
+            continue
+        lighter = relieved(setting, optimum.choice, optimum.tiles, integral)
+        tilings = (integral, lighter, *resized(setting, optimum.choice, lighter))
+        trivial += _trivial(setting, optimum)
+        candidates = [
+            _candidate(setting, optimum, tiling, share, machine, threads)
+            for tiling in {other.chains: other for other in tilings}.values()
+            if tiling.score <= CLOSE * integral.score
+        ]
+        found += candidates
+        close = integral.seconds <= CLOSE * relaxed.best.seconds
+        if close and any(one.waits <= SHORT * one.price.seconds for one in candidates):
+            break
+    if not found:
+        raise failed[0]
+    fastest = min(one.integral.score for one in found)
+    equal = [
+        one
+        for one in found
+        if one.integral.score <= CLOSE * fastest
+        and all(_worth(one.integral, other) for other in trivial)
+    ]
+    equal = [one for one in equal if one.waits <= SHORTEST * one.price.seconds] or equal
+    shortest = min(one.seconds for one in equal)
+    return min(
+        (one for one in equal if one.seconds <= (1 + LITTLE) * shortest),
+        key=lambda one: (one.room, one.seconds),
+    )
+
+
+def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:
+    """Return the trivial tilings; the times of those that break a limit are infinite."""
+    return [
+        integral_of(setting, optimum.choice, *best_of(setting, optimum.choice, [tiling]))
+        for tiling in trivial_tilings(setting)
+    ]
+
+
+def _worth(one: Integral, other: Integral) -> bool:
+    """Return whether a tiling is as fast as another one, or takes less by all levels."""
+    if one.seconds <= (1 + TIE) * other.seconds:
+        return True
+    return bool(altogether(np.array(one.times)) < altogether(np.array(other.times)))
+
+
+def _candidate(
+    setting: Setting,
+    optimum: Optimum,
+    integral: Integral,
+    share: Problem,
+    machine: Machine,
+    threads: int,
+) -> Candidate:
+    """Return a tiling over letters, and what it costs."""
+    nest, cost = _packing(share, setting, integral.nest, machine, threads)
+    tile = _outermost(nest)
+    room = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
+    return Candidate(optimum, integral, nest, cost, waits(share, nest, cost, machine), room)
+
+
+def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+    """Return the seconds lost at the ends of the runs in which memory is read and written.
+
+    What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
+    loops may come between.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> waits(found.share, found.nest, found.price, found.machine) < found.seconds
+    True
+    """
+    last, nearest = _outermost(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
+    tiles = [last, *(last if copy else nearest for copy in nest.packed)]
+    runs = [
+        run_of(share, tensor, tile) for tensor, tile in zip(share.spec.tensors, tiles, strict=True)
+    ]
+    wasted = [
+        volume * float(run_waste(run, machine.memory.line, share.itemsize))
+        for volume, run in zip(cost.levels[-1].volumes, runs, strict=True)
+    ]
+    return float(stores(machine)[-1].seconds(wasted))
+
+
+def _outermost(nest: Nest) -> dict[str, int]:
+    """Return the box of the last cache's tile."""
+    return dict(nest.bands[max(0, len(nest.bands) - 2)].box)
+
+
+def _packing(
+    share: Problem, setting: Setting, tiles: Nest, machine: Machine, threads: int
+) -> tuple[Nest, Price]:
+    """Return a nest over letters that packs only what repays it, and its price.
+
+    The rows of the register tile are loaded and stored as vectors: an operand that they index
+    can be read in place only if its unit-stride letter is the output's. And a call that used a
+    few elements of each line would wait for lines more than it computes.
+    """
+    fused, microkernel = setting.fused, setting.microkernel
+    rows = fused.letters(fused.rows) if fused.rows else ()
+    vector = share.spec.output.letters[-1:]
+    line, vectors = machine.memory.line, max(1, lanes(share.dtype, machine.vector_bits))
+    options = []
+    for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
+        loaded = any(letter in rows for letter in operand.letters)
+        unit = operand.subscripts[-1] if operand.subscripts else None
+        along = unit is not None and unit.plain and unit.letters == vector
+        options.append([copy, None] if copy and (along or not loaded) else [copy])
+    priced = []
+    for packed in product(*options):
+        candidate = unfuse(share, fused, replace(tiles, packed=packed), line, vectors)
+        if packed != tiles.packed and not _readable(share, candidate, machine):
+            continue
+        cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
+        priced.append((score_of(np.array(cost.ranking)), candidate, cost))
+    _, chosen, cost = min(priced, key=lambda found: found[0])
+    return chosen, cost
+
+
+def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether a call does well with what it reads in place.
+
+    It should use whole lines, and these should not share a few sets of the nearest cache: steps
+    that are a multiple of a way apart all fall into one (measured: twice the time).
+    """
+    cell, line = dict(nest.bands[0].box), machine.memory.line
+    for number, copy in enumerate(nest.packed, start=1):
+        if copy is None:
+            run = run_of(share, share.spec.tensors[number], cell)
+            if run < min(line, share.bytes[number]):
+                return False
+            if not _spread(lines_of(share, number, cell, line), machine):
+                return False
+    return True
+
+
+def _spread(lines: NDArray[np.int64], machine: Machine) -> bool:
+    """Return whether some lines have room in the nearest cache, or are in most of its sets."""
+    nearest = machine.levels[0]
+    if nearest.capacity is None or nearest.ways is None:
+        return True
+    sets = max(1, nearest.capacity // (nearest.line * nearest.ways))
+    _, counts = np.unique(lines % sets, return_counts=True)
+    return bool(counts.max() <= nearest.ways or len(counts) >= min(sets, len(lines)) / 2)
