@@ -17,13 +17,14 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import Microkernel
+from tilesolve.level import Level, Peak
 from tilesolve.machine import Machine
 from tilesolve.movement import price, stores
 from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import GIVEN, RAGGED, _families, relieved, repair, resized
+from tilesolve.repair import GIVEN, RAGGED, SHORTENED, _families, relieved, repair, resized
 from tilesolve.tilings import altogether, nest_of, times_of
 from tilesolve.traffic import Store, footprint
 
@@ -102,6 +103,34 @@ def test_levels_are_relieved_for_little(name, machine):
         assert lighter.score <= (1 + GIVEN) * found.score
         assert limits_hold(setting, optimum.choice, chains[1])
         assert nested(setting, chains[1])
+
+
+def test_long_sums_are_shortened_where_copies_stay_nearer(monkeypatch):
+    """A small result of long sums: copies of all of a call's would go to the last cache and back.
+
+    On a machine whose second cache feeds register tiles, as most of those with wide vectors do.
+    """
+    caches = (
+        Level("L1", 49152, 400e9, ways=12),
+        Level("L2", 2**21, 160e9, ways=16),
+        Level("L3", 2**26, 27e9, ways=16, shared_by=2),
+    )
+    machine = Machine.load("e5-2680v4").replace(
+        levels=(*caches, Level("memory", None, 16e9)),
+        peaks=(Peak("float64", 512, 120e9),),
+        vector_bits=512,
+        vector_registers=32,
+    )
+    problem = Problem.of("mn-mk-kn", "m=312,n=312,k=50000")
+    found = plan(problem, machine=machine, cache=False)
+    monkeypatch.setattr("tilesolve.repair._shorter_chains", lambda *_: [])
+    longer = plan(problem, machine=machine, cache=False)
+    assert dict(found.classes)["K"][0] < dict(longer.classes)["K"][0] / 2
+    assert found.seconds <= (1 + SHORTENED) * (1 + TIE) * longer.seconds
+    before, after = altogether(
+        times_of(found.setting, found.choice, [dict(longer.classes), dict(found.classes)])
+    )
+    assert after < before
 
 
 @pytest.mark.parametrize("name", ["abcd-dbea-ec", "abcde-ecbfa-fd"])
