@@ -18,6 +18,10 @@ PLACED = 1.3
 tiles are small, and addresses take as many loads as elements (measured on Zen 3: 1.04 to 1.21 with
 all in the nearest cache, 1.2 to 2 in whole runs)."""
 
+STREAMS = 1.25
+"""The same where columns are read in place: their addresses take registers, and loads of their own
+(measured on a Granite Rapids with all in the nearest caches: 1.19 to 1.33)."""
+
 WALK = 40.0
 """Cycles that the macrokernel takes for each call of a microkernel."""
 
@@ -40,8 +44,8 @@ class Microkernel:
         Cycles that an element of rows read in place costs each time it enters the second cache.
     stream
         Cycles that one of columns read in place costs each time it enters the first.
-    placed
-        How many times as long the inner loop takes where rows are read in place.
+    placed, streams
+        How many times as long the inner loop takes where rows, or columns, are read in place.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class Microkernel:
     fetch: float = 1.25
     stream: float = 0.6
     placed: float = 1.0
+    streams: float = STREAMS
 
 
 def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
@@ -70,9 +75,9 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     Examples
     --------
     >>> default("float64", 512, 32)  # doctest: +ELLIPSIS
-    Microkernel(rows=24, columns=8, ..., fetch=1.25, stream=0.6, placed=1.0)
+    Microkernel(rows=24, columns=8, ..., fetch=1.25, stream=0.6, placed=1.0, streams=1.25)
     >>> default("float32", 256, 16)  # doctest: +ELLIPSIS
-    Microkernel(rows=16, columns=6, ..., fetch=1.25, stream=0.6, placed=1.3)
+    Microkernel(rows=16, columns=6, ..., fetch=1.25, stream=0.6, placed=1.3, streams=1.25)
     """
     group = max(1, lanes(dtype, vector_bits))
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)

@@ -74,7 +74,7 @@ def trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = Fals
     >>> from tilesolve.planning import plan
     >>> found = trial("solver", plan("ik-ij-jk", 64, "i7-6700k", cache=False), [1.0])
     >>> found.kind, found.packed
-    ('solver', '- L3')
+    ('solver', 'L3 L3')
     """
     return Trial(
         kind,
