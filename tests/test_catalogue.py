@@ -127,10 +127,12 @@ def test_narrower_vectors_can_be_measured_and_wider_ones_not(monkeypatch):
 
 def test_the_default_holds_without_a_catalogue():
     """Nothing measured, or only of another dtype, leaves the documented default."""
-    problem = Problem.of("mn-mk-kn", 5)
+    problem = Problem.of("mn-mk-kn", 500)
     assert register_tile(problem, BASE) == default("float64", 256, 16)
-    single = Problem.of("mn-mk-kn", 5, "float32")
+    single = Problem.of("mn-mk-kn", 500, "float32")
     assert register_tile(single, measured()) == default("float32", 256, 16)
+    small = Problem.of("mn-mk-kn", 5)
+    assert register_tile(small, BASE) == default("float64", 256, 16).nearby()
 
 
 def test_the_default_tile_wins_ties():
@@ -164,6 +166,25 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
 
     chosen = cycles(*sides(register_tile(problem, machine)))
     assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)
+
+
+@pytest.mark.parametrize("machine", [BASE, measured()])
+def test_what_the_second_cache_holds_is_packed_for_less(machine):
+    """Up to its last byte; from there on operands come from farther away."""
+    room = machine.level("L2").capacity
+    sides = {"m": 64, "n": 64}
+    inside = (room // 8 - 64 * 64) // 128
+    near, far = (
+        register_tile(Problem.of("mn-mk-kn", sides | {"k": k}), machine)
+        for k in (inside, inside + 1)
+    )
+    assert (near.pack, near.fetch, near.stream) == (
+        0.4 * far.pack,
+        0.4 * far.fetch,
+        0.4 * far.stream,
+    )
+    assert far.pack == PACK
+    assert near.streams == far.streams > 1
 
 
 def test_calls_write_long_runs_where_c_goes_past_the_caches():

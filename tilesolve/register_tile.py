@@ -26,7 +26,8 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
 
     Calls cost the more the fewer products they sum, and edges make more of them: sixteen rows are
     one tile of sixteen, or of twenty-four. So of all measured tiles the one is taken that would
-    need the fewest cycles, if all lay in the nearest cache but what calls write past it.
+    need the fewest cycles, if all lay in the nearest cache but what calls write past it. Packing
+    costs less where all tensors fit the second cache.
 
     Parameters
     ----------
@@ -48,9 +49,10 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     [6, 4]
     """
     usual = default(problem.dtype, machine.vector_bits, machine.vector_registers)
+    small = _small(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
-        return usual
+        return usual.nearby() if small else usual
     times = _times(problem, catalogue.tiles, machine, streams=streams)
     best = min(times, key=times.__getitem__)
     group = max(1, lanes(problem.dtype, machine.vector_bits))
@@ -58,7 +60,14 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if times[best] < WORTH * cycles else tile
     kernel = catalogue.microkernel(best)
-    return replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
+    kernel = replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
+    return kernel.nearby() if small else kernel
+
+
+def _small(problem: Problem, machine: Machine) -> bool:
+    """Return whether the second cache holds all tensors: they mostly are there before a call."""
+    near = machine.caches[:2]
+    return bool(near) and sum(problem.bytes) <= (near[-1].usable or 0)
 
 
 def _reached(catalogue: Catalogue, machine: Machine) -> float:
