@@ -105,6 +105,18 @@ def test_levels_are_relieved_for_little(name, machine):
         assert nested(setting, chains[1])
 
 
+@pytest.mark.parametrize("spec", ["--", "-a-a", "ab-ac-cb"])
+def test_each_tiling_has_its_times(spec):
+    """So many columns as tilings, even of a problem without any index."""
+    found = plan(spec, 5, "i7-6700k", cache=False)
+    chains = dict(found.classes)
+    for count in (1, 2, 3):
+        times = times_of(found.setting, found.choice, [chains] * count)
+        assert times.shape[1] == count
+        assert (times == times[:, :1]).all()
+        assert times.max() == found.search.integral
+
+
 def test_long_sums_are_shortened_where_copies_stay_nearer(monkeypatch):
     """A small result of long sums: copies of all of a call's would go to the last cache and back.
 

@@ -18,7 +18,7 @@ from tilesolve.nest import Nest
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import Optimum, Relaxation
 from tilesolve.repair import relieved, repair, resized, trivial_tilings
-from tilesolve.tilings import Integral, altogether, best_of, integral_of, score_of
+from tilesolve.tilings import Integral, altogether, integral_of, score_of, times_of
 from tilesolve.traffic import footprint
 
 ROUNDED = 4
@@ -139,9 +139,11 @@ def best_candidate(
 
 def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:
     """Return the trivial tilings; the times of those that break a limit are infinite."""
+    tilings = trivial_tilings(setting)
+    times = times_of(setting, optimum.choice, tilings)
     return [
-        integral_of(setting, optimum.choice, *best_of(setting, optimum.choice, [tiling]))
-        for tiling in trivial_tilings(setting)
+        integral_of(setting, optimum.choice, tiling, taken, len(tilings))
+        for tiling, taken in zip(tilings, times.T, strict=True)
     ]
 
 

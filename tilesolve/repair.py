@@ -48,7 +48,7 @@ SHORTENED = 0.02
 than calls do (measured: products of 128 to 500 rows and columns and sums of 8000 and more take 0.7
 to 0.97 of the time)."""
 
-SHORTEST = 192
+LEAST = 192
 """Terms of a call's sums that they are cut down to at most: with less, calls would count."""
 
 RAGGED = 0.005
@@ -223,7 +223,7 @@ def _even_chains(
 def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:
     """Return chains of halves, quarters and so on of a nearest tile, as large at all levels."""
     size, found = chain[0] if chain else 0, []
-    while (size := ceil(size / 2)) >= max(SHORTEST, setting.smallest(index, setting.levels)):
+    while (size := ceil(size / 2)) >= max(LEAST, setting.smallest(index, setting.levels)):
         found.append((size,) * setting.levels)
     return found
 

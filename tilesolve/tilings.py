@@ -143,8 +143,9 @@ def times_of(
     (5, 1)
     """
     columns = _columns(combined, setting.fused.problem.spec.letters)
-    times = _times(setting, choice, columns)
-    return np.where(_within(setting, choice, columns), times, np.inf)
+    times = np.where(_within(setting, choice, columns), _times(setting, choice, columns), np.inf)
+    # Without indices all tilings are the same one, which is priced once.
+    return np.broadcast_to(times, (len(times), len(combined)))
 
 
 def score_of(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
