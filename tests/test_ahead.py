@@ -10,12 +10,12 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
-from tilesolve.boxes import crowds_of
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
+from tilesolve.pages import crowds_of
 
 LINE = 64
 WIDE = {"vector_bits": 512, "vector_registers": 32}

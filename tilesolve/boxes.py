@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.fuse import Fused
+from tilesolve.loops import innermost_first, side_by_side
 from tilesolve.nest import Band, Nest
 from tilesolve.traffic import Store, footprint
 
@@ -34,9 +35,6 @@ RUNS = tuple(1 << power for power in range(14, 9, -1))
 """Bytes of C that a tile should write side by side where they go past the caches, if there is room:
 lines written far apart reach memory at a third of its bandwidth (measured: 10 GB/s in lines, 20 in
 pairs, 28 in runs of four lines or more)."""
-
-PAGE = 4096
-"""Bytes of the smallest pages there are."""
 
 OUTER = 0.25
 """Power of the waste by size and edges in tiles beyond the register's, and in sums: a tile that is
@@ -104,25 +102,21 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
             weight = OUTER if at or index in fused.reduced else 1.0
             inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at])
             chosen[at] |= inner
-    order = {index: _order(problem, letters) for index, letters in fused.groups}
-    bands = tuple(
-        Band(
-            band.level,
-            tuple(letter for index in band.order for letter in order[index]),
-            tuple((letter, sizes[letter]) for letter in problem.spec.letters),
-        )
-        for band, sizes in zip(nest.bands, chosen, strict=True)
-    )
-    return Nest(bands, nest.packed, nest.output)
-
-
-def _order(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:
-    """Order the letters of a class innermost first: as they stand in the first tensor, reversed."""
-    tensor = next((t for t in problem.spec.tensors if letters[0] in t.letters), None)
-    if tensor is None:
-        return tuple(letters)
-    place = {letter: at for at, letter in enumerate(tensor.letters)}
-    return tuple(sorted(letters, key=lambda letter: -place[letter]))
+    order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
+    strides = [problem.strides(t) for t in range(len(tensors))]
+    bands = []
+    for at, (band, sizes) in enumerate(zip(nest.bands, chosen, strict=True)):
+        loops: Sequence[str] = [letter for index in band.order for letter in order[index]]
+        if at:
+            # Loops within a copy's tile never meet the pages of the tensor that was copied.
+            seen = [
+                steps if at > depth else {} for steps, depth in zip(strides, depths, strict=True)
+            ]
+            within = [order[index] for index in band.order]
+            loops = side_by_side(within, chosen[at - 1], sizes, seen, line)
+        box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
+        bands.append(Band(band.level, tuple(loops), box_of))
+    return Nest(tuple(bands), nest.packed, nest.output)
 
 
 def line_sides(problem: Problem, line: int) -> dict[str, int]:
@@ -379,36 +373,6 @@ def lines_of(
     for letter, stride in problem.strides(tensor).items():
         places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
     return np.unique(places // line)
-
-
-def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> NDArray[np.int64]:
-    """Return how many lines of a box are at each place in pages.
-
-    Elements that are less than a line apart make runs; lines that two runs share count twice.
-
-    Examples
-    --------
-    Of eight rows of four lines, each in a page of its own, the lines are at four places:
-
-    >>> crowds_of({"m": 4096, "k": 8}, {"m": 8, "k": 32}, 64).tolist()[:6]
-    [8, 8, 8, 8, 0, 0]
-    """
-    places, run = max(1, PAGE // line), 1
-    starts = np.bincount([0], minlength=PAGE)
-    for stride, side in sorted((abs(stride), max(1, sides[i])) for i, stride in strides.items()):
-        if stride < run + line:
-            run += stride * (side - 1)
-        else:  # from each start so far as many others: a convolution around the page
-            others = np.bincount(stride * np.arange(side) % PAGE, minlength=PAGE)
-            spectrum = np.fft.rfft(starts) * np.fft.rfft(others)
-            starts = np.rint(np.fft.irfft(spectrum, PAGE)).astype(np.int64)
-    begins = np.flatnonzero(starts)
-    lines, counts = (begins % line + run - 1) // line + 1, starts[begins]
-    around = int(np.sum(counts * (lines // places)))
-    number = np.arange(places)
-    at = (begins[:, None] // line + number) % places
-    last = counts[:, None] * (number < lines[:, None] % places)
-    return around + np.bincount(at.ravel(), last.ravel(), places).astype(np.int64)
 
 
 def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array

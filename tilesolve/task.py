@@ -12,7 +12,6 @@ import numpy as np
 
 from tilesolve import deadline
 from tilesolve.arrays import Array, pointer
-from tilesolve.boxes import PAGE, crowds_of
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels import macrokernel, packers
@@ -35,6 +34,7 @@ from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
+from tilesolve.pages import PAGE, crowds_of
 from tilesolve.schedule import Boxes, Schedule
 
 if TYPE_CHECKING:
