@@ -224,7 +224,10 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
                         if count == end0 - begin0 and role + other == 1:
                             X = R if other == 0 else N
                             turns = min(X[X[_RUNS] + s[o1]], end1 - s[o1])
-                        _tiles(s, role, count, turns, w, R, N, K, B)
+                        if turns > count == 1:  # turns of one cell are a run of the other role
+                            _tiles(s, other, turns, 1, w, R, N, K, B)
+                        else:
+                            _tiles(s, role, count, turns, w, R, N, K, B)
                     else:
                         _descend(level - 1, s, s[w], s[w + 1], s[w + 2], s[w + 3], R, N, K, B)
                     s[o0] += count
