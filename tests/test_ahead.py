@@ -1,6 +1,7 @@
 """What is asked for while microkernels compute: the lines that are packed next."""
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
-from tilesolve.pages import crowds_of
+from tilesolve.pages import PAGE, crowds_of
+from tilesolve.task import NEARER, _stay
 
 LINE = 64
 WIDE = {"vector_bits": 512, "vector_registers": 32}
@@ -116,6 +118,27 @@ def test_what_is_packed_was_asked_for(spec, sizes, machine):
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+def test_lines_are_asked_for_where_they_stay_or_the_third_cache_is_fast():
+    """Many at one place push each other out of the second cache, into the third or to memory."""
+    machine = Machine.load("e5-2680v4")
+    pages = machine.caches[1].capacity // PAGE
+    even, crowded = np.full(64, 8 * pages), np.eye(1, 64, dtype=np.int64)[0] * 8 * pages
+
+    def third(bandwidth, read=None):
+        last = replace(machine.levels[2], bandwidth=bandwidth, read=read)
+        return machine.replace(levels=(*machine.levels[:2], last, machine.memory))
+
+    slow, fast = machine.memory.bandwidth, NEARER * machine.memory.bandwidth
+    for level in (third(slow), third(fast, read=slow)):
+        assert _stay(even, level)
+        assert _stay(crowded // 8, level)
+        assert not _stay(crowded, level)
+    assert _stay(crowded, third(fast))
+    assert _stay(crowded, third(fast, read=fast))
+    two = machine.replace(levels=(*machine.levels[:2], machine.memory))
+    assert not _stay(crowded, two)
 
 
 @given(

@@ -13,7 +13,7 @@ from strategies import specs, unshrunk
 
 import tilesolve
 from tilesolve import candidates, plan_cache
-from tilesolve.boxes import lines_of, run_of, unfuse
+from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -405,6 +405,28 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypa
 
     assert waits(found) < 0.5 * waits(short)
     assert found.seconds <= 1.02 * short.seconds
+
+
+def test_short_runs_in_pages_of_their_own_wait_for_each():
+    """Each time until the next one may begin; long ones, or those of one page, do not."""
+    machine = Machine.load("i7-6700k")
+    problem = Problem.of("mn-mk-kn", {"m": 4096, "n": 64, "k": 4096})
+
+    def waits(m, k):
+        box = {"m": m, "n": 64, "k": k}
+        bands = [("register", "nmk", {"m": 8, "n": 4, "k": k}), ("L3", "mnk", box)]
+        nest = Nest.of(problem, [*bands, ("memory", "mkn", dict(problem.sizes))], ("L3", "L3"))
+        return candidates.waits(problem, nest, price(problem, nest, machine), machine)
+
+    def ends(k):
+        return problem.bytes[1] * run_waste(8 * k, 64, 8) / machine.memory.bandwidth
+
+    for k in (8, 16, 32):
+        runs = problem.bytes[1] / (8 * k)
+        least = runs * (candidates.VISIT - 8 * k / machine.memory.bandwidth)
+        more = ends(k) - ends(4096) + least  # what else waits is next to nothing beside
+        assert waits(64, k) == pytest.approx(waits(64, 4096) + more, rel=1e-2)
+    assert waits(64, 64) == pytest.approx(waits(64, 4096) + ends(64) - ends(4096), rel=2e-2)
 
 
 @given(

@@ -24,7 +24,17 @@ from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
-from tilesolve.repair import GIVEN, RAGGED, SHORTENED, _families, relieved, repair, resized
+from tilesolve.repair import (
+    ALIKE,
+    BETTER,
+    GIVEN,
+    RAGGED,
+    SHORTENED,
+    _families,
+    relieved,
+    repair,
+    resized,
+)
 from tilesolve.tilings import altogether, nest_of, times_of
 from tilesolve.traffic import Store, footprint
 
@@ -32,9 +42,10 @@ from tilesolve.traffic import Store, footprint
 def limits_hold(setting, choice, chains):
     """Return whether chains keep capacities and whole ways (Eq. 9), by the definition."""
     for level, place in enumerate(setting.places[1:]):
-        if level > 0 and choice[level - 1] is None:
-            continue
         tile = {i: chain[level] for i, chain in chains.items()}
+        nearer = {i: chain[level - 1] for i, chain in chains.items()}
+        if level > 0 and choice[level - 1] is None and tile == nearer:
+            continue
         problem = setting.fused.problem
         held = [footprint(problem, t, tile, 1) for t in problem.spec.tensors]
         if sum(held) > place.capacity:
@@ -71,7 +82,9 @@ def test_integer_tiles_keep_all_limits(sizes, spec, machine):
 
 
 @pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
-@pytest.mark.parametrize("name", ["abc-bda-dc", "abcd-ea-ebcd", "abcde-efbad-cf", "ab-cad-dcb"])
+@pytest.mark.parametrize(
+    "name", ["abc-bda-dc", "abcd-ea-ebcd", "abcd-deca-be", "abcde-efbad-cf", "ab-cad-dcb"]
+)
 def test_resized_tiles_keep_all_limits(name, machine):
     """They nest, fit, and differ from what they came from in one index, unless it is the best."""
     setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
@@ -159,6 +172,36 @@ def test_no_resized_tile_that_pays_is_left_out(name):
             for at, (tiling, cost) in enumerate(zip(tilings, costs, strict=True)):
                 if np.isfinite(cost) and tuple(tiling.items()) not in returned:
                     assert min(costs[:at]) <= cost * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "reads"),
+    [("abcde-efbad-cf", True), ("abcd-ea-ebcd", False), ("abcd-aebf-dfce", False)],
+)
+def test_smaller_tiles_that_take_as_long_are_returned_where_reading_does(name, reads):
+    """Beside all that take less than any larger one: each at most half as large as another one."""
+    setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
+    optimum = relax(setting).best
+    found = repair(setting, optimum.choice, optimum.tiles)
+    returned = {other.chains for other in resized(setting, optimum.choice, found)}
+    usual, alike = set(), set()
+    for index, chain in found.chains:
+        for family in _families(setting, index, chain):
+            tilings = [dict(found.chains) | {index: other} for other in family]
+            costs = altogether(times_of(setting, optimum.choice, tilings))
+            least = np.inf
+            for at, (tiling, cost) in enumerate(zip(tilings, costs, strict=True)):
+                key = tuple(tiling.items())
+                if cost < least * (1 - BETTER):
+                    least = cost
+                    usual.add(key)
+                elif key in returned and cost <= least * (1 + ALIKE):
+                    larger = [other for other in family[:at] if other[-1] >= 2 * family[at][-1]]
+                    assert larger
+                    alike.add(key)
+    assert returned >= usual - {found.chains}
+    assert returned <= usual | alike
+    assert bool(returned - usual) == reads
 
 
 def brute_force(setting):

@@ -51,6 +51,12 @@ to 0.97 of the time)."""
 LEAST = 192
 """Terms of a call's sums that they are cut down to at most: with less, calls would count."""
 
+READING = 0.2
+"""Share of the time of arithmetic from which on it counts in which runs an operand is read."""
+
+ALIKE = 1e-3
+"""Relative difference up to which tilings take as long, all levels together."""
+
 RAGGED = 0.005
 """Relative loss at which they are taken all the same: a tile is a box of letters in the end, and
 sums in ragged ones of 16×32 go over C fifteen times, in even ones of 24×24 nine times (measured:
@@ -234,6 +240,8 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
     Programs know nothing of two reasons for that: larger tiles have longer runs in memory, and
     copies of smaller ones may stay in a nearer cache than the last. Of tilings of which one is
     larger along the same index and takes no longer, all levels together, only that one is returned.
+    But where reading an operand takes long, so are those half as large and smaller that take about
+    as long, up to where a smaller tile pays: their runs may be long enough.
 
     Parameters
     ----------
@@ -255,18 +263,24 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
     if not choice or choice[-1] is None:
         return []
     families = [
-        [dict(found.chains) | {index: other} for other in family]
+        (index, [dict(found.chains) | {index: other} for other in family])
         for index, chain in found.chains
         for family in _families(setting, index, chain)
     ]
-    together = times_of(setting, choice, [tiling for family in families for tiling in family])
+    together = times_of(setting, choice, [tiling for _, family in families for tiling in family])
     priced, others, begin = found.priced + together.shape[1], [], 0
-    for family in families:
-        times, least = together[:, begin : begin + len(family)], np.inf
+    problem, memory = setting.fused.problem, setting.places[-1]
+    read = memory.seconds([0.0, max(problem.bytes[1:], default=0)])
+    long = read > READING * problem.flops / setting.rate
+    for index, family in families:
+        times, least, size, pays = together[:, begin : begin + len(family)], np.inf, np.inf, False
         begin += len(family)
         for tiling, taken, worth in zip(family, times.T, altogether(times), strict=True):
-            if worth < least * (1 - BETTER):
-                least = worth
+            tile = tiling[index][-1]
+            pays |= bool(worth < least * (1 - ALIKE) < np.inf)
+            halved = long and not pays and tile <= size / 2 and worth < least * (1 + ALIKE)
+            if worth < least * (1 - BETTER) or halved:
+                least, size = min(worth, least), tile
                 others.append(integral_of(setting, choice, tiling, taken, priced))
     return [other for other in others if other.chains != found.chains]
 

@@ -280,13 +280,15 @@ def _within(
     boxes = _boxes(setting, columns)
     good = np.ones(_width(columns), dtype=bool)
     for level, place in enumerate(setting.places[1:], start=1):
-        if level > 1 and choice[level - 2] is None:
-            continue
         held = [footprint(problem, tensor, boxes[level], 1) for tensor in problem.spec.tensors]
-        good &= sum(held) <= place.capacity
+        fits = sum(held) <= place.capacity
         if place.ways is not None:
             way = place.capacity / place.ways
-            good &= sum(np.ceil(size / way) for size in held) <= place.ways
+            fits &= sum(np.ceil(size / way) for size in held) <= place.ways
+        if level > 1 and choice[level - 2] is None:  # the nearer tile, which is held there, may do
+            nearer = [boxes[level][i] == boxes[level - 1][i] for i in columns]
+            fits |= np.all(nearer, axis=0)
+        good &= fits
     return good
 
 
