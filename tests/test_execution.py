@@ -17,7 +17,7 @@ from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.deadline import deadline
-from tilesolve.execution import visited
+from tilesolve.execution import Layout, visited
 from tilesolve.kernels import macrokernel
 from tilesolve.kernels.state import ROWS
 from tilesolve.nest import Band
@@ -296,6 +296,47 @@ def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threa
     view(around)[...] = out
     assert np.array_equal(whole, around)
     assert all(np.array_equal(raw, old) for raw, old in zip(buffers, kept, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("spec", "cell", "copies", "idle"),
+    [
+        ("mn-mk-kn", {"m": 8, "n": 24, "k": 11}, ("L2", "L2"), True),
+        ("mn-mk-kn", {"m": 8, "n": 24, "k": 11}, (None, None), True),
+        ("mn-mk-kn", {"m": 8, "n": 24, "k": 11}, ("L2", "L1"), False),
+        ("mn-mk-kn", {"m": 8, "n": 240, "k": 11}, ("L2", "L2"), False),
+        ("bmn-bmk-bkn", {"b": 1, "m": 8, "n": 24, "k": 11}, ("L2", "L2"), True),
+        ("bmn-bmk-bkn", {"b": 2, "m": 8, "n": 24, "k": 11}, ("L2", "L2"), False),
+    ],
+)
+@pytest.mark.parametrize("order", ["nmkb", "mnkb", "kmnb"])
+def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, idle, order):
+    """Calls are the same in the same order; what holds a copy or several cells is walked."""
+    problem = Problem.of(
+        spec, {i: {"b": 3, "m": 97, "n": 481, "k": 30}[i] for i in {*spec} - {"-"}}
+    )
+    sides = cell, cell, {"b": 2, "m": 40, "n": 480, "k": 11}, dict(problem.sizes)
+    orders = order[::-1], order, order, order[::-1]
+    bands = [
+        Band(
+            level, tuple(i for i in loops if i in cell), tuple((i, side[i]) for i in problem.sizes)
+        )
+        for level, side, loops in zip(
+            ("register", "L1", "L2", "memory"), sides, orders, strict=True
+        )
+    ]
+    found = plan(problem, machine=machine(512, 32), cache=False)
+    nest = replace(found.nest, bands=tuple(bands), packed=copies)
+    found = replace(found, nest=nest)
+    operands, out = drawn(problem), poisoned(problem)
+    found(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
+    [task] = Layout.of(found, *operands, out).tasks
+    assert (len(task.schedule.nest.bands) == 3) == idle
+    if idle:
+        without = replace(found, nest=replace(nest, bands=(bands[0], *bands[2:])))
+        calls, others = ([covered for covered, _ in visited(made)] for made in (found, without))
+        assert calls == others
 
 
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])

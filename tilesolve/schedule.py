@@ -8,7 +8,7 @@ address is then a sum of one offset per role, and a tile of any level is a range
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -147,6 +147,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         self.element = self.problem.itemsize
+        self.nest = self._without_idle(self.nest)
         self.levels = [band.level for band in self.nest.bands]
         if len(self.levels) > LEVELS:
             raise PlanError(f"a nest of {len(self.levels)} bands: at most {LEVELS} can be run")
@@ -157,6 +158,20 @@ class Schedule:
             if not self.packed[side] and not self._readable(side):
                 self.packed[side] = 1
         self.orders = [self._order(band.order) for band in self.nest.bands]
+
+    def _without_idle(self, nest: Nest) -> Nest:
+        """Return a nest without its nearest tile, if that is one cell and holds no copy.
+
+        The loops around it are then those of cells, of which one call computes many.
+        """
+        cell, tile, *others = nest.bands
+        if not others or tile.box != cell.box or tile.level in self.copies:
+            return nest
+        for role in (ROWS, COLUMNS, BATCHES):
+            whole = {letter: cell[letter] for letter in self.roles[role]}
+            if self._cell(role, self.roles[role], whole) != whole:
+                return nest
+        return replace(nest, bands=(cell, *others))
 
     def _outermost(self) -> int:
         """Return the outermost band whose tile is small enough to be tabulated."""

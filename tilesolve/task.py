@@ -128,7 +128,7 @@ class Task:
         state = _state(schedule, plan.output == "stream")
         if all(schedule.packed):  # else kernels read in place, and ask for no lines
             for side, level in enumerate(schedule.packed):
-                box = dict(plan.nest.bands[level].box)
+                box = dict(schedule.nest.bands[level].box)
                 crowds = crowds_of(steps[1 + side], box, machine.memory.line)
                 state[S.FORESEEN + side] = _stay(crowds, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
