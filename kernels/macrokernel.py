@@ -92,7 +92,7 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
             + (b - s[_BATCH]) * s[_PLANE]
         )
         # While some rows meet their columns, the next rows come nearer, a group with each call.
-        s[_SAME] = s[_SAME] + 1 if s[_A] == before else 0
+        s[_SAME] = s[_SAME] + 1 if role != 0 and s[_A] == before else 0
         s[_NEXT_A] = s[_A] + (groups + s[_SAME]) * s[_STRIP] if s[_SAME] < groups else s[_A]
         s[_NEXT_MOVE], s[_NEXT_END] = s[_STRIP], s[_A] + 2 * groups * s[_STRIP]
         if role == 0:

@@ -29,8 +29,8 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   for ``STREAM``, C is asked for while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
-  grow by their ``_move``, in the frame itself. ``next_a`` begins again at ``a`` where it would
-  reach ``next_end``.
+  count as grown by their ``_move``. ``next_a`` begins again at ``a`` where it would reach
+  ``next_end``. The frame itself is only read.
 
 No other memory is touched, and no alignment of arrays is assumed but what is said here, not even
 that of their elements; frames and tables are aligned to their words, strips to their numbers.
@@ -42,13 +42,16 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.shape import Shape
-from tilesolve.kernels.summing import accumulate, reader
+from tilesolve.kernels.summing import Lengths, accumulate, reader, unrolled
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.vectors import INT64
-from tilesolve.kernels.writing import kept_back, weave, woven, write
+from tilesolve.kernels.writing import kept_back, scales, weave, woven, write
 
-MOVED = ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c", "fetch")
-"""Fields that differ from one tile of a call to the next."""
+MOVED = {
+    True: ("a", "b", "rows_c", "columns_c", "fetch"),
+    False: ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c"),
+}
+"""Fields that differ from one tile of a call to the next, for kernels that read strips or not."""
 
 
 def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
@@ -73,34 +76,40 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     function = ir.Function(module, signature, shape.name)
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block())
-    tile = Tile(builder, shape, function.args[0], native)
+    frame = Tile(builder, shape, function.args[0], native)
+    scaling = scales(frame)
+    last = kept_back(frame, scaling) if woven(shape) else INT64(0)
+    first = builder.sub(frame.field("k"), last)
+    lengths = Lengths.of(frame, first) if unrolled(shape) else None
+    names = (*MOVED[shape.packed], *(("next_a",) if shape.packed else ()))
 
-    def compute(_: ir.Value) -> None:
+    def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        tile = frame.having(dict(zip(names, values, strict=True)))
         read = reader(tile)
+        sums = accumulate(tile, read, first, lengths)
         if not woven(shape):
-            write(tile, accumulate(tile, read, tile.field("k")))
+            write(tile, sums, scaling)
         else:
-            last = kept_back(tile)
-            first = builder.sub(tile.field("k"), last)
-            sums = accumulate(tile, read, first)
             some = builder.icmp_signed(">", last, INT64(0))
             with builder.if_else(some, likely=True) as (then, otherwise):
                 with then:
                     weave(tile, read, first, sums)
                 with otherwise:
-                    write(tile, sums)
-        _move(tile)
+                    write(tile, sums, scaling)
+        return _moved(tile)
 
-    vectors.each(builder, builder.add(tile.field("more"), INT64(1)), compute)
+    tiles = builder.add(frame.field("more"), INT64(1))
+    vectors.loop(builder, tiles, [frame.field(name) for name in names], compute)
     builder.ret_void()
     return function
 
 
-def _move(tile: Tile) -> None:
-    """Emit the way from one tile of a call to the next."""
-    builder = tile.builder
-    for name in MOVED:
-        tile.set_field(name, builder.add(tile.field(name), tile.field(f"{name}_move")))
-    following = builder.add(tile.field("next_a"), tile.field("next_move"))
-    again = builder.icmp_signed(">=", following, tile.field("next_end"))
-    tile.set_field("next_a", builder.select(again, tile.field("a"), following))
+def _moved(tile: Tile) -> list[ir.Value]:
+    """Emit the way from one tile of a call to the next; return the fields that differ there."""
+    builder, packed = tile.builder, tile.shape.packed
+    moved = [builder.add(tile.field(name), tile.field(f"{name}_move")) for name in MOVED[packed]]
+    if packed:
+        following = builder.add(tile.field("next_a"), tile.field("next_move"))
+        again = builder.icmp_signed(">=", following, tile.field("next_end"))
+        moved.append(builder.select(again, moved[0], following))
+    return moved

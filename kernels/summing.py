@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, Self
 
 from llvmlite import ir
 
@@ -24,15 +25,25 @@ WIDE = 512
 as many stores as a tile has fill the queue of stores."""
 
 UNROLLED = 4
-"""Steps of k in a trip of the loop, half as many of complex ones, once all lines of ``fetch`` are
-asked for. With both prefetches in each of six cycles whole runs were a tenth slower (Zen 4, AVX2
-kernels). A line of C is asked for in each trip: all of them at once keep what comes from the second
-cache waiting (24 lines, 190 ns away, took 0.35 µs a call instead of 0.1; Granite Rapids)."""
+"""Steps of k in a trip of the loop, twice as many of narrow vectors and half as many of complex
+numbers, once all lines of ``fetch`` are asked for. With both prefetches in each of six cycles whole
+runs were a tenth slower (Zen 4, AVX2 kernels). A line of C is asked for in each trip: all of them
+at once keep what comes from the second cache waiting (24 lines, 190 ns away, took 0.35 µs a call
+instead of 0.1; Granite Rapids)."""
+
+LISTED = 4
+"""Steps in a trip of narrow kernels while these lines are asked for."""
+
+SPARE_LOADS = 1
+"""Loads in the time of a step that are left for what is asked for ahead."""
 
 LINE = 64
 """Bytes between the addresses of which it is enough to ask for one."""
 
-Operands = tuple[list[list[ir.Value]], list[tuple[ir.Value, int]]]
+Rows = Callable[[], list[ir.Value]]
+"""The vectors of a group of rows: held in registers, or loaded wherever they are asked for."""
+
+Operands = tuple[list[Rows], list[tuple[ir.Value, int]]]
 """What one step of k multiplies: each group's vectors, and the address of each column's element."""
 
 
@@ -45,17 +56,25 @@ class Reader(Protocol):
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 256, 1, 2, 4, packed=True)
     >>> read: Reader = reader(Tile(builder, shape, function.args[0], 256))
-    >>> _ = read(INT64(0)), read(INT64(1), follow=False, listed=False)
+    >>> _ = read(INT64(0)), read(INT64(0), 1, follow=False, listed=False)
     >>> str(function).count("llvm.prefetch")
     2
     """
 
-    def __call__(self, trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:
-        """Emit the loads of a step, whose number is given.
+    def __call__(
+        self,
+        step: ir.Value,
+        beyond: int = 0,
+        *,
+        follow: bool = True,
+        listed: bool = True,
+        few: bool = True,
+    ) -> Operands:
+        """Emit the loads of a step that is so many beyond one whose number is given.
 
         With `follow` the line of the strip ``next_a`` is asked for that belongs to the step, with
-        `listed` one from the table ``fetch``; of operands in place the lines of the next tile's
-        rows, and those of its columns.
+        `listed` one from the table ``fetch``, which has as many unless they are `few`; of operands
+        in place the lines of the next tile's rows, and those of its columns.
         """
 
 
@@ -84,7 +103,101 @@ def unrolled(shape: Shape) -> bool:
     return shape.packed and not shape.halved and pending(shape) == 1
 
 
-def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
+def folded(shape: Shape) -> int:
+    """Return how many groups of rows an unrolled kernel's FMAs take from memory for each column.
+
+    That spares an instruction and a register for each, and takes more loads, of which a CPU does
+    no more at a time than FMAs.
+
+    Examples
+    --------
+    >>> [folded(Shape("float64", 256, *sides, 4, packed=True)) for sides in ((3, 4), (2, 6))]
+    [1, 0]
+    """
+    if not unrolled(shape) or shape.complex or shape.bits >= WIDE or shape.columns == 1:
+        return 0
+    spare = shape.accumulators - shape.columns - shape.vectors - SPARE_LOADS
+    return max(0, min(shape.vectors, spare // (shape.columns - 1)))
+
+
+def trip_steps(shape: Shape) -> int:
+    """Return the steps of k in a trip of a loop that is unrolled.
+
+    What a trip takes beside its products keeps narrow kernels busy: where another thread shares the
+    core, a step has half of its instructions' time, and is bound by them.
+
+    Examples
+    --------
+    >>> [trip_steps(Shape("float64", bits, 2, 6, 8, packed=True)) for bits in (256, 512)]
+    [8, 4]
+    """
+    steps = UNROLLED if shape.bits >= WIDE else 2 * UNROLLED
+    return steps // 2 if shape.complex else steps
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How an unrolled loop over k is parted: the same for all tiles of a call.
+
+    Parameters
+    ----------
+    asking, single, trips
+        Trips of `LISTED` steps that ask for what ``fetch`` lists, single steps, and trips of
+        `trip_steps`.
+    asked, done
+        Steps before the single ones, and before those trips.
+    awaits
+        Whether C is worth asking for.
+    room
+        Address of the list of its lines. It ends with the frame, which is near and stands for all
+        trips that ask for no line.
+    listed, lines
+        Where the trips read the list, and the number of the frame there.
+
+    Examples
+    --------
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> tile = Tile(builder, Shape("float64", 256, 2, 6, 4, packed=True), function.args[0], 256)
+    >>> print(Lengths.of(tile, INT64(24)).trips.type)
+    i64
+    """
+
+    asking: ir.Value
+    single: ir.Value
+    trips: ir.Value
+    asked: ir.Value
+    done: ir.Value
+    awaits: ir.Value
+    room: ir.Value
+    listed: ir.Value
+    lines: ir.Value
+
+    @classmethod
+    def of(cls, tile: Tile, count: ir.Value) -> Self:
+        """Emit the division of so many steps."""
+        builder, shape, fetches = tile.builder, tile.shape, tile.field("fetches")
+        size = trip_steps(shape)
+        asked = builder.select(builder.icmp_signed("<", count, fetches), count, fetches)
+        trips = builder.sdiv(builder.sub(count, asked), INT64(size))
+        asking = builder.sdiv(asked, INT64(LISTED)) if shape.bits < WIDE else INT64(0)
+        asked = builder.mul(asking, INT64(LISTED))
+        done = builder.sub(count, builder.mul(trips, INT64(size)))
+        lines = shape.vectors * shape.columns
+        list_of_c = builder.alloca(ir.ArrayType(INT64, lines + 1))
+        list_of_c.align = LINE
+        room: ir.Value = builder.ptrtoint(list_of_c, INT64)
+        builder.store(tile.frame, vectors.pointer(builder, room, 8 * lines), align=8)
+        awaits = _awaits_c(tile)
+        listed = builder.select(awaits, room, builder.add(room, INT64(8 * lines)))
+        number = builder.select(awaits, INT64(lines), INT64(0))
+        single = builder.sub(done, asked)
+        return cls(asking, single, trips, asked, done, awaits, room, listed, number)
+
+
+def accumulate(
+    tile: Tile, read: Reader, count: ir.Value, lengths: Lengths | None
+) -> list[ir.Value]:
     """Emit the loop over k and return the sums: for each group its columns, for each its parts.
 
     Few accumulators would wait for each other's FMAs: then several steps of k have sets of
@@ -98,6 +211,8 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
         What `reader` returned for it.
     count
         Steps, an `INT64`.
+    lengths
+        Of the loop, if it is unrolled.
 
     Examples
     --------
@@ -110,8 +225,8 @@ def accumulate(tile: Tile, read: Reader, count: ir.Value) -> list[ir.Value]:
     True
     """
     builder, shape = tile.builder, tile.shape
-    if unrolled(shape):
-        return _unrolled(tile, read, count, tile.zeros())
+    if lengths is not None:
+        return _unrolled(tile, read, lengths, tile.zeros())
     with builder.if_then(_awaits_c(tile), likely=True):
         for line in _lines_of_c(tile):
             vectors.prefetch(builder, vectors.pointer(builder, line), write=True)
@@ -161,33 +276,54 @@ def _steps(
     )
 
 
-def _unrolled(tile: Tile, read: Reader, count: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+def _unrolled(tile: Tile, read: Reader, lengths: Lengths, sums: list[ir.Value]) -> list[ir.Value]:
     """Emit the steps that ask for what ``fetch`` lists, then several a trip, with a line of C each.
 
-    What does not fill a trip comes with the steps before.
+    What fills no trip comes between them.
     """
-    builder, fetches = tile.builder, tile.field("fetches")
-    trip_steps = UNROLLED // tile.parts
-    lines, last = _list_of_c(tile)
-    asking = builder.select(builder.icmp_signed("<", count, fetches), count, fetches)
-    trips = builder.sdiv(builder.sub(count, asking), INT64(trip_steps))
-    single = builder.sub(count, builder.mul(trips, INT64(trip_steps)))
-    sums = vectors.loop(
-        builder, single, sums, lambda trip, values: multiply(tile, [read(trip)], values)
-    )
+    builder, size = tile.builder, trip_steps(tile.shape)
+    with builder.if_then(lengths.awaits, likely=True):
+        for number, line in enumerate(_lines_of_c(tile)):
+            builder.store(line, vectors.pointer(builder, lengths.room, 8 * number), align=8)
 
-    def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        begin = builder.add(single, builder.mul(trip, INT64(trip_steps)))
-        number = builder.select(builder.icmp_signed("<", trip, last), trip, last)
-        line = tile.integer(lines, builder.mul(number, INT64(8)))
-        vectors.prefetch(builder, vectors.pointer(builder, line))
-        for at in range(trip_steps):
-            follow = at * tile.parts * tile.shape.bits // 8 % LINE == 0
-            now = read(builder.add(begin, INT64(at)), follow=follow, listed=False)
+    def asks(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        begin = _begin(tile, builder.mul(trip, INT64(LISTED)))
+        for at in range(LISTED):
+            now = read(begin, at, follow=_follows(tile, at), few=False)
             values = multiply(tile, [now], values)
         return values
 
-    return vectors.loop(builder, trips, sums, steps)
+    def single(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        return multiply(tile, [read(_begin(tile, builder.add(lengths.asked, trip)))], values)
+
+    def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        begin = _begin(tile, builder.add(lengths.done, builder.mul(trip, INT64(size))))
+        last = lengths.lines
+        number = builder.select(builder.icmp_signed("<", trip, last), trip, last)
+        line = tile.integer(lengths.listed, builder.mul(number, INT64(8)))
+        vectors.prefetch(builder, vectors.pointer(builder, line))
+        for at in range(size):
+            now = read(begin, at, follow=_follows(tile, at), listed=False)
+            values = multiply(tile, [now], values)
+        return values
+
+    if tile.shape.bits < WIDE:
+        sums = vectors.loop(builder, lengths.asking, sums, asks)
+    sums = vectors.loop(builder, lengths.single, sums, single)
+    return vectors.loop(builder, lengths.trips, sums, steps)
+
+
+def _begin(tile: Tile, step: ir.Value) -> ir.Value:
+    """Return the number of a trip's first step as narrow kernels count with it.
+
+    LLVM would keep an address for each stream and add to all of them in every trip.
+    """
+    return vectors.opaque(tile.builder, step) if tile.shape.bits < WIDE else step
+
+
+def _follows(tile: Tile, at: int) -> bool:
+    """Return whether a step of a trip begins a line of the rows that are next."""
+    return at * tile.parts * tile.shape.bits // 8 % LINE == 0
 
 
 def _awaits_c(tile: Tile) -> ir.Value:
@@ -205,26 +341,6 @@ def _lines_of_c(tile: Tile) -> list[ir.Value]:
     rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     columns = [tile.integer(columns_c, 8 * column) for column in range(shape.columns)]
     return [builder.add(row, column) for column in columns for row in rows]
-
-
-def _list_of_c(tile: Tile) -> tuple[ir.Value, ir.Value]:
-    """Emit a list of the addresses to ask for; return its address and the number of its last one.
-
-    The last one is the frame, which is near: it stands for all trips that need none.
-    """
-    builder, size = tile.builder, tile.shape.vectors * tile.shape.columns
-    with builder.goto_entry_block():
-        room = builder.alloca(ir.ArrayType(INT64, size + 1))
-        room.align = LINE
-    begin: ir.Value = builder.ptrtoint(room, INT64)
-    awaits = _awaits_c(tile)
-    last = builder.select(awaits, INT64(size), INT64(0))
-    with builder.if_then(awaits, likely=True):
-        for number, line in enumerate(_lines_of_c(tile)):
-            builder.store(line, vectors.pointer(builder, begin, 8 * number), align=8)
-    end = vectors.pointer(builder, begin, builder.mul(last, INT64(8)))
-    builder.store(tile.frame, end, align=8)
-    return begin, last
 
 
 def reader(tile: Tile) -> Reader:
@@ -256,30 +372,60 @@ def _packed(tile: Tile) -> Reader:
         groups.append(builder.add(groups[-1], b_step))
     stride_a = tile.parts * shape.bits // 8
     stride_b = shape.group * tile.element
+    from_memory = folded(shape)
 
-    def read(trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:
-        at_a = builder.mul(trip, INT64(stride_a))
-        at_b = builder.mul(trip, INT64(stride_b))
+    def read(
+        step: ir.Value,
+        beyond: int = 0,
+        *,
+        follow: bool = True,
+        listed: bool = True,
+        few: bool = True,
+    ) -> Operands:
+        # What is constant stands apart, so that all steps of a trip share the other part.
+        at_a = builder.mul(step, INT64(stride_a))
+        at_b = builder.mul(step, INT64(stride_b))
+
+        def place(base: ir.Value) -> ir.Value:
+            return builder.add(builder.add(base, at_a), INT64(beyond * stride_a))
+
         if follow:
-            vectors.prefetch(builder, vectors.pointer(builder, soon, at_a), near=False)
+            vectors.prefetch(builder, vectors.pointer(builder, place(soon)), near=False)
         if listed:
-            number = builder.select(builder.icmp_signed("<", trip, fetches), trip, fetches)
-            line = tile.integer(wanted, builder.mul(number, INT64(8)))
+            number, more = step, 8 * beyond
+            if few:
+                number, more = builder.add(step, INT64(beyond)), 0
+                number = builder.select(builder.icmp_signed("<", number, fetches), number, fetches)
+            entry = builder.add(wanted, builder.mul(number, INT64(8)))
+            line = tile.integer(entry, more)
             vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
         loaded = [
-            tile.unpacked(builder.add(row, at_a), shape.bits // 8, kind=kind)
-            for row, kind in zip(rows, tile.kinds, strict=True)
+            _group(tile, place(row), kind, held=at >= from_memory)
+            for at, (row, kind) in enumerate(zip(rows, tile.kinds, strict=True))
         ]
         columns = [
             (
                 builder.add(groups[c // shape.group], at_b),
-                c % shape.group * tile.element,
+                c % shape.group * tile.element + beyond * stride_b,
             )
             for c in range(shape.columns)
         ]
         return loaded, columns
 
     return read
+
+
+def _group(tile: Tile, place: ir.Value, kind: ir.VectorType, *, held: bool) -> Rows:
+    """Return the vectors of a group of rows: loaded once, or anew for each column."""
+
+    def load() -> list[ir.Value]:
+        return tile.unpacked(place, tile.shape.bits // 8, kind=kind)
+
+    return _held(load()) if held else load
+
+
+def _held(found: list[ir.Value]) -> Rows:
+    return lambda: found
 
 
 def _placed(tile: Tile) -> Reader:
@@ -293,11 +439,18 @@ def _placed(tile: Tile) -> Reader:
     each = max(1, LINE // (tile.parts * shape.bits // 8))
     turns = builder.select(_close(tile, sums_b), INT64(8 * (shape.group - 1)), INT64(0))
 
-    def read(trip: ir.Value, *, follow: bool = True, listed: bool = True) -> Operands:
-        at = builder.mul(trip, INT64(8))
+    def read(
+        step: ir.Value,
+        beyond: int = 0,
+        *,
+        follow: bool = True,
+        listed: bool = True,
+        few: bool = True,
+    ) -> Operands:
+        at = builder.mul(builder.add(step, INT64(beyond)), INT64(8))
         at_a, at_b = tile.integer(sums_a, at), tile.integer(sums_b, at)
         places = [builder.add(row, at_a) for row in rows]
-        loaded = [tile.unpacked(place, 1) for place in places]
+        loaded = [_held(tile.unpacked(place, 1)) for place in places]
         place_b = builder.add(b, at_b)
         scalars = [(builder.add(column, at_b), 0) for column in columns]
         if follow:
@@ -384,7 +537,8 @@ def multiply(
                 vectors.broadcast(builder, tile.number(address, offset + i * tile.size), tile.kind)
                 for i in range(size)
             ]
-            for at, row in zip(tile.places(number), rows, strict=True):
+            for at, group in zip(tile.places(number), rows, strict=True):
+                row = group()
                 found[at] = tile.fma(row[0], tile.narrowed(parts[0], row[0].type), found[at])
                 if size == 2:
                     found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Self
 
 from llvmlite import ir
 
@@ -44,15 +46,17 @@ class Tile:
         last = vectors.vector_type(shape.real, shape.bits // 2) if shape.halved else self.kind
         self.kinds = [self.kind] * (shape.vectors - 1) + [last]
         self.ordered = shape.bits <= native
+        self._fields: dict[str, ir.Value] = {}
+
+    def having(self, fields: Mapping[str, ir.Value]) -> Self:
+        """Return the same with some fields that need not be read from the frame."""
+        other = copy(self)
+        other._fields = {**self._fields, **fields}
+        return other
 
     def field(self, name: str) -> ir.Value:
         """Return a field of the frame."""
-        return self.integer(self.frame, 8 * FIELDS.index(name))
-
-    def set_field(self, name: str, value: ir.Value) -> None:
-        """Change a field of the frame."""
-        where = vectors.pointer(self.builder, self.frame, 8 * FIELDS.index(name))
-        self.builder.store(value, where, align=8)
+        return self._fields.get(name) or self.integer(self.frame, 8 * FIELDS.index(name))
 
     def integer(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """Return the integer at an address."""

@@ -21,7 +21,7 @@ from tilesolve.kernels.shape import FIELDS, Mode, Shape
 from tilesolve.packing.buffers import pages
 
 SHORT, LONG = 16, 80
-"""Sums of two lengths: a step is what one more product costs, a call what is left."""
+"""Sums of two lengths: a step is what one more product costs, a tile's call what is left."""
 
 ROUNDS = 15
 """Times that everything is timed; the best round counts, as others were disturbed."""
@@ -29,6 +29,9 @@ ROUNDS = 15
 SHIFT = 64 * 37
 """Bytes that C moves on from round to round: where its lines and those of a strip agree in the last
 twelve bits of their addresses, loads wait for stores."""
+
+TILES = 8
+"""Tiles of a call: the macrokernel mostly has some dozens computed by one."""
 
 CALL = 1e-4
 """Seconds of one timing."""
@@ -164,7 +167,7 @@ def _bytes(family: Family) -> int:
 def _seconds(
     loaded: Loaded, shape: Shape, sums: int, room: tuple[int, int], frequency: float
 ) -> float:
-    """Return the seconds of one call, over and over on the same zeros."""
+    """Return the seconds of one tile of a call, over and over on the same zeros."""
     element = np.dtype(shape.dtype).itemsize
     block, shift = room
     a_step, b_step = sums * shape.lanes * element, sums * shape.group * element
@@ -196,13 +199,14 @@ def _seconds(
         "rows_c": rows.ctypes.data,
         "columns_c": across.ctypes.data,
         "rows": shape.rows,
+        "more": TILES - 1,
         "mode": int(Mode.STORE),
         "alpha": int.from_bytes(np.ones(1, shape.real).tobytes(), sys.byteorder),
     }
     frame = np.array([values.get(name, 0) for name in FIELDS], np.int64)
-    ideal = sums * shape.accumulators / frequency
+    ideal = TILES * sums * shape.accumulators / frequency
     count = max(1, int(CALL / ideal))
     address, where = loaded.address(shape.name), frame.ctypes.data
     begin = time.perf_counter()
     _repeat(address, where, count)
-    return (time.perf_counter() - begin) / count
+    return (time.perf_counter() - begin) / (count * TILES)

@@ -265,6 +265,21 @@ def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
         builder.asm(kind, "", f"{constraint},~{{memory}}", values, True)
 
 
+def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Return an integer of which the compiler no longer knows where it came from.
+
+    It takes no instruction: an empty piece of assembly gives back the register that it is given.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> print(opaque(builder, count))
+    %".3" = call i64 asm "", "=r,0"(i64 %".1")
+    """
+    kind = ir.FunctionType(value.type, [value.type])
+    return builder.asm(kind, "", "=r,0", [value], False)
+
+
 def each(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
     """Emit ``for i in range(count)`` that carries nothing from trip to trip.
 

@@ -44,23 +44,55 @@ def woven(shape: Shape) -> int:
     return 3 if shape.vectors == 3 else 2
 
 
-def kept_back(tile: Tile) -> ir.Value:
+def scales(tile: Tile) -> ir.Value:
+    """Return whether alpha is not one, as an integer that is not 0.
+
+    Examples
+    --------
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
+    >>> print(scales(Tile(builder, shape, function.args[0], 256)).type)
+    i64
+    """
+    builder = tile.builder
+    real, imaginary = (
+        tile.number(tile.frame, 8 * FIELDS.index(name)) for name in ("alpha", "alpha_imaginary")
+    )
+    plain = builder.fcmp_ordered("==", real, ir.Constant(tile.scalar, 1.0))
+    if tile.parts == 2:
+        zero = ir.Constant(tile.scalar, 0.0)
+        plain = builder.and_(plain, builder.fcmp_ordered("==", imaginary, zero))
+    # LLVM would compare again for each tile.
+    return vectors.opaque(builder, builder.zext(builder.not_(plain), INT64))
+
+
+def kept_back(tile: Tile, scaling: ir.Value) -> ir.Value:
     """Return how many of the last steps of k `weave` is to compute: all of its own, or none.
 
     It writes whole vectors that are not scaled.
+
+    Parameters
+    ----------
+    tile
+        The kernel.
+    scaling
+        What `scales` returned for it.
 
     Examples
     --------
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
-    >>> print(kept_back(Tile(builder, shape, function.args[0], 512)).type)
+    >>> tile = Tile(builder, shape, function.args[0], 512)
+    >>> print(kept_back(tile, scales(tile)).type)
     i64
     """
     builder, steps = tile.builder, INT64(woven(tile.shape))
     whole = builder.icmp_unsigned("<=", tile.field("mode"), INT64(int(max(WHOLE))))
     enough = builder.icmp_signed(">=", tile.field("k"), steps)
-    able = builder.and_(builder.and_(whole, enough), _plain(tile))
+    plain = builder.icmp_unsigned("==", scaling, INT64(0))
+    able = builder.and_(builder.and_(whole, enough), plain)
     return builder.select(able, steps, INT64(0))
 
 
@@ -101,8 +133,17 @@ def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> No
     builder.position_at_end(end)
 
 
-def write(tile: Tile, sums: list[ir.Value]) -> None:
+def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
     """Emit the ways of writing C once all is summed, and the choice between them.
+
+    Parameters
+    ----------
+    tile
+        The kernel.
+    sums
+        Of all steps.
+    scaling
+        What `scales` returned for it.
 
     Examples
     --------
@@ -115,7 +156,7 @@ def write(tile: Tile, sums: list[ir.Value]) -> None:
     True
     """
     builder, function = tile.builder, tile.builder.function
-    scaled = _scaled(tile, [tile.widened(one) for one in sums])
+    scaled = _scaled(tile, [tile.widened(one) for one in sums], scaling)
     mode = tile.field("mode")
     end = function.append_basic_block("end")
     otherwise = function.append_basic_block("otherwise")
@@ -143,11 +184,11 @@ def write(tile: Tile, sums: list[ir.Value]) -> None:
     builder.position_at_end(end)
 
 
-def _scaled(tile: Tile, sums: list[ir.Value]) -> list[ir.Value]:
+def _scaled(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
     """Emit the product with alpha, which is skipped where alpha is one, as it mostly is."""
     builder = tile.builder
     before = builder.block
-    with builder.if_then(builder.not_(_plain(tile))):
+    with builder.if_then(builder.icmp_unsigned("!=", scaling, INT64(0)), likely=False):
         alpha = _factor(tile, "alpha")
         found: list[ir.Value] = []
         if tile.parts == 1:
@@ -163,19 +204,6 @@ def _scaled(tile: Tile, sums: list[ir.Value]) -> list[ir.Value]:
         phi.add_incoming(new, scaled)
         chosen.append(phi)
     return chosen
-
-
-def _plain(tile: Tile) -> ir.Value:
-    """Return whether alpha is one."""
-    builder = tile.builder
-    real, imaginary = (
-        tile.number(tile.frame, 8 * FIELDS.index(name)) for name in ("alpha", "alpha_imaginary")
-    )
-    plain = builder.fcmp_ordered("==", real, ir.Constant(tile.scalar, 1.0))
-    if tile.parts == 1:
-        return plain
-    zero = ir.Constant(tile.scalar, 0.0)
-    return builder.and_(plain, builder.fcmp_ordered("==", imaginary, zero))
 
 
 def _factor(tile: Tile, name: str) -> list[ir.Value]:

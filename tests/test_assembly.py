@@ -11,7 +11,7 @@ from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.catalogue import default
 from tilesolve.kernels.code import Cpu, Family, assembly
 from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.summing import PENDING, UNROLLED, WIDE
+from tilesolve.kernels.summing import LISTED, PENDING, WIDE, folded, trip_steps, unrolled
 from tilesolve.kernels.writing import woven
 
 MADE_FOR = (
@@ -103,9 +103,10 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
     """A step of k is one FMA of the full width an accumulator, two for complex ones, and no other.
 
     Where few accumulators would wait for each other, a loop does several steps, and another one
-    what is left. In kernels that read strips a first one asks for lines of what is packed next, and
-    a second one, of several steps, for lines of C. Narrow ones that read in place do not ask for
-    columns where these are packed. Of halved kernels each column has one FMA of half the width.
+    what is left. In kernels that read strips a first one asks for lines of what is packed next, of
+    narrow vectors several steps at once, and a last one, of several steps, for lines of C. Narrow
+    ones that read in place do not ask for columns where these are packed. Of halved kernels each
+    column has one FMA of half the width.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         step = shape.accumulators * (2 if shape.complex else 1)
@@ -116,7 +117,8 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
         full = rf"{FMA}{SUFFIX[shape.real]}\b.*%{REGISTERS[bits]}\d+$"
         expected = [step] if sets == 1 else [sets * step, step]
         if sets == 1 and shape.packed and not shape.halved:
-            expected = [step, UNROLLED // (2 if shape.complex else 1) * step]
+            asking = [LISTED * step] if bits < WIDE else []
+            expected = [*asking, step, trip_steps(shape) * step]
         if not (shape.packed or shape.complex) and bits < WIDE:
             expected *= 2
         found = [step * count(loop, full) for loop in code.loops]
@@ -143,6 +145,23 @@ def test_nothing_is_spilled(cpu, bits, registers, dtype):
                 read = count(loop, rf"^(mov|cmp|add)q\s.*{ON_STACK}.*, ")
                 assert read <= 4, shape.name
                 assert count(loop, ON_STACK) - read <= excused, shape.name
+
+
+@kernels
+def test_narrow_steps_take_little_beside_their_products(cpu, bits, registers, dtype):
+    """A step has columns' elements, rows that are not taken from memory, and two others at most.
+
+    Those are the trip's own, and what asks for lines. Two threads on a core have half of its
+    instructions each.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        if shape.bits >= WIDE or shape.complex or not unrolled(shape):
+            continue
+        steps, trip = trip_steps(shape), code.loops[-1]
+        loads = shape.columns + shape.vectors - folded(shape)
+        taken = count(trip, r"^[a-z]")
+        assert taken - count(trip, "^prefetch") <= steps * (shape.accumulators + loads + 2)
+        assert count(trip, rf"{FMA}.*\(%r") == steps * folded(shape) * shape.columns, shape.name
 
 
 @kernels

@@ -15,7 +15,7 @@ from tilesolve import Machine, Problem, plan
 from tilesolve.catalogue import catalogued
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels.catalogue import PACK, PLACED, Catalogue, RegisterTile, default
+from tilesolve.kernels.catalogue import PACK, PLACED, WALK, Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family
 from tilesolve.kernels.timing import LONG, SHORT, tiles_of
 from tilesolve.register_tile import register_tile
@@ -162,7 +162,7 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
         filled = -(-n // FAMILY.lanes) * m / (vectors * columns)
         cells = -(-m // columns)
         packed = cells * FAMILY.group * -(-m // (cells * FAMILY.group))
-        return calls * (tile.call + 40) + filled * k * tile.step + packed * k * PACK
+        return calls * (tile.call + WALK) + filled * k * tile.step + packed * k * PACK
 
     chosen = cycles(*sides(register_tile(problem, machine)))
     assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)
