@@ -15,10 +15,8 @@ from tilesolve.machine import Machine
 from tilesolve.movement import stores
 from tilesolve.nest import Output
 from tilesolve.program import Setting, formulate
+from tilesolve.register_tile import FEEDS
 from tilesolve.traffic import Store
-
-FEEDS = 1.5
-"""How many times the bandwidth that a register tile needs a cache should have to feed it."""
 
 OWN = 0.6
 """Share of a core's own cache beyond the nearest that tiles may take; C and what is being copied
