@@ -27,6 +27,9 @@ STREAMS = 1.25
 """The same where columns are read in place: their addresses take registers, and loads of their own
 (measured on a Granite Rapids with all in the nearest caches: 1.19 to 1.33)."""
 
+HINDERED = 1.25
+"""How many times as long writing past the caches may take before C goes through them instead."""
+
 WALK = 5.0
 """Cycles that the macrokernel takes for each tile: a call, which takes 40, mostly computes a run of
 eight or more."""
@@ -155,6 +158,9 @@ class Catalogue:
     placed
         How many times as long calls take that read rows in place, each step's in another page; None
         where that was not measured.
+    crowded
+        How many times as long short calls take that write C past the caches where its lines are at
+        one place in their pages; None where that was not measured.
 
     Examples
     --------
@@ -168,10 +174,12 @@ class Catalogue:
     registers: int
     tiles: tuple[RegisterTile, ...]
     placed: float | None = None
+    crowded: float | None = None
 
     def __post_init__(self) -> None:
-        if self.placed is not None and not (isfinite(self.placed) and self.placed >= 1):
-            raise MachineError(f"rows in place cannot take {self.placed!r} times as long")
+        for what, times in (("rows in place", self.placed), ("crowded lines", self.crowded)):
+            if times is not None and not (isfinite(times) and times >= 1):
+                raise MachineError(f"{what} cannot take {times!r} times as long")
 
     def __hash__(self) -> int:
         # Plans are looked up by their machine: hundreds of tiles would take longer than the rest.
@@ -188,6 +196,18 @@ class Catalogue:
     def rate(self) -> float:
         """Cycles that a vector FMA takes in the fastest of the tiles."""
         return min(tile.step / (tile.vectors * tile.columns) for tile in self.tiles)
+
+    @property
+    def hinders(self) -> bool:
+        """Whether C had better not pass by the caches where its lines are at one place in pages.
+
+        Examples
+        --------
+        >>> tiles = (RegisterTile(3, 8, step=24.0, call=24.0),)
+        >>> [Catalogue("float64", 512, 32, tiles, crowded=c).hinders for c in (None, 1.1, 2.0)]
+        [False, False, True]
+        """
+        return self.crowded is not None and self.crowded >= HINDERED
 
     def share(self, tile: RegisterTile, sums: float) -> float:
         """Return the share of the fastest tile's rate that calls of a length reach.

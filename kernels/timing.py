@@ -43,6 +43,12 @@ PITCH = 4096 + 3 * 64
 """Bytes between the rows in place of one step and those of the next: their lines are spread over
 the sets of any cache."""
 
+CROWDED = 4096
+"""Bytes between columns of C where their lines are at one place in their pages."""
+
+PASSING = 64
+"""Tiles of a call that writes C past the caches: as many as a column of a page has lines."""
+
 ASKEW = 16
 """Bytes by which rows in place miss the beginnings of lines, as arrays of numpy's do."""
 
@@ -95,7 +101,9 @@ def measure(
         for shape in family.shapes
         if (shape.vectors, shape.columns) == tile and not shape.halved
     ]
+    (usual_shape,) = (shape for shape in both if shape.packed)
     beside = {(shape, STEPS): float("inf") for shape in both}
+    past = dict.fromkeys((PITCH, CROWDED), float("inf"))
     block = pages(_bytes(family)).view(np.int64)
     block[:] = 0
     for number in range(ROUNDS):
@@ -105,6 +113,10 @@ def measure(
             for shape, sums in times:
                 seconds = _seconds(loaded, shape, sums, (block.ctypes.data, shift), frequency)
                 times[shape, sums] = min(times[shape, sums], seconds)
+        for pitch in past:
+            room = block.ctypes.data, shift
+            seconds = _seconds(loaded, usual_shape, SHORT, room, frequency, past=pitch)
+            past[pitch] = min(past[pitch], seconds)
     placed, packed = (
         min(seconds for (shape, _), seconds in beside.items() if shape.packed is packed)
         for packed in (False, True)
@@ -115,6 +127,7 @@ def measure(
         family.registers,
         tiles_of(best, frequency),
         round(max(1.0, placed / packed), 2),
+        round(max(1.0, past[CROWDED] / past[PITCH]), 2),
     )
 
 
@@ -161,13 +174,23 @@ def _bytes(family: Family) -> int:
     element = np.dtype(family.dtype).itemsize
     sums = max(STEPS, LONG)
     strips = longest * sums * element + max(widest * sums * element, PITCH * (sums + 1))
-    return strips + widest * longest * element + (1 << 14)
+    return strips + longest * PITCH + widest * PASSING * element + (1 << 14)
 
 
 def _seconds(
-    loaded: Loaded, shape: Shape, sums: int, room: tuple[int, int], frequency: float
+    loaded: Loaded,
+    shape: Shape,
+    sums: int,
+    room: tuple[int, int],
+    frequency: float,
+    *,
+    past: int | None = None,
 ) -> float:
-    """Return the seconds of one tile of a call, over and over on the same zeros."""
+    """Return the seconds of one tile of a call, over and over on the same zeros.
+
+    C is one tile in the nearest cache; or tile after tile is written past the caches, in columns
+    that are so many bytes apart.
+    """
     element = np.dtype(shape.dtype).itemsize
     block, shift = room
     a_step, b_step = sums * shape.lanes * element, sums * shape.group * element
@@ -180,7 +203,9 @@ def _seconds(
     nothing = np.array([block])
     b = block + (shape.vectors * a_step if shape.packed else PITCH * (sums + 1))
     c = b + -(-shape.columns // shape.group) * b_step
-    across = columns * shape.rows * element
+    across = columns * (shape.rows * element if past is None else past)
+    tiles = TILES if past is None else PASSING
+    down = np.arange(shape.rows * tiles, dtype=np.int64) * element
     values = {
         "a": block if shape.packed else block + ASKEW,
         "a_step": a_step,
@@ -196,17 +221,18 @@ def _seconds(
         "a_ahead": shape.rows * element,
         "k": sums,
         "c": c + -c % 64 + shift,
-        "rows_c": rows.ctypes.data,
+        "rows_c": down.ctypes.data,
+        "rows_c_move": 0 if past is None else 8 * shape.rows,
         "columns_c": across.ctypes.data,
         "rows": shape.rows,
-        "more": TILES - 1,
-        "mode": int(Mode.STORE),
+        "more": tiles - 1,
+        "mode": int(Mode.STORE if past is None else Mode.STREAM),
         "alpha": int.from_bytes(np.ones(1, shape.real).tobytes(), sys.byteorder),
     }
     frame = np.array([values.get(name, 0) for name in FIELDS], np.int64)
-    ideal = TILES * sums * shape.accumulators / frequency
+    ideal = tiles * sums * shape.accumulators / frequency
     count = max(1, int(CALL / ideal))
     address, where = loaded.address(shape.name), frame.ctypes.data
     begin = time.perf_counter()
     _repeat(address, where, count)
-    return (time.perf_counter() - begin) / (count * TILES)
+    return (time.perf_counter() - begin) / (count * tiles)

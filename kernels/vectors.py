@@ -274,7 +274,7 @@ def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     --------
     >>> builder, count = _example()
     >>> print(opaque(builder, count))
-    %".3" = call i64 asm "", "=r,0"(i64 %".1")
+    %".4" = call i64 asm  "", "=r,0"(i64 %".1")
     """
     kind = ir.FunctionType(value.type, [value.type])
     return builder.asm(kind, "", "=r,0", [value], False)

@@ -18,7 +18,7 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.catalogue import PACK, PLACED, WALK, Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family
 from tilesolve.kernels.timing import LONG, SHORT, tiles_of
-from tilesolve.register_tile import register_tile
+from tilesolve.register_tile import _waste, register_tile
 
 BASE = Machine.load("i7-6700k")
 FAMILY = Family.of("float64", BASE.vector_bits, BASE.vector_registers)
@@ -86,11 +86,12 @@ def test_a_damaged_catalogue_is_refused(tiles):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
 
 
-@pytest.mark.parametrize("placed", [0.5, float("nan"), -2.0, "1.5"])
-def test_rows_in_place_cannot_be_faster(placed):
-    """An impossible cost of rows in place is an error that names the file."""
+@pytest.mark.parametrize("what", ["placed", "crowded"])
+@pytest.mark.parametrize("times", [0.5, float("nan"), -2.0, "1.5"])
+def test_rows_in_place_and_crowded_lines_cannot_be_faster(what, times):
+    """An impossible cost of either is an error that names the file."""
     data = tomllib.loads(measured().to_toml())
-    data["kernels"][0]["placed"] = placed
+    data["kernels"][0][what] = times
     with pytest.raises(MachineError, match=r"mine\.toml"):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
 
@@ -190,7 +191,9 @@ def test_what_the_second_cache_holds_is_packed_for_less(machine):
 def test_calls_write_long_runs_where_c_goes_past_the_caches():
     """24 rows of runs of 16 are three lines far apart: 16 rows are written in runs of two."""
     tiles = RegisterTile(3, 8, 12.0, 20.0), RegisterTile(2, 8, 8.4, 20.0)
+    near = [replace(level, bandwidth=8 * level.bandwidth) for level in BASE.levels[:2]]
     machine = BASE.replace(
+        levels=(*near, *BASE.levels[2:]),  # which feed vectors of 512 bits
         vector_bits=512,
         vector_registers=32,
         catalogues=(Catalogue("float64", 512, 32, tiles),),
@@ -198,6 +201,23 @@ def test_calls_write_long_runs_where_c_goes_past_the_caches():
     problem = Problem.of("acf-ak-kcf", "a=64 c=48 f=16 k=64")
     found = [register_tile(problem, machine, streams=streams).rows for streams in (False, True)]
     assert found == [24, 16]
+
+
+@pytest.mark.parametrize("crowded", [None, 1.0, 2.0])
+def test_crowded_lines_count_where_they_hinder(here, crowded):
+    """Columns a page apart, or rows and half of the next line: what is worse depends on the CPU."""
+    assert here.catalogue("float32").crowded >= 1
+    tiles = RegisterTile(2, 6, 6.0, 20.0), RegisterTile(3, 4, 6.0, 20.0)
+    machine = BASE.replace(catalogues=(Catalogue("float64", 256, 16, tiles, crowded=crowded),))
+    hinder = crowded == 2.0
+    for columns, wasted in ({"m": 6}, 1.0 * hinder), ({"m": 1}, 0.0):
+        problem = Problem.of("mn-mk-kn", "m=24 n=512 k=24")
+        near = _waste(problem, {"n": 8} | columns, machine)
+        assert near == wasted if hinder else near >= 1
+    problem = Problem.of("mn-mk-kn", "m=24 n=560 k=24")
+    assert _waste(problem, {"n": 8, "m": 6}, machine) == (0.0 if hinder else 1.5)
+    part = _waste(problem, {"n": 12, "m": 4}, machine)
+    assert part == pytest.approx(1 / 3 if hinder else (64 + 56) / 96)
 
 
 @pytest.mark.parametrize("fast", [(1, 3), (2, 2), (4, 1), (3, 2)])

@@ -1,5 +1,6 @@
 """Outputs whose own elements share memory: refused by all that writes, whatever the strides."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -12,6 +13,9 @@ from numpy.lib.stride_tricks import as_strided
 import tilesolve
 from tilesolve.arrays import folded
 from tilesolve.contractions.errors import PlanError
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile
+from tilesolve.kernels.state import S
+from tilesolve.packing.buffers import empty
 
 FIRST, SECOND = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)
 PRODUCT = FIRST @ SECOND
@@ -82,3 +86,24 @@ def test_folded_arrays_are_found_exactly(axes):
     starts = [np.dot(at, strides) for at in product(*map(range, shape))] if axes else [0]
     taken = [int(start) + byte for start in starts for byte in range(4)]
     assert folded(array) == (len(set(taken)) < len(taken))
+
+
+@pytest.mark.parametrize("crowded", [None, 1.0, 2.0])
+@pytest.mark.parametrize("n", [504, 512])
+def test_c_goes_through_the_caches_where_its_lines_hinder_each_other(n, crowded):
+    """Rows of 4096 bytes have the lines of a call at one place in their pages, others do not."""
+    tiles = (RegisterTile(2, 6, 6.3, 10.0),)
+    catalogue = Catalogue("float64", 256, 16, tiles, crowded=crowded)
+    machine = tilesolve.Machine.load("i7-6700k").replace(catalogues=(catalogue,))
+    found = tilesolve.plan("mn-mk-kn", {"m": 96, "n": n, "k": 8}, machine, cache=False)
+    found = replace(found, output="stream")
+    assert dict(found.nest.bands[0].box)["m"] > 1
+    first, second = np.random.default_rng(n).standard_normal((2, 96, n))
+    second = second[:8]
+    out = empty((96, n), np.dtype(float))
+    out.fill(np.nan)
+    found(first[:, :8], second, out)
+    assert np.allclose(out, first[:, :8] @ second)
+    (layout,) = found.layouts.values()
+    through = n == 512 and crowded == 2.0
+    assert [bool(task.state[S.STREAMING]) for task in layout.tasks] == [not through]

@@ -100,6 +100,10 @@ def catalogue_table(catalogue: Catalogue) -> Table:
     caption = f"percent of the fastest rate, summing {short} and {usual} products"
     if catalogue.placed is not None:
         caption += f"; rows read in place take {catalogue.placed:g} times as long"
+    if catalogue.crowded is not None:
+        caption += (
+            f"; lines of C at one place in pages, past the caches, {catalogue.crowded:g} times"
+        )
     title = f"{catalogue.dtype}, vectors of {catalogue.bits} bits"
     return table(title, columns, rows, caption=caption)
 

@@ -101,7 +101,8 @@ def _tiles(catalogue: Catalogue) -> dict[str, Any]:
     tiles = ", ".join(
         f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
     )
-    measured = {} if catalogue.placed is None else {"placed": catalogue.placed}
+    beside = {"placed": catalogue.placed, "crowded": catalogue.crowded}
+    measured = {name: times for name, times in beside.items() if times is not None}
     return {
         "dtype": catalogue.dtype,
         "bits": catalogue.bits,
@@ -118,7 +119,7 @@ def _catalogue(table: Mapping[str, Any]) -> Catalogue:
         vectors, columns = sides.split("x")
         tiles.append(RegisterTile(int(vectors), int(columns), float(step), float(call)))
     known = table["dtype"], table["bits"], table["registers"]
-    return Catalogue(*known, tuple(tiles), table.get("placed"))
+    return Catalogue(*known, tuple(tiles), table.get("placed"), table.get("crowded"))
 
 
 def arguments(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,17 @@ def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -
     return around + np.bincount(at.ravel(), last.ravel(), places).astype(np.int64)
 
 
+def crowded(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> bool:
+    """Return whether two lines of a box are at one place in their pages.
+
+    Examples
+    --------
+    >>> [crowded({"m": stride, "k": 8}, {"m": 6, "k": 8}, 64) for stride in (4096, 4160)]
+    [True, False]
+    """
+    return bool(crowds_of(strides, sides, line).max() > 1)
+
+
 def _run(
     strides: Mapping[str, int], sides: Mapping[str, int], gap: int
 ) -> tuple[int, list[tuple[int, int]]]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
-from tilesolve.boxes import box, run_waste
+from tilesolve.boxes import box, run_of, run_waste
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import PACK, WALK, Catalogue, Microkernel, RegisterTile, default
 from tilesolve.kernels.dtypes import columns_together, halves, lanes, real_of
 from tilesolve.machine import Machine
-from tilesolve.pages import runs_of
+from tilesolve.pages import crowded, runs_of
 
 WORTH = 0.98
 """Part of the default tile's time that another one must stay under: less is within the noise of
@@ -21,14 +21,9 @@ measuring, and the default's square shape asks least of the caches."""
 FEEDS = 1.5
 """How many times the bandwidth that a register tile needs a cache should have to feed it."""
 
-CELLS = 8
+CELLS = 16
 """Tiles of rows that a call passes by, about: they come from the nearest cache where it holds as
 many, from the second one else."""
-
-GAP = 2
-"""Lines of C that may lie between two that a call writes past the caches, so that they count as
-written together: the next calls fill the gap (measured on a Zen 3: four lines in every other place
-as fast as four side by side, and 1.5 times as fast as four that are 2 KiB apart)."""
 
 SUMS = 512
 """Products that a call sums at most, when tiles are compared: about what the caches allow."""
@@ -127,6 +122,7 @@ def _times(
     written = problem.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
     second = machine.levels[min(1, len(machine.levels) - 1)]
     nearest = machine.levels[0].usable or 0
+    all_rows = prod(max(1, problem.sizes[i]) for i in rows)
     fed = problem.itemsize * FEEDS * machine.frequency / (second.read or second.bandwidth)
     found = {}
     for tile in tiles:
@@ -135,16 +131,30 @@ def _times(
         filled = vectors * each / (calls * tile.vectors * tile.columns)
         packed = beside * ceil(each / beside / together) * together
         sides = tile.vectors * group, tile.columns
-        held = (CELLS * sides[0] + sides[1]) * sums * problem.itemsize <= nearest
+        passing = min(CELLS * sides[0], all_rows) + sides[1]
+        held = passing * sums * problem.itemsize <= nearest
         step = tile.step if held else max(tile.step, fed * sum(sides))
         found[tile] = calls * (sums * step * filled + times * (tile.call + WALK))
         found[tile] += sums * packed * PACK
         if streams:
-            written_at_once = prod((down | across).values()) * problem.itemsize
-            run = written_at_once / runs_of(problem.strides(0), down | across, GAP * line)
-            waste = float(run_waste(run, line, problem.itemsize))
+            waste = _waste(problem, down | across, machine)
             found[tile] += waste * written * machine.frequency
     return found
+
+
+def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
+    """Return the bytes moved in vain where calls write boxes of C past the caches, per byte of it.
+
+    Where lines at one place in their pages hinder each other, these go through the caches, to which
+    they are read before; others cost nothing there, wherever they are, but for parts of lines.
+    """
+    strides, line = problem.strides(0), machine.memory.line
+    size, catalogue = prod(sides.values()) * problem.itemsize, machine.catalogue(problem.dtype)
+    if catalogue is not None and catalogue.hinders:
+        run = size / runs_of(strides, sides, problem.itemsize)
+        return ceil(run / line) * line / run - 1 + crowded(strides, sides, line)
+    run = run_of(problem, problem.spec.output, sides)
+    return float(run_waste(run, line, problem.itemsize))
 
 
 def _cut(
