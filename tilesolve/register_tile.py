@@ -122,19 +122,22 @@ def _times(
     written = problem.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
     second = machine.levels[min(1, len(machine.levels) - 1)]
     nearest = machine.levels[0].usable or 0
+    known = {(tile.vectors, tile.columns): tile.step for tile in tiles}
     all_rows = prod(max(1, problem.sizes[i]) for i in rows)
     fed = problem.itemsize * FEEDS * machine.frequency / (second.read or second.bandwidth)
     found = {}
     for tile in tiles:
         (above, vectors, down), (beside, each, across) = high[tile.vectors], wide[tile.columns]
         calls = above * beside
-        filled = vectors * each / (calls * tile.vectors * tile.columns)
         packed = beside * ceil(each / beside / together) * together
         sides = tile.vectors * group, tile.columns
         passing = min(CELLS * sides[0], all_rows) + sides[1]
         held = passing * sums * problem.itemsize <= nearest
-        step = tile.step if held else max(tile.step, fed * sum(sides))
-        found[tile] = calls * (sums * step * filled + times * (tile.call + WALK))
+        steps = _steps(tile, (above, vectors), (beside, each), known)
+        if not held:
+            filled = vectors * each / (tile.vectors * tile.columns)
+            steps = max(steps, filled * fed * sum(sides))
+        found[tile] = sums * steps + calls * times * (tile.call + WALK)
         found[tile] += sums * packed * PACK
         if streams:
             waste = _waste(problem, down | across, machine)
@@ -142,17 +145,44 @@ def _times(
     return found
 
 
+def _steps(
+    tile: RegisterTile,
+    rows: tuple[int, float],
+    columns: tuple[int, float],
+    known: Mapping[tuple[int, int], float],
+) -> float:
+    """Return the cycles of one step of all calls: cells are near-equal, smaller ones less fast.
+
+    Rows and columns are how many cells they are cut into, and how many groups and columns these
+    have together. A tile that is not known takes its share of the given one's time.
+    """
+
+    def cells(count: int, total: float) -> list[tuple[int, float]]:
+        low = int(total / count)
+        more = total - low * count
+        return [(low, count - more), (low + 1, more)]
+
+    whole = tile.vectors * tile.columns
+    return sum(
+        times * often * known.get((high, wide), tile.step * high * wide / whole)
+        for high, times in cells(*rows)
+        for wide, often in cells(*columns)
+        if high and wide
+    )
+
+
 def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
     """Return the bytes moved in vain where calls write boxes of C past the caches, per byte of it.
 
     Where lines at one place in their pages hinder each other, these go through the caches, to which
-    they are read before; others cost nothing there, wherever they are, but for parts of lines.
+    they are read before; others cost nothing there, wherever they are, but for less than a line.
+    What a longer run has of its last one, the next call completes.
     """
     strides, line = problem.strides(0), machine.memory.line
     size, catalogue = prod(sides.values()) * problem.itemsize, machine.catalogue(problem.dtype)
     if catalogue is not None and catalogue.hinders:
         run = size / runs_of(strides, sides, problem.itemsize)
-        return ceil(run / line) * line / run - 1 + crowded(strides, sides, line)
+        return max(0.0, line / run - 1) + crowded(strides, sides, line)
     run = run_of(problem, problem.spec.output, sides)
     return float(run_waste(run, line, problem.itemsize))
 
