@@ -21,10 +21,12 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels import (
     dtypes,
     microkernel,
+    operands,
     packers,
     shape,
     summing,
     tile,
+    unrolling,
     vectors,
     writing,
 )
@@ -254,7 +256,18 @@ def fingerprint(family: Family) -> str:
         version("llvmlite"),
         *(
             Path(str(module.__file__)).read_text("utf-8")
-            for module in (dtypes, microkernel, packers, shape, summing, tile, vectors, writing)
+            for module in (
+                dtypes,
+                microkernel,
+                operands,
+                packers,
+                shape,
+                summing,
+                tile,
+                unrolling,
+                vectors,
+                writing,
+            )
         ),
         Path(__file__).read_text("utf-8"),
     ]

@@ -41,9 +41,11 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.operands import reader
 from tilesolve.kernels.shape import Shape
-from tilesolve.kernels.summing import Lengths, accumulate, reader, unrolled
+from tilesolve.kernels.summing import Lengths, accumulate
 from tilesolve.kernels.tile import Tile
+from tilesolve.kernels.unrolling import unrolled
 from tilesolve.kernels.vectors import INT64
 from tilesolve.kernels.writing import kept_back, scales, weave, woven, write
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.operands import Reader
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.summing import WIDE, Reader, multiply
+from tilesolve.kernels.summing import multiply
 from tilesolve.kernels.tile import Tile
+from tilesolve.kernels.unrolling import WIDE
 from tilesolve.kernels.vectors import INT64
 
 WHOLE = (Mode.STORE, Mode.ADD, Mode.STREAM)
@@ -104,7 +106,7 @@ def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> No
     tile
         The kernel.
     read
-        What `summing.reader` returned for it.
+        What `operands.reader` returned for it.
     first
         Number of the first of these steps.
     sums

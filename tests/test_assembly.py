@@ -11,7 +11,7 @@ from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.catalogue import default
 from tilesolve.kernels.code import Cpu, Family, assembly
 from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.summing import LISTED, PENDING, WIDE, folded, trip_steps, unrolled
+from tilesolve.kernels.unrolling import LISTED, PENDING, WIDE, folded, trip_steps, unrolled
 from tilesolve.kernels.writing import woven
 
 MADE_FOR = (
