@@ -107,3 +107,5 @@ def test_c_goes_through_the_caches_where_its_lines_hinder_each_other(n, crowded)
     (layout,) = found.layouts.values()
     through = n == 512 and crowded == 2.0
     assert [bool(task.state[S.STREAMING]) for task in layout.tasks] == [not through]
+    said = next(line for line in str(found).splitlines() if "C is" in line)
+    assert ("through the caches" in said) is through

@@ -72,6 +72,36 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     return kernel.nearby() if small else kernel
 
 
+def hindered(
+    problem: Problem, machine: Machine, strides: Mapping[str, int], sides: Mapping[str, int]
+) -> bool:
+    """Return whether lines of a box of C would hinder each other on their way past the caches.
+
+    Some CPUs let a line wait while another one is under way to the same place in its page.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    machine
+        Whose catalogue says what that costs; nothing, where it was not measured.
+    strides
+        Of C, in bytes.
+    sides
+        Of the box.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 512)
+    >>> hindered(problem, Machine.load("i7-6700k"), problem.strides(0), {"m": 6, "n": 8})
+    False
+    """
+    catalogue = machine.catalogue(problem.dtype)
+    if catalogue is None or not catalogue.hinders:
+        return False
+    return crowded(strides, sides, machine.memory.line)
+
+
 def _small(problem: Problem, machine: Machine) -> bool:
     """Return whether the second cache holds all tensors: they mostly are there before a call."""
     near = machine.caches[:2]
@@ -179,10 +209,11 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
     What a longer run has of its last one, the next call completes.
     """
     strides, line = problem.strides(0), machine.memory.line
-    size, catalogue = prod(sides.values()) * problem.itemsize, machine.catalogue(problem.dtype)
+    catalogue = machine.catalogue(problem.dtype)
     if catalogue is not None and catalogue.hinders:
+        size = prod(sides.values()) * problem.itemsize
         run = size / runs_of(strides, sides, problem.itemsize)
-        return max(0.0, line / run - 1) + crowded(strides, sides, line)
+        return max(0.0, line / run - 1) + hindered(problem, machine, strides, sides)
     run = run_of(problem, problem.spec.output, sides)
     return float(run_waste(run, line, problem.itemsize))
 

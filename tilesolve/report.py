@@ -9,6 +9,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.copies import copy_bytes
 from tilesolve.movement import stores
 from tilesolve.planning import Plan
+from tilesolve.register_tile import hindered
 from tilesolve.traffic import touched_bytes
 
 
@@ -191,10 +192,13 @@ def _levels(plan: Plan) -> Iterator[str]:
 
 
 def _packing(plan: Plan) -> Iterator[str]:
-    kernel = plan.microkernel
+    kernel, strides = plan.microkernel, plan.problem.strides(0)
+    written = _WRITTEN[plan.output]
+    cell = dict(plan.nest.bands[0].box)
+    if plan.output == "stream" and hindered(plan.problem, plan.machine, strides, cell):
+        written = _HINDERED
     yield (
-        f"microkernel {kernel.rows}×{kernel.columns}, {plan.price.calls:.4g} calls; "
-        f"C is {_WRITTEN[plan.output]}"
+        f"microkernel {kernel.rows}×{kernel.columns}, {plan.price.calls:.4g} calls; C is {written}"
     )
     spec, share = plan.problem.spec, plan.share
     counts = plan.price.packed
@@ -214,6 +218,8 @@ def _packing(plan: Plan) -> Iterator[str]:
         each = "" if plan.threads == 1 else " in each thread"
         yield f"packed copies take {volume(sum(sizes))} at most{each}"
 
+
+_HINDERED = "overwritten through the caches: past them its lines would hinder each other"
 
 _WRITTEN = {
     "accumulate": "added to",

@@ -34,7 +34,8 @@ from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
-from tilesolve.pages import PAGE, crowded, crowds_of
+from tilesolve.pages import PAGE, crowds_of
+from tilesolve.register_tile import hindered
 from tilesolve.schedule import Boxes, Schedule
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ class Task:
         longest = max(box.axes[SUMS].size for box in boxes.tables)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
-        state = _state(schedule, plan.output == "stream" and _apart(plan, steps[0]))
+        cell = dict(plan.nest.bands[0].box)
+        streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
+        state = _state(schedule, streams)
         if all(schedule.packed):  # else kernels read in place, and ask for no lines
             for side, level in enumerate(schedule.packed):
                 box = dict(schedule.nest.bands[level].box)
@@ -248,17 +251,6 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
         following = np.append(fresh, 0)[np.searchsorted(fresh, numbers, side="right")]
         rows[:, Step.NEXT + side] = np.maximum(0, following - numbers)
     return rows.ravel()
-
-
-def _apart(plan: Plan, strides: Mapping[str, int]) -> bool:
-    """Return whether lines of C in a cell do not hinder each other on their way past the caches.
-
-    Some CPUs let a line wait while another one is under way to the same place in its page.
-    """
-    catalogue = plan.machine.catalogue(plan.problem.dtype)
-    if catalogue is None or not catalogue.hinders:
-        return True
-    return not crowded(strides, dict(plan.nest.bands[0].box), plan.machine.memory.line)
 
 
 def _stay(crowds: Integers, machine: Machine) -> bool:
