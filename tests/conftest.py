@@ -1,6 +1,7 @@
 """What every test starts from."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,10 @@ settings.register_profile(
     "anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("anywhere")
+
+# Started in the background, by `nohup` or a job runner, this process and all those that tests start
+# would inherit that interrupts are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -130,5 +130,4 @@ def test_callbacks_of_c_libraries():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have ignored it
     interrupted_inside_c()
