@@ -13,7 +13,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
@@ -71,6 +70,8 @@ def pointer(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001,
 def on_stack(_context, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the address of room for so many integers, gone when the function returns.
 
+    What is in it is unknown: numba's own way to have such room would fill it with zeros each time.
+
     Examples
     --------
     It is for compiled functions only, and the count is a constant there:
@@ -81,7 +82,8 @@ def on_stack(_context, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 
     def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> ir.Value:  # noqa: ANN401
         room = ir.ArrayType(ir.IntType(64), count.literal_value)
-        found = cgutils.alloca_once(builder, room)  # type: ignore[no-untyped-call]
+        with builder.goto_entry_block():
+            found = builder.alloca(room)
         return builder.ptrtoint(found, ir.IntType(64))
 
     return types.int64(count), generate
