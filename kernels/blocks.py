@@ -6,7 +6,7 @@ to be aligned but what is streamed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -32,8 +32,12 @@ BLOCKS = {
 }
 """For each size of an element in bytes, the sides of the blocks that there is code for."""
 
-KINDS = tuple((size, side) for size, sides in BLOCKS.items() for side in sides)
-"""All of these, in the order of the numbers that `turn` takes."""
+KINDS = (
+    *((size, side, False) for size, sides in BLOCKS.items() for side in sides),
+    *((size, LINE // size, True) for size, sides in BLOCKS.items() if LINE // size in sides[:-1]),
+)
+"""All of these, in the order of the numbers that `turn` takes, and after them those whose columns
+are lines that go past the caches: the size of an element, the side, and whether they do."""
 
 _STREAMED = 4
 """Bytes of the smallest part of a line that is written past the caches."""
@@ -64,7 +68,7 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
         The same of a tile that is moved soon: its source is brought to the second cache.
     columns, rows
         Extents, no less than the block's side. Unless they are multiples, the last blocks overlap
-        others.
+        others; columns are multiples, and the target's lines whole, where lines go past the caches.
     column_steps, row_steps
         Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
         other in the target and rows in the source, unless the side is 1.
@@ -85,44 +89,42 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
         ahead = builder.sub(later, source)
         done = builder.append_basic_block("moved")
         choice = builder.switch(number, done)
-        for at, (size, side) in enumerate(KINDS):
+        down, across = (rows, row_near, row_far), (columns, column_near, column_far)
+        for at, (size, side, whole) in enumerate(KINDS):
             choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
             builder.position_at_end(choice.cases[-1][1])
             part = min(size, _PART)
             vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
 
-            def at_column(
-                trip: ir.Value,
+            def block(
+                near: ir.Value,
+                far: ir.Value,
                 size: int = size,
                 side: int = side,
                 part: int = part,
                 vector: ir.VectorType = vector,
+                whole: bool = whole,
             ) -> None:
-                column = _place(builder, trip, side, columns)
-                near = builder.add(source, builder.mul(column, column_near))
-                far = builder.add(target, builder.mul(column, column_far))
+                loaded = []
+                for lane in range(side):
+                    place = builder.add(near, builder.mul(INT64(lane), column_near))
+                    where = vectors.pointer(builder, place)
+                    loaded.append(vectors.load(builder, where, vector, 1))
+                    # Each line is asked for by several blocks: one request may be dropped.
+                    ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
+                    for away in ends:
+                        line = builder.add(ahead, INT64(away))
+                        where = vectors.pointer(builder, place, line)
+                        vectors.prefetch(builder, where, near=False)
+                for lane, value in enumerate(vectors.transpose(builder, loaded, size // part)):
+                    where = vectors.pointer(builder, far, builder.mul(INT64(lane), row_far))
+                    align = LINE if whole else 1
+                    vectors.store(builder, value, where, align, streaming=whole)
 
-                def block(trip: ir.Value) -> None:
-                    row = _place(builder, trip, side, rows)
-                    begin = builder.add(near, builder.mul(row, row_near))
-                    loaded = []
-                    for lane in range(side):
-                        place = builder.add(begin, builder.mul(INT64(lane), column_near))
-                        where = vectors.pointer(builder, place)
-                        loaded.append(vectors.load(builder, where, vector, 1))
-                        # Each line is asked for by several blocks: one request may be dropped.
-                        ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
-                        for away in ends:
-                            line = builder.add(ahead, INT64(away))
-                            where = vectors.pointer(builder, place, line)
-                            vectors.prefetch(builder, where, near=False)
-                    for lane, value in enumerate(vectors.transpose(builder, loaded, size // part)):
-                        away = builder.mul(builder.add(row, INT64(lane)), row_far)
-                        vectors.store(builder, value, vectors.pointer(builder, far, away), 1)
-
-                vectors.each(builder, _trips(builder, rows, side), block)
-
-            vectors.each(builder, _trips(builder, columns, side), at_column)
+            # Lines that go past the caches do so row by row: those of a row are neighbours.
+            _each_block(
+                builder, side, (source, target), (down, across)[:: 1 if whole else -1], block
+            )
             builder.branch(done)
         builder.position_at_end(done)
 
@@ -267,6 +269,30 @@ def tail(_context, source, target, size):  # type: ignore[no-untyped-def]  # noq
         _streamed(builder, args, [LINE >> at for at in range(1, LINE.bit_length())])
 
     return types.void(source, target, size), generate
+
+
+def _each_block(
+    builder: ir.IRBuilder,
+    side: int,
+    places: tuple[ir.Value, ir.Value],
+    axes: Sequence[tuple[ir.Value, ir.Value, ir.Value]],
+    block: Callable[[ir.Value, ir.Value], None],
+) -> None:
+    """Emit loops over two axes, given with extents and both steps: the last is the innermost."""
+    (extent, *steps), *inner = axes
+
+    def at(trip: ir.Value) -> None:
+        begin = _place(builder, trip, side, extent)
+        near, far = (
+            builder.add(place, builder.mul(begin, step))
+            for place, step in zip(places, steps, strict=True)
+        )
+        if inner:
+            _each_block(builder, side, (near, far), inner, block)
+        else:
+            block(near, far)
+
+    vectors.each(builder, _trips(builder, extent, side), at)
 
 
 def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:

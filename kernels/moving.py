@@ -7,7 +7,8 @@ buffer, where their elements lie as in the target, and go from there to the targ
 by line. The buffer stays in the nearest cache, and the source of the rows that follow comes nearer
 meanwhile. So do the lines of the target that a run covers in part: a store to a line that is far
 away would hold up those behind it. Where the next tile goes on where a run ends, that run's last
-part of a line is kept for it, so that lines are written once and whole.
+part of a line is kept for it, so that lines are written once and whole. Where all lines of the
+target are whole anyway, blocks go there past the caches at once, without the buffer.
 """
 
 from __future__ import annotations
@@ -88,9 +89,11 @@ class W(IntEnum):
     KEPT = 16
     """Bytes from the buffer to where the ends of runs are kept for the tiles that go on there, 0 if
     they are not; loops over such tiles are the innermost."""
-    COUNTS = 17
+    WHOLE = 17
+    """Whether blocks go to the target past the caches, line by line; there is no buffer then."""
+    COUNTS = 18
     """Lengths of the four lists that follow the axes."""
-    AXES = 21
+    AXES = 22
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
     OUTER = LOOPS + MOST
@@ -106,7 +109,7 @@ class W(IntEnum):
 # numba takes plain integers for constants, not members of an enumeration.
 _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
 _COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
-_AHEAD, _KEPT = int(W.AHEAD), int(W.KEPT)
+_AHEAD, _KEPT, _WHOLE = int(W.AHEAD), int(W.KEPT), int(W.WHOLE)
 _COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W.OUTER)
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
@@ -191,7 +194,8 @@ def _turn(side, kind, near, here, later, wide, high, across, down):  # type: ign
 def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Move the elements of columns and rows: by the largest blocks, and what is left by smaller.
 
-    The last blocks overlap others instead where a quarter of a block or more is left.
+    The last blocks overlap others instead where a quarter of a block or more is left, or anything
+    where blocks write whole lines, as smaller ones would not.
     """
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
     across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
@@ -218,9 +222,10 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
     c, r = 0, 0  # columns and rows that are moved
     while c < wide or r < high:
         side, kind = w[at], w[at + 1]
+        parts = side if w[_WHOLE] else 4
         more_c, more_r = wide % side, high % side
-        new_c = wide if not c and wide >= side <= 4 * more_c else max(c, wide - more_c)
-        new_r = high if not r and high >= side <= 4 * more_r else max(r, high - more_r)
+        new_c = wide if not c and wide >= side <= parts * more_c else max(c, wide - more_c)
+        new_r = high if not r and high >= side <= parts * more_r else max(r, high - more_r)
         if new_c and new_r:
             if new_c > c:
                 x, y, z = near + c * across[1], here + c * across[0], later + c * across[1]
@@ -284,7 +289,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
             ahead = source + _CLOSE
             if w[_AHEAD]:
                 ahead = source + now * w[rows + _NEAR] if row + now < high else next_near
-            here = buffer if size else far
+            here = buffer if size else far + row * w[rows + _FAR]
             while True:
                 away = _bytes(w, fills, filled, places, _NEAR)
                 _fill(

@@ -211,19 +211,62 @@ def test_elements_of_any_size(reach, size, streamed):
 
 def test_tiles_that_keep_ends():
     """Ends are kept from tile to tile, but not where threads share these or rows are one tile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moves, "_last_cache", lambda: 0)
-        moves.move.cache_clear()
-        for shape, threads, kept in (
-            ((1201, 1023), 1, True),
-            ((9001, 9003), 2, True),
-            ((1201, 1023), 2, False),
-            ((1201, 101), 1, False),
-        ):
-            found = moves.move(shape, (shape[1] * 8, 8), (8, shape[0] * 8), 8, threads)
-            assert (found.walk[moves.W.KEPT] > 0) == kept
-            assert len(found.parts) == threads
-    moves.move.cache_clear()
+    for shape, threads, kept in (
+        ((1201, 1023), 1, True),
+        ((9001, 9003), 2, True),
+        ((1201, 1023), 2, False),
+        ((1201, 101), 1, False),
+    ):
+        steps = (shape[1] * 8, 8), (8, shape[0] * 8)
+        found = moves.move(shape, *steps, 8, threads, streamed=True)
+        assert (found.walk[moves.W.KEPT] > 0) == kept
+        assert len(found.parts) == threads
+
+
+@pytest.mark.parametrize("span", sorted(SPANS))
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("size", [4, 8, 16, 32])
+def test_whole_lines_go_to_the_target_at_once(reach, size, threads, span):
+    """Where lines of the target are whole, and those of a block at different places in pages."""
+    reach(span, streamed=True)
+    side, dtype = 64 // size, np.dtype(f"V{size}")
+    for lines, high, deep, aligned in itertools.product(
+        (1, 3, 5), (side, 4 * side + 1, 5 * side - 1, 133), (1, 3), (True, False)
+    ):
+        a = drawn((lines * side, deep, high), dtype)
+        expected = a.transpose(2, 1, 0)
+        room = np.full(a.nbytes + 512, 0xA5, np.uint8)
+        begin = 128 - room.ctypes.data % 64 + (0 if aligned else size)
+        out = np.ndarray(expected.shape, dtype, room, begin)
+        found = moves.move(
+            a.T.shape, out.strides, a.T.strides, size, 1, streamed=True, aligned=True
+        )
+        apart = lines * deep  # lines from one row of a block to the next: all are odd
+        assert found.walk[moves.W.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
+        assert same(transpose(a, (2, 1, 0), out, threads=threads), expected)
+        assert (room[:begin] == 0xA5).all()
+        assert (room[begin + a.nbytes :] == 0xA5).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "begin", "whole"),
+    [
+        ((40, 72), 0, True),
+        ((40, 76), 0, False),  # lines that end amid a block
+        ((40, 512), 0, False),  # all lines of a block at one place in pages
+        ((40, 256), 0, False),  # of two places
+        ((4, 72), 0, False),  # no block
+        ((40, 72), 8, False),  # a target that begins amid a line
+    ],
+)
+def test_blocks_that_are_no_lines_go_through_the_buffer(monkeypatch, shape, begin, whole):
+    chosen = []
+    monkeypatch.setattr(moves, "_last_cache", lambda: 0)
+    monkeypatch.setattr(moves.Move, "run", lambda self, *_: chosen.append(self.walk[moves.W.WHOLE]))
+    room = np.zeros(8 * shape[0] * shape[1] + 128, np.uint8)
+    out = np.ndarray(shape, float, room, -room.ctypes.data % 64 + begin)
+    transpose(np.zeros(shape[::-1]), None, out)
+    assert chosen == [whole]
 
 
 def test_ways_of_the_machine(monkeypatch):

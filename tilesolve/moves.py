@@ -22,10 +22,12 @@ from tilesolve.kernels.moving import A, W
 from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import room
+from tilesolve.pages import PAGE
 from tilesolve.workers import together
 
 SIDE = 2048
-"""Bytes of a run, more or less; half as many where the source of a run would crowd a cache."""
+"""Bytes of a run, more or less; half as many where the source of a run would crowd a cache, or
+where there is no buffer."""
 
 ROOM = 1 << 20
 """Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
@@ -35,6 +37,10 @@ NEAREST = 3 << 14
 
 MOST = 1 << 15
 """Bytes of a run that covers rows, at most: the longer, the earlier is what follows asked for."""
+
+NEAR = 512
+"""Bytes of rows that are moved at once where they go to the target without the buffer, about: the
+more there are, the earlier is what follows asked for, and the larger a cache has to hold it."""
 
 LINES = 2
 """Lines of rows that are moved at once, at least."""
@@ -167,6 +173,24 @@ class Buffer:
         others.sort(key=lambda at: abs(axes[at].near), reverse=True)
         return cls(tuple(axis.far for axis in axes), (0, 0), tuple(others), (), ALL, False, 0)
 
+    @classmethod
+    def skipped(cls, axes: Sequence[Axis], element: int, rows: int) -> Buffer:
+        """Return where a tile lies whose blocks are whole lines of the target.
+
+        They go there past the caches: a few rows of what a run would cover, then the next ones.
+        """
+        others, run, length = [*range(len(axes) - 1)], [len(axes) - 1], element * axes[-1].tile
+        others.remove(rows)
+        while others and length < SIDE // 4:
+            run.append(others.pop())
+            length *= axes[run[-1]].tile
+        others.sort(key=lambda at: abs(axes[at].near), reverse=True)
+        high = axes[rows].tile
+        group = -(-high // max(1, round(high * element / NEAR)))
+        steps = tuple(axis.far for axis in axes)
+        ahead = not _crowded(axes, run)
+        return cls(steps, (0, 0), tuple(others), (rows,), group, ahead, 0)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
@@ -209,8 +233,35 @@ class Move:
         moving.run(self.address, pointer(target), pointer(source), memory.address, first, last)
 
 
+def copy(target: Array, source: Array, threads: int) -> None:
+    """Copy an array that is not empty to another one of the same shape and dtype.
+
+    Examples
+    --------
+    >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
+    >>> copy(target, source.T, 1)
+    >>> target.tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    """
+    streamed = target.nbytes > _last_cache()
+    aligned = streamed and target.ctypes.data % LINE == 0
+    steps, size = (target.strides, source.strides), source.itemsize
+    move(source.shape, *steps, size, threads, streamed=streamed, aligned=aligned).run(
+        target, source
+    )
+
+
 @lru_cache(maxsize=256)
-def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, threads: int) -> Move:
+def move(
+    shape: tuple[int, ...],
+    far: Strides,
+    near: Strides,
+    itemsize: int,
+    threads: int,
+    *,
+    streamed: bool = False,
+    aligned: bool = False,
+) -> Move:
     """Return the move between arrays that are not empty: of their shape and both strides.
 
     Parameters
@@ -223,6 +274,10 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
         Bytes of an element.
     threads
         How many share the work.
+    streamed
+        Whether whole lines of the target are written past the caches.
+    aligned
+        Whether the target's first element is at the beginning of a line.
 
     Examples
     --------
@@ -234,15 +289,18 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
-    axes, buffer = _buffered(element, axes, rows)
+    whole = streamed and aligned and begin[0] % LINE == 0 and _in_lines(element, axes, rows)
+    axes, buffer = _unbuffered(element, axes, rows) if whole else _buffered(element, axes, rows)
     blocked = axes[columns].far == axes[rows].near == element
     sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
-    kinds = [KINDS.index((element, side)) if side else 0 for side in sides]
+    kinds = [
+        KINDS.index((element, side, whole and side * element == LINE)) if side else 0
+        for side in sides
+    ]
     count = len(axes)
     loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
     if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
         loops.sort(key=lambda at: min(axes[at].trips, 4 * threads), reverse=True)
-    streamed = prod(shape) * itemsize > _last_cache()
     kept = _kept(element, axes, buffer, loops, threads) if streamed else 0
     if kept:  # the next tile is the one whose runs go on where these end
         ended = [at for at in loops if axes[at].trips == 1]
@@ -260,6 +318,7 @@ def move(shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int, thr
     walk[W.RUN : W.RUN + 2] = buffer.run
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
     walk[W.KEPT] = kept and buffer.size + -buffer.size % LINE
+    walk[W.WHOLE] = whole
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
         walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
@@ -317,6 +376,30 @@ def merged(
     if found and found[-1].far == found[-1].near == itemsize:
         element *= found.pop().extent
     return (begin_far, begin_near), element, found or [_ALONE]
+
+
+def _in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
+    """Return whether blocks of a target that begins with a line are whole lines of it.
+
+    They are not worth it where many of the last rows would be moved twice, or where lines of one
+    block are at one place in pages: some CPUs let one wait for the other then (Zen 3).
+    """
+    *others, last = axes
+    side = LINE // element
+    if side not in BLOCKS.get(element, ())[:-1] or not last.far == axes[rows].near == element:
+        return False
+    if last.extent % side or any(axis.far % LINE for axis in others):
+        return False
+    high, far = axes[rows].extent, axes[rows].far
+    if 4 * high < 3 * (high + -high % side):
+        return False
+    return len({at * far % PAGE // LINE for at in range(side)}) == side
+
+
+def _unbuffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis], Buffer]:
+    """Return the axes with the extents of tiles that go to the target line by line."""
+    tiled = _tiled(element, axes, SIDE // 2)
+    return tiled, Buffer.skipped(tiled, element, rows)
 
 
 def _buffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis], Buffer]:

@@ -12,7 +12,7 @@ from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.detect import threads as cores
 from tilesolve.files import setting
-from tilesolve.moves import move
+from tilesolve.moves import copy
 from tilesolve.packing.buffers import empty
 
 
@@ -67,7 +67,7 @@ def transpose(
     else:
         _check_output(out, turned)
     if turned.nbytes:
-        move(turned.shape, out.strides, turned.strides, source.itemsize, shared).run(out, turned)
+        copy(out, turned, shared)
     return out
 
 
