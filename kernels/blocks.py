@@ -24,13 +24,14 @@ LINE = 64
 BLOCKS = {
     1: (16, 4, 1),
     2: (16, 4, 1),
-    4: (16, 4, 1),
+    4: (16, 8, 4, 1),
     8: (8, 4, 1),
     16: (4, 1),
     32: (2, 1),
     64: (1,),
 }
-"""For each size of an element in bytes, the sides of the blocks that there is code for."""
+"""For each size of an element in bytes, the sides of the blocks that there is code for. Registers
+need not hold a block: what they cannot goes to the stack and back."""
 
 KINDS = (
     *((size, side, False) for size, sides in BLOCKS.items() for side in sides),

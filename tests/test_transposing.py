@@ -36,15 +36,16 @@ SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
 
 @pytest.fixture
 def reach(monkeypatch):
-    """Return a function that sets how far tiles reach, and where lines go and come from."""
+    """Return a function that sets how far tiles reach, where lines go, and what registers hold."""
 
-    def chosen(span, streamed, crowded=False):
+    def chosen(span, streamed, crowded=False, registers=2048):
         moves.move.cache_clear()
         monkeypatch.setattr(moves, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
         if SPANS[span] is not None:
             monkeypatch.setattr(moves, "SIDE", SPANS[span][0])
             monkeypatch.setattr(moves, "ROOM", SPANS[span][1])
         monkeypatch.setattr(moves, "_last_cache", lambda: 0 if streamed else 1 << 40)
+        monkeypatch.setattr(moves, "_registers", lambda: registers)
 
     yield chosen
     moves.move.cache_clear()
@@ -97,6 +98,7 @@ def test_any_axes_of_any_layout(reach, data):
         data.draw(st.sampled_from(sorted(SPANS))),
         data.draw(st.booleans()),
         data.draw(st.booleans()),
+        data.draw(st.sampled_from([128, 256, 512, 2048])),
     )
     extents = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31])
     shape = tuple(data.draw(st.lists(extents, max_size=4)))
@@ -129,10 +131,11 @@ def test_any_axes_of_any_layout(reach, data):
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 64, 12])
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("streamed", [False, True])
-def test_around_block_sizes(reach, size, span, streamed):
+@pytest.mark.parametrize("registers", [256, 512, 2048])
+def test_around_block_sizes(reach, size, span, streamed, registers):
     """One less, exactly, and one more than the sides of blocks and of tiles."""
-    reach(span, streamed)
-    for rows, columns in itertools.product([1, 3, 4, 5, 15, 16, 17, 33], repeat=2):
+    reach(span, streamed, registers=registers)
+    for rows, columns in itertools.product([1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33], repeat=2):
         a = drawn((rows, columns), f"V{size}")
         assert same(transpose(a), a.T)
         b = drawn((3, rows, 2, columns), f"V{size}")
@@ -280,6 +283,9 @@ def test_ways_of_the_machine(monkeypatch):
         monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
         moves._second_cache.cache_clear()
         assert moves._second_cache()[0] == expected
+    moves._registers.cache_clear()
+    assert moves._registers() == 16 * 32
+    moves._registers.cache_clear()
     assert not moves._crowded([moves.Axis(256, 4, 1 << 18, 256)], [0])
     moves._second_cache.cache_clear()
 

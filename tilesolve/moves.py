@@ -292,7 +292,7 @@ def move(
     whole = streamed and aligned and begin[0] % LINE == 0 and _in_lines(element, axes, rows)
     axes, buffer = _unbuffered(element, axes, rows) if whole else _buffered(element, axes, rows)
     blocked = axes[columns].far == axes[rows].near == element
-    sides = [side for side in BLOCKS.get(element, ()) if blocked or side == 1] or [0]
+    sides = _sides(element, whole=whole) if blocked else BLOCKS.get(element, ())[-1:] or (0,)
     kinds = [
         KINDS.index((element, side, whole and side * element == LINE)) if side else 0
         for side in sides
@@ -376,6 +376,14 @@ def merged(
     if found and found[-1].far == found[-1].near == itemsize:
         element *= found.pop().extent
     return (begin_far, begin_near), element, found or [_ALONE]
+
+
+def _sides(element: int, *, whole: bool) -> tuple[int, ...]:
+    """Return the sides of blocks, three at most: registers hold them, but for whole lines."""
+    *sides, least = BLOCKS.get(element, (0,))
+    held = tuple(side for side in sides if side * side * element <= _registers())
+    lines = (LINE // element,) if whole else ()
+    return (*(lines + held)[:2], least)
 
 
 def _in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
@@ -476,6 +484,13 @@ def _second_cache() -> tuple[int, float]:
     if not level.capacity or not level.ways:
         return LINE, np.inf
     return level.capacity // level.ways, level.ways
+
+
+@cache
+def _registers() -> int:
+    """Return the bytes that this machine's vector registers hold."""
+    machine = Machine.load()
+    return machine.vector_registers * machine.vector_bits // 8
 
 
 @cache
