@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -358,7 +359,7 @@ class _Room:
         """Return whether what the inner loops touch is there when the outer one comes round."""
         if self.registers:
             # A call loads and stores its tile; nothing stays in registers from call to call.
-            return outer < self.path.call and _at(self.whole, inner) <= self.place.capacity
+            return outer < self.path.call and _at(inner)(self.whole) <= self.place.capacity
         if outer >= self.path.call:
             inner = choose(inner > self.path.call, inner, self.path.call)
         found: Truth = self._between(inner, outer) <= self.place.capacity
@@ -386,14 +387,15 @@ class _Room:
     def _between(self, inner: Position, outer: int) -> Sizes:
         """Return the bytes that come between two uses of what the inner loops touch."""
         total: Sizes = 0.0
+        there = _at(inner)
         for t, held in enumerate(self.held):
             latest = self.path.latest(t)[outer + 1]
-            touched = _at(held, inner)
-            again = (latest > inner) & (_at(self.still[t], inner))
+            touched = there(held)
+            again = (latest > inner) & there(self.still[t])
             comes = touched + choose(again, touched, 0.0)
             if t in self.refills:
                 inside, source = self.refills[t]
-                far = _at(source, inner)
+                far = there(source)
                 swept = held[inside] + far + choose(again, far, 0.0)
                 made = latest > inside
                 brought = choose(made, held[inside] + source[inside], comes)
@@ -407,17 +409,22 @@ def _within(loops: int) -> Callable[[Position, int], Truth]:
     return lambda inner, outer: inner <= loops
 
 
-def _at(values: Sequence[Any], position: Position) -> Any:  # noqa: ANN401
-    """Return a value per position; positions may differ from nest to nest."""
+def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
+    """Return what takes values at a position, which may differ from nest to nest."""
     if not isinstance(position, np.ndarray) or not position.ndim:
-        return values[int(position)]
+        return itemgetter(int(position))
     low, high = int(position.min()), int(position.max())
-    if low == high:
-        return values[low]
-    found: Any = values[low]
-    for number in range(low + 1, high + 1):
-        found = np.where(position == number, values[number], found)
-    return found
+    others = [(number, position == number) for number in range(low + 1, high + 1)]
+
+    def taken(values: Sequence[Any]) -> Any:  # noqa: ANN401
+        found: Any = values[low]
+        for number, there in others:
+            # Loops that leave a value alone have the same one before and after them.
+            if values[number] is not found:
+                found = np.where(there, values[number], found)
+        return found
+
+    return taken
 
 
 def traffic(
