@@ -434,7 +434,7 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
     rows=st.sampled_from([8, 24, 64]),
     sums=st.sampled_from([16, 24, 200]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, rows, sums):
     """Steps of a sum that are a multiple of a way apart push each other out."""
     problem = Problem.of("mn-km-kn", {"m": rows, "n": pitch, "k": sums})
