@@ -379,11 +379,11 @@ def merged(
 
 
 def _sides(element: int, *, whole: bool) -> tuple[int, ...]:
-    """Return the sides of blocks, three at most: registers hold them, but for whole lines."""
+    """Return sides of blocks: the largest that registers hold, or a line; a small one; and 1."""
     *sides, least = BLOCKS.get(element, (0,))
-    held = tuple(side for side in sides if side * side * element <= _registers())
-    lines = (LINE // element,) if whole else ()
-    return (*(lines + held)[:2], least)
+    held = [side for side in sides if side * side * element <= _registers()]
+    first = [LINE // element] if whole else held[:1]
+    return tuple(dict.fromkeys((*first, *held[-1:], least)))
 
 
 def _in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
