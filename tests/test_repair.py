@@ -21,6 +21,7 @@ from tilesolve.level import Level, Peak
 from tilesolve.machine import Machine
 from tilesolve.movement import price, stores
 from tilesolve.nest import Nest
+from tilesolve.pages import crowded
 from tilesolve.planning import plan
 from tilesolve.program import TIE, Setting
 from tilesolve.relaxation import relax
@@ -473,3 +474,22 @@ def test_unfused_nests_cover_the_problem():
         ("b", "a"),
     }
     assert np.prod([nest.bands[0][i] for i in "ab"]) == 144
+
+
+@pytest.mark.parametrize(
+    ("case", "letters", "known", "expected"),
+    [
+        # A[b, d, a]: groups of four of `a` are vectors, and four runs of C are far apart in pages.
+        ("abc-bda-dc", "ab", {"c": 12}, {"a": 4, "b": 1}),
+        # A[d, e, g, a]: the same, but four of `a` in C are at one place in pages.
+        ("abcdef-dega-gfbc", "ade", {"f": 8}, {"a": 1, "d": 1, "e": 4}),
+    ],
+)
+def test_between_equal_boxes_packing_copies_unless_lines_of_c_meet(case, letters, known, expected):
+    problem = suite("tccg")[case]
+    inner = dict.fromkeys(letters, 1)
+    found = box(problem, letters, inner, 4, 64, [problem.spec.output], known=known)
+    assert found == expected
+    along = {**known, "a": 4}
+    strides = {i: step for i, step in problem.strides(0).items() if i in along}
+    assert crowded(strides, along, 64) == (expected["a"] == 1)

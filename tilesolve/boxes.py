@@ -20,6 +20,7 @@ from tilesolve.contractions.spec import Tensor
 from tilesolve.fuse import Fused
 from tilesolve.loops import innermost_first, side_by_side
 from tilesolve.nest import Band, Nest
+from tilesolve.pages import crowded
 from tilesolve.traffic import Store, footprint
 
 MOST_SIDES = 24
@@ -127,8 +128,7 @@ def line_sides(problem: Problem, line: int) -> dict[str, int]:
     >>> line_sides(Problem.of("abc-bda-dc", 24), 64)
     {'a': 8, 'b': 1, 'c': 8, 'd': 1}
     """
-    units = {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
-    elements = max(1, line // problem.itemsize)
+    units, elements = _units(problem), max(1, line // problem.itemsize)
     return {i: min(elements, n) if i in units else 1 for i, n in problem.sizes.items()}
 
 
@@ -254,11 +254,32 @@ def box(
         waste = waste**weight
         others = {**known, **{i: found[i] for i in letters if i not in some}}
         waste = waste * _line_waste(problem, sides, others, line, tensors)
-        # Between equals the later letter, nearer to unit stride in the output, is cut last.
-        best = int(np.lexsort((-sides[some[-1]], waste))[0])
-        if np.isfinite(waste[best]):
-            found |= {i: int(sides[i][best]) for i in some}
+        least = waste.min()
+        if np.isfinite(least):
+            equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
+            found |= min(equals, key=lambda one: _later(problem, one, others, line))
     return found
+
+
+def _later(
+    problem: Problem, sides: Mapping[str, int], others: Mapping[str, int], line: int
+) -> tuple[bool, int]:
+    """Return by what the first of boxes is taken that waste as much.
+
+    Along a letter in which a tensor is contiguous, packing copies vectors instead of transposing
+    them; but where lines of C would share their place in pages then, that costs more. Else the
+    last letter, nearer to unit stride in the output, is cut last.
+    """
+    *_, last = sides
+    strides = problem.strides(0)
+    along = any(sides[i] == prod(sides.values()) for i in _units(problem) & sides.keys())
+    tile = {**dict.fromkeys(strides, 1), **others, **sides}
+    return not along or crowded(strides, tile, line), -sides[last]
+
+
+def _units(problem: Problem) -> set[str]:
+    """Return the letters along which a tensor is contiguous."""
+    return {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
 
 
 def _together(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
+from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
@@ -16,8 +17,8 @@ from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest
 from tilesolve.pages import PAGE, runs_of
-from tilesolve.program import TIE, Setting
-from tilesolve.relaxation import Optimum, Relaxation
+from tilesolve.program import TIE, Setting, formulate
+from tilesolve.relaxation import Optimum, Relaxation, optimum
 from tilesolve.repair import relieved, repair, resized, trivial_tilings
 from tilesolve.tilings import Integral, altogether, integral_of, score_of, times_of
 from tilesolve.traffic import footprint
@@ -108,24 +109,30 @@ def best_candidate(
     found: list[Candidate] = []
     failed: list[SolverError] = []
     trivial: list[Integral] = []
-    for optimum in relaxed.optima[:ROUNDED]:
+
+    def rounded(optimum: Optimum) -> bool:
+        """Add the tilings of an optimum; return whether rounding costs it little."""
         try:
             integral = repair(setting, optimum.choice, optimum.tiles)
         except SolverError as error:
             failed.append(error)
-            continue
+            return False
         lighter = relieved(setting, optimum.choice, optimum.tiles, integral)
         tilings = (integral, lighter, *resized(setting, optimum.choice, lighter))
-        trivial += _trivial(setting, optimum)
+        trivial.extend(_trivial(setting, optimum))
         candidates = [
             _candidate(setting, optimum, tiling, share, machine, threads)
             for tiling in {other.chains: other for other in tilings}.values()
             if tiling.score <= CLOSE * integral.score
         ]
-        found += candidates
+        found.extend(candidates)
         close = integral.seconds <= CLOSE * relaxed.best.seconds
-        if close and any(one.waits <= SHORT * one.price.seconds for one in candidates):
-            break
+        return close and any(one.waits <= SHORT * one.price.seconds for one in candidates)
+
+    if not any(map(rounded, relaxed.optima[:ROUNDED])):
+        fastest = min((one.integral.score for one in found), default=np.inf)
+        if fastest > CLOSE * relaxed.best.seconds:
+            any(map(rounded, _ruled_out(setting, relaxed, fastest)))
     if not found:
         raise failed[0]
     fastest = min(one.integral.score for one in found)
@@ -141,6 +148,25 @@ def best_candidate(
         (one for one in equal if one.seconds <= (1 + LITTLE) * shortest),
         key=lambda one: (one.room, one.seconds),
     )
+
+
+def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Optimum]:
+    """Return the optimum of the choice that a trivial tiling is fastest of, if that is faster yet.
+
+    Programs are solved as if a cache held its tile and nothing else. What else stays in it counts
+    in prices, so that a choice that no program is better of may have the better integer tiles.
+    """
+    solved = {one.choice for one in relaxed.optima}
+    trivial = trivial_tilings(setting)
+    scores = {
+        choice: float(score_of(times_of(setting, choice, trivial)).min())
+        for choice in choices(setting)
+        if choice not in solved
+    }
+    best = min(scores, key=scores.__getitem__, default=())
+    if scores.get(best, np.inf) >= fastest:
+        return []
+    return [optimum(formulate(setting, best), best)]
 
 
 def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:
