@@ -257,7 +257,8 @@ def box(
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
-            found |= min(equals, key=lambda one: _later(problem, one, others, line))
+            best = min(equals, key=lambda one: _later(problem, one, others, line))
+            found |= best
     return found
 
 

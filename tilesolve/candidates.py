@@ -132,7 +132,8 @@ def best_candidate(
     if not any(map(rounded, relaxed.optima[:ROUNDED])):
         fastest = min((one.integral.score for one in found), default=np.inf)
         if fastest > CLOSE * relaxed.best.seconds:
-            any(map(rounded, _ruled_out(setting, relaxed, fastest)))
+            for other in _ruled_out(setting, relaxed, fastest):
+                rounded(other)
     if not found:
         raise failed[0]
     fastest = min(one.integral.score for one in found)
