@@ -626,15 +626,32 @@ def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
     beats_the_obvious(found)
 
 
-def test_a_choice_that_no_program_is_better_of_may_round_better():
-    """With a second cache smaller than the first one, C stays there beside what passes by."""
+@pytest.mark.parametrize("solvable", [True, False])
+def test_a_choice_that_no_program_is_better_of_may_round_better(monkeypatch, solvable):
+    """With a second cache smaller than the first one, C stays there beside what passes by.
+
+    If the program of that choice cannot be solved, there still is the plan of another one.
+    """
     levels = (
         Level("L1", 135310, 9.44e10, ways=16),
         Level("L2", 11566, 9.16e10),
         Level("memory", None, 1e9),
     )
     small = Machine.load("i7-6700k").replace(levels=levels)
-    beats_the_obvious(plan("dc-aed-cae", "d=26 c=8 a=53 e=46", small, cache=False))
+    asked = []
+
+    def unsolved(program, choice):
+        asked.append(choice)
+        raise SolverError("no optimum")
+
+    if not solvable:
+        monkeypatch.setattr(candidates, "optimum", unsolved)
+    found = plan("dc-aed-cae", "d=26 c=8 a=53 e=46", small, cache=False)
+    if solvable:
+        beats_the_obvious(found)
+    else:
+        assert asked
+        assert found.choice not in asked
 
 
 def test_a_sum_of_a_matrix_is_no_slower_than_in_one_tile():

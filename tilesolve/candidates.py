@@ -155,7 +155,8 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Op
     """Return the optimum of the choice that a trivial tiling is fastest of, if that is faster yet.
 
     Programs are solved as if a cache held its tile and nothing else. What else stays in it counts
-    in prices, so that a choice that no program is better of may have the better integer tiles.
+    in prices, so that a choice that no program is better of may have the better integer tiles. It
+    is left out where its program cannot be solved.
     """
     solved = {one.choice for one in relaxed.optima}
     trivial = trivial_tilings(setting)
@@ -167,7 +168,10 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Op
     best = min(scores, key=scores.__getitem__, default=())
     if scores.get(best, np.inf) >= fastest:
         return []
-    return [optimum(formulate(setting, best), best)]
+    try:
+        return [optimum(formulate(setting, best), best)]
+    except SolverError:
+        return []
 
 
 def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:

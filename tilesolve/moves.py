@@ -22,7 +22,7 @@ from tilesolve.kernels.moving import A, W
 from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import room
-from tilesolve.pages import PAGE
+from tilesolve.pages import crowded
 from tilesolve.workers import together
 
 SIDE = 2048
@@ -401,7 +401,8 @@ def _in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
     high, far = axes[rows].extent, axes[rows].far
     if 4 * high < 3 * (high + -high % side):
         return False
-    return len({at * far % PAGE // LINE for at in range(side)}) == side
+    block = {"rows": side, "columns": side}
+    return not crowded({"rows": far, "columns": element}, block, LINE)
 
 
 def _unbuffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis], Buffer]:
