@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,13 +52,15 @@ def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -
     [8, 8, 8, 8, 0, 0]
     """
     places, (run, apart) = max(1, PAGE // line), _run(strides, sides, line)
-    starts = np.bincount([0], minlength=PAGE)
+    unit = gcd(PAGE, *(stride for stride, _ in apart))  # of which all starts are multiples
+    starts = np.bincount([0], minlength=PAGE // unit)
     for stride, side in apart:  # from each start so far as many: a convolution around the page
-        others = np.bincount(stride * np.arange(side) % PAGE, minlength=PAGE)
+        others = np.bincount(stride * np.arange(side) % PAGE // unit, minlength=PAGE // unit)
         spectrum = np.fft.rfft(starts) * np.fft.rfft(others)
-        starts = np.rint(np.fft.irfft(spectrum, PAGE)).astype(np.int64)
-    begins = np.flatnonzero(starts)
-    lines, counts = (begins % line + run - 1) // line + 1, starts[begins]
+        starts = np.rint(np.fft.irfft(spectrum, PAGE // unit)).astype(np.int64)
+    found = np.flatnonzero(starts)
+    begins, counts = found * unit, starts[found]
+    lines = (begins % line + run - 1) // line + 1
     around = int(np.sum(counts * (lines // places)))
     number = np.arange(places)
     at = (begins[:, None] // line + number) % places
