@@ -190,6 +190,8 @@ def ask(s, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """
     shares = s[_AHEAD + _SHARE] + s[_AHEAD + _SIZE + _SHARE]
     s[_FETCH], s[_FETCH_MOVE], s[_FETCHES] = s[_ROOM], 0, 0
+    if shares <= 0:
+        return
     each = min(shares, s[_STEPS_OF_K], _MOST // count - 1)
     if each <= 0:
         return

@@ -170,8 +170,8 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
     s[_ORIGIN + 2 * side], s[_ORIGIN + 2 * side + 1] = g0, k0
     plane = (g1 - g0) * strip
     s[_BATCH + side], s[_PLANE + side] = b0, plane
-    group = s[_GROUP + side]
-    _offsets(s[_SELF] + 8 * (_PLACED_ROWS + WIDEST * side), group, step, strip)
+    if not s[_LEVEL + 1 - side]:  # the other operand is read in place, by kernels that need these
+        _offsets(s[_SELF] + 8 * (_PLACED_ROWS + WIDEST * side), s[_GROUP + side], step, strip)
     s[_P_STRIP] = strip
     for batch in range(b0, b1):
         s[_P_SOURCE] = s[_SOURCE + side] + B[B[_OFFSETS + 1 + side] + batch]

@@ -22,7 +22,7 @@ from tilesolve.kernels import macrokernel
 from tilesolve.kernels.state import ROWS
 from tilesolve.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
-from tilesolve.schedule import GATHER, TURN_ROWS
+from tilesolve.schedule import GATHER, TURN_ROWS, Schedule
 from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
@@ -306,6 +306,22 @@ def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threa
     assert all(np.array_equal(raw, old) for raw, old in zip(buffers, kept, strict=True))
 
 
+def nested(problem, sides, orders, copies):
+    """Return a plan with a nest of given tiles, loops and packed copies."""
+    bands = tuple(
+        Band(
+            level,
+            tuple(i for i in loops if i in problem.sizes),
+            tuple((i, side[i]) for i in problem.sizes),
+        )
+        for level, side, loops in zip(
+            ("register", "L1", "L2", "memory"), sides, orders, strict=True
+        )
+    )
+    found = plan(problem, machine=machine(512, 32), cache=False)
+    return replace(found, nest=replace(found.nest, bands=bands, packed=copies))
+
+
 @pytest.mark.parametrize(
     ("spec", "cell", "copies", "idle"),
     [
@@ -324,27 +340,65 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
         spec, {i: {"b": 3, "m": 97, "n": 481, "k": 30}[i] for i in {*spec} - {"-"}}
     )
     sides = cell, cell, {"b": 2, "m": 40, "n": 480, "k": 11}, dict(problem.sizes)
-    orders = order[::-1], order, order, order[::-1]
-    bands = [
-        Band(
-            level, tuple(i for i in loops if i in cell), tuple((i, side[i]) for i in problem.sizes)
-        )
-        for level, side, loops in zip(
-            ("register", "L1", "L2", "memory"), sides, orders, strict=True
-        )
-    ]
-    found = plan(problem, machine=machine(512, 32), cache=False)
-    nest = replace(found.nest, bands=tuple(bands), packed=copies)
-    found = replace(found, nest=nest)
+    found = nested(problem, sides, (order[::-1], order, order, order[::-1]), copies)
+    nest = found.nest
     operands, out = drawn(problem), poisoned(problem)
     found(*operands, out)
     close(problem, out, reference(problem, *operands), operands)
     [task] = Layout.of(found, *operands, out).tasks
     assert (len(task.schedule.nest.bands) == 3) == idle
     if idle:
-        without = replace(found, nest=replace(nest, bands=(bands[0], *bands[2:])))
+        without = replace(found, nest=replace(nest, bands=(nest.bands[0], *nest.bands[2:])))
         calls, others = ([covered for covered, _ in visited(made)] for made in (found, without))
         assert calls == others
+
+
+@pytest.mark.parametrize(
+    ("tile", "around", "copies", "turns"),
+    [
+        ({"m": 24}, "nmkb", ("L2", "L2"), True),
+        ({"n": 96}, "mnkb", ("L2", "L2"), True),
+        ({"n": 96}, "bmnk", ("L2", "L2"), True),  # of batches the tile around has one
+        ({"m": 24}, "nmkb", (None, "L2"), True),
+        ({"m": 24}, "mnkb", ("L2", "L2"), False),  # the next column, not the next row
+        ({"m": 24}, "knmb", ("L2", "L2"), False),
+        ({"m": 24, "n": 96}, "nmkb", ("L2", "L2"), False),
+        ({"m": 24, "k": 20}, "nmkb", ("L2", "L2"), False),
+        ({"m": 24, "b": 2}, "nmkb", ("L2", "L2"), False),
+        ({"m": 24}, "nmkb", ("L1", "L2"), False),
+    ],
+)
+@pytest.mark.parametrize("order", ["nmkb", "mnkb", "kbmn"])
+@pytest.mark.parametrize("more", [0, 5])
+def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monkeypatch):
+    """Calls are the same in the same order, but that cells are near-equal where edges are."""
+    problem = Problem.of("bmn-bmk-bkn", {"b": 3, "m": 48 + more, "n": 384 + more, "k": 30})
+    cell = {"b": 1, "m": 8, "n": 24, "k": 10}
+    within = {"b": 2 if "b" in tile else 1, "m": 48, "n": 192, "k": 20}
+    found = nested(
+        problem,
+        (cell, {**cell, **tile}, within, dict(problem.sizes)),
+        (order, order, around, "kmnb"),
+        copies,
+    )
+    operands, out = drawn(problem), poisoned(problem)
+    found(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
+    [task] = Layout.of(found, *operands, out).tasks
+    nearest = dict(task.schedule.nest.bands[1].box)
+    assert (nearest == {**within, "k": 10, "m" if "m" in tile else "n": tile.get("m") or 96}) == (
+        turns
+    )
+    seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
+    calls = [covered for covered, _ in visited(found)]
+    for covered in calls:
+        seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+        assert all(len(covered[i]) <= cell[i] for i in cell)
+    assert np.all(seen == 1)
+    if not more:
+        monkeypatch.setattr(Schedule, "_taking_turns", lambda _, nest: nest)
+        found.layouts.clear()
+        assert [covered for covered, _ in visited(found)] == calls
 
 
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])

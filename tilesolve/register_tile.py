@@ -57,7 +57,7 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     [6, 4]
     """
     usual = default(problem.dtype, machine.vector_bits, machine.vector_registers)
-    small = _small(problem, machine)
+    small = nearby(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
         return usual.nearby() if small else usual
@@ -102,8 +102,15 @@ def hindered(
     return crowded(strides, sides, machine.memory.line)
 
 
-def _small(problem: Problem, machine: Machine) -> bool:
-    """Return whether the second cache holds all tensors: they mostly are there before a call."""
+def nearby(problem: Problem, machine: Machine) -> bool:
+    """Return whether the second cache holds all tensors: they mostly are there before a call.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> [nearby(Problem.of("mn-mk-kn", size), machine) for size in (64, 512)]
+    [True, False]
+    """
     near = machine.caches[:2]
     return bool(near) and sum(problem.bytes) <= (near[-1].usable or 0)
 

@@ -35,7 +35,7 @@ from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
 from tilesolve.pages import PAGE, crowds_of
-from tilesolve.register_tile import hindered
+from tilesolve.register_tile import hindered, nearby
 from tilesolve.schedule import Boxes, Schedule
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class Task:
         cell = dict(plan.nest.bands[0].box)
         streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
         state = _state(schedule, streams)
-        if all(schedule.packed):  # else kernels read in place, and ask for no lines
+        # Kernels that read in place ask for no lines, and what is near need not be asked for.
+        if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
                 box = dict(schedule.nest.bands[level].box)
                 crowds = crowds_of(steps[1 + side], box, machine.memory.line)
