@@ -306,6 +306,12 @@ def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threa
     assert all(np.array_equal(raw, old) for raw, old in zip(buffers, kept, strict=True))
 
 
+@cache
+def planned(problem):
+    """Return a plan for wide vectors, found once."""
+    return plan(problem, machine=machine(512, 32), cache=False)
+
+
 def nested(problem, sides, orders, copies):
     """Return a plan with a nest of given tiles, loops and packed copies."""
     bands = tuple(
@@ -318,7 +324,7 @@ def nested(problem, sides, orders, copies):
             ("register", "L1", "L2", "memory"), sides, orders, strict=True
         )
     )
-    found = plan(problem, machine=machine(512, 32), cache=False)
+    found = planned(problem)
     return replace(found, nest=replace(found.nest, bands=bands, packed=copies))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilesolve import moves, transpose
+from tilesolve import move_tiles, moves, transpose
 from tilesolve.contractions.errors import DtypeError, PlanError, SettingError, SizeError
 
 DTYPES = (
@@ -40,10 +40,10 @@ def reach(monkeypatch):
 
     def chosen(span, streamed, crowded=False, registers=2048):
         moves.move.cache_clear()
-        monkeypatch.setattr(moves, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
+        monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
         if SPANS[span] is not None:
-            monkeypatch.setattr(moves, "SIDE", SPANS[span][0])
-            monkeypatch.setattr(moves, "ROOM", SPANS[span][1])
+            monkeypatch.setattr(move_tiles, "SIDE", SPANS[span][0])
+            monkeypatch.setattr(move_tiles, "ROOM", SPANS[span][1])
         monkeypatch.setattr(moves, "_last_cache", lambda: 0 if streamed else 1 << 40)
         monkeypatch.setattr(moves, "_registers", lambda: registers)
 
@@ -281,13 +281,13 @@ def test_ways_of_the_machine(monkeypatch):
     ):
         chosen = replace(machine, levels=levels)
         monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
-        moves._second_cache.cache_clear()
-        assert moves._second_cache()[0] == expected
+        move_tiles._second_cache.cache_clear()
+        assert move_tiles._second_cache()[0] == expected
     moves._registers.cache_clear()
     assert moves._registers() == 16 * 32
     moves._registers.cache_clear()
-    assert not moves._crowded([moves.Axis(256, 4, 1 << 18, 256)], [0])
-    moves._second_cache.cache_clear()
+    assert not move_tiles._crowded([move_tiles.Axis(256, 4, 1 << 18, 256)], [0])
+    move_tiles._second_cache.cache_clear()
 
 
 def test_room_in_the_last_cache(monkeypatch):
@@ -305,13 +305,13 @@ def test_room_in_the_last_cache(monkeypatch):
 
 def test_lines_that_push_each_other_out(monkeypatch):
     """A run whose source falls on a few sets of a cache is known; odd extents spread it."""
-    monkeypatch.setattr(moves, "_second_cache", lambda: (1 << 17, 8))
+    monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 8))
     even, odd = (
-        [moves.Axis(256, 4, 4 * extent, 256), moves.Axis(256, 1024, 4, 256)]
+        [move_tiles.Axis(256, 4, 4 * extent, 256), move_tiles.Axis(256, 1024, 4, 256)]
         for extent in (2**16, 2**16 + 17)
     )
-    assert moves._crowded(even, [0])
-    assert not moves._crowded(odd, [0])
+    assert move_tiles._crowded(even, [0])
+    assert not move_tiles._crowded(odd, [0])
 
 
 def test_new_arrays_are_private():

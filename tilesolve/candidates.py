@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -106,40 +107,24 @@ def best_candidate(
     >>> best.nest == found.nest
     True
     """
-    found: list[Candidate] = []
-    failed: list[SolverError] = []
-    trivial: list[Integral] = []
-
-    def rounded(optimum: Optimum) -> bool:
-        """Add the tilings of an optimum; return whether rounding costs it little."""
-        try:
-            integral = repair(setting, optimum.choice, optimum.tiles)
-        except SolverError as error:
-            failed.append(error)
-            return False
-        lighter = relieved(setting, optimum.choice, optimum.tiles, integral)
-        tilings = (integral, lighter, *resized(setting, optimum.choice, lighter))
-        trivial.extend(_trivial(setting, optimum))
-        candidates = [
-            _candidate(setting, optimum, tiling, share, machine, threads)
-            for tiling in {other.chains: other for other in tilings}.values()
-            if tiling.score <= CLOSE * integral.score
-        ]
-        found.extend(candidates)
-        close = integral.seconds <= CLOSE * relaxed.best.seconds
-        return close and any(one.waits <= SHORT * one.price.seconds for one in candidates)
-
-    if not any(map(rounded, relaxed.optima[:ROUNDED])):
-        fastest = min((one.integral.score for one in found), default=np.inf)
+    found: list[_Rounded] = []
+    for one in relaxed.optima[:ROUNDED]:
+        found.append(_rounded(setting, relaxed, one, share, machine, threads))
+        if found[-1].close:
+            break
+    else:
+        fastest = min((tiling.integral.score for tiling in _candidates(found)), default=np.inf)
         if fastest > CLOSE * relaxed.best.seconds:
-            for other in _ruled_out(setting, relaxed, fastest):
-                rounded(other)
-    if not found:
-        raise failed[0]
-    fastest = min(one.integral.score for one in found)
+            others = _ruled_out(setting, relaxed, fastest)
+            found += [_rounded(setting, relaxed, one, share, machine, threads) for one in others]
+    candidates = _candidates(found)
+    if not candidates:
+        raise next(rounded.error for rounded in found if rounded.error)
+    trivial = [tiling for rounded in found for tiling in rounded.trivial]
+    fastest = min(one.integral.score for one in candidates)
     equal = [
         one
-        for one in found
+        for one in candidates
         if one.integral.score <= CLOSE * fastest
         and all(_worth(one.integral, other) for other in trivial)
     ]
@@ -149,6 +134,50 @@ def best_candidate(
         (one for one in equal if one.seconds <= (1 + LITTLE) * shortest),
         key=lambda one: (one.room, one.seconds),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounded:
+    """The tilings of one continuous optimum, or why there are none.
+
+    It is close where rounding costs it little, and some tiling has long runs in memory.
+    """
+
+    candidates: Sequence[Candidate] = ()
+    trivial: Sequence[Integral] = ()
+    close: bool = False
+    error: SolverError | None = None
+
+
+def _rounded(
+    setting: Setting,
+    relaxed: Relaxation,
+    optimum: Optimum,
+    share: Problem,
+    machine: Machine,
+    threads: int,
+) -> _Rounded:
+    """Return the tilings of an optimum that are about as fast as its best one."""
+    try:
+        integral = repair(setting, optimum.choice, optimum.tiles)
+    except SolverError as error:
+        return _Rounded(error=error)
+    lighter = relieved(setting, optimum.choice, optimum.tiles, integral)
+    tilings = (integral, lighter, *resized(setting, optimum.choice, lighter))
+    candidates = [
+        _candidate(setting, optimum, tiling, share, machine, threads)
+        for tiling in {other.chains: other for other in tilings}.values()
+        if tiling.score <= CLOSE * integral.score
+    ]
+    close = integral.seconds <= CLOSE * relaxed.best.seconds and any(
+        one.waits <= SHORT * one.price.seconds for one in candidates
+    )
+    return _Rounded(candidates, _trivial(setting, optimum), close)
+
+
+def _candidates(found: Sequence[_Rounded]) -> list[Candidate]:
+    """Return the tilings of all optima."""
+    return [one for rounded in found for one in rounded.candidates]
 
 
 def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Optimum]:

@@ -1,8 +1,8 @@
 """Moves: how the elements of one strided array get to another of the same shape.
 
 One walk serves every pair of strides: axes that stay together are merged, tiles are boxes that are
-long in both arrays, and loops go from the longest steps to the shortest. Memory is kept busy all
-the while: the source of the rows that follow is asked for as blocks are transposed.
+long in both arrays (`move_tiles`), and loops go from the longest steps to the shortest. Memory is
+kept busy all the while: the source of the rows that follow is asked for as blocks are transposed.
 """
 
 from __future__ import annotations
@@ -20,176 +20,12 @@ from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
 from tilesolve.kernels.moving import A, W
 from tilesolve.machine import Machine
+from tilesolve.move_tiles import Axis, Buffer, cut, in_lines
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import room
-from tilesolve.pages import crowded
 from tilesolve.workers import together
 
-SIDE = 2048
-"""Bytes of a run, more or less; half as many where the source of a run would crowd a cache, or
-where there is no buffer."""
-
-ROOM = 1 << 20
-"""Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
-
-NEAREST = 3 << 14
-"""Bytes of the buffer, more or less: it stays in the nearest caches. Less and more were slower."""
-
-MOST = 1 << 15
-"""Bytes of a run that covers rows, at most: the longer, the earlier is what follows asked for."""
-
-NEAR = 512
-"""Bytes of rows that are moved at once where they go to the target without the buffer, about: the
-more there are, the earlier is what follows asked for, and the larger a cache has to hold it."""
-
-LINES = 2
-"""Lines of rows that are moved at once, at least."""
-
-EVEN = 16
-"""What parts of columns and rows are a multiple of, so that lines and blocks are whole."""
-
-ALL = 1 << 40
-"""No bound of rows."""
-
-WHOLE = 128
-"""Bytes of an element from which on it is moved without the buffer."""
-
 Strides = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of both arrays.
-
-    Parameters
-    ----------
-    extent
-        Elements along it.
-    far, near
-        Bytes between neighbours in the target and in the source.
-    tile
-        Elements of a tile along it.
-
-    Examples
-    --------
-    >>> Axis(extent=5, far=8, near=80, tile=2).trips
-    3
-    """
-
-    extent: int
-    far: int
-    near: int
-    tile: int = 1
-
-    @property
-    def trips(self) -> int:
-        """How many tiles there are."""
-        return -(-self.extent // self.tile)
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """How a few rows of a tile lie before they go to the target.
-
-    Parameters
-    ----------
-    steps
-        Bytes between neighbours along each axis; 0 for one that is never within the buffer.
-    run
-        Bytes of a run for each element of its outermost axis, and that axis; 0 if a tile is moved
-        without a buffer.
-    outer
-        The axes that neither runs nor rows cover.
-    inner
-        Rows, if runs do not cover them, behind the axes that go on where they end.
-    group
-        Rows that are moved at once.
-    ahead
-        Whether the source of those that follow is asked for, and not just what is close.
-    size
-        Bytes of all, with a line before each run.
-
-    Examples
-    --------
-    >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0, side=64)
-    >>> found.steps, found.inner, found.group
-    ((192, 8), (0,), 4)
-    """
-
-    steps: tuple[int, ...]
-    run: tuple[int, int]
-    outer: tuple[int, ...]
-    inner: tuple[int, ...]
-    group: int
-    ahead: bool
-    size: int
-
-    @classmethod
-    def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int) -> Buffer:
-        """Let axes of a run lie as in the target, and rows behind each other.
-
-        Further axes may go on where a run ends. Half of `side` is enough for it, so that the buffer
-        stays small; but for a run that covers rows, of which the buffer holds no other.
-        """
-        steps, step, run = [0] * len(axes), element, (0, 0)
-        others = list(range(len(axes)))
-        while others and axes[others[-1]].far == step:
-            more = rows not in others and step * axes[others[-1]].tile <= MOST
-            if run[0] and step >= side // 2 and not more:
-                break
-            at = others.pop()
-            run = (step, at)
-            steps[at], step = step, step * axes[at].tile
-            if axes[at].trips > 1:
-                break
-        others.sort(key=lambda at: abs(axes[at].near), reverse=True)
-        if rows not in others:
-            return cls(tuple(steps), run, tuple(others), (), ALL, True, LINE + step)
-        inner = [rows]
-        while True:
-            last = axes[inner[0]]
-            end = last.near * last.extent
-            on = [at for at in others if at not in inner and axes[at].near == end]
-            if last.tile < last.extent or not on:
-                break
-            inner.insert(0, on[0])
-        steps[rows] = LINE * (step // LINE + 2 | 1)
-        line = -(-LINE // element)
-        group = max(LINES * line, NEAREST // steps[rows] // line * line)
-        crowded = _crowded(axes, [at for at in range(len(axes)) if steps[at] and at != rows])
-        total = prod(axes[at].tile for at in inner)
-        if total % line:  # groups of about as many each, as lines are not whole in any case
-            group = -(-total // max(1, round(total / group)))
-        group = moving.TOGETHER if crowded else min(moving.TOGETHER, group)
-        outer = tuple(at for at in others if at not in inner)
-        return cls(
-            tuple(steps), run, outer, tuple(inner), group, not crowded, group * steps[rows] + LINE
-        )
-
-    @classmethod
-    def none(cls, axes: Sequence[Axis], rows: int) -> Buffer:
-        """Return where a tile lies that is moved at once."""
-        others = [at for at in range(len(axes) - 1) if at != rows]
-        others.sort(key=lambda at: abs(axes[at].near), reverse=True)
-        return cls(tuple(axis.far for axis in axes), (0, 0), tuple(others), (), ALL, False, 0)
-
-    @classmethod
-    def skipped(cls, axes: Sequence[Axis], element: int, rows: int) -> Buffer:
-        """Return where a tile lies whose blocks are whole lines of the target.
-
-        They go there past the caches: a few rows of what a run would cover, then the next ones.
-        """
-        others, run, length = [*range(len(axes) - 1)], [len(axes) - 1], element * axes[-1].tile
-        others.remove(rows)
-        while others and length < SIDE // 4:
-            run.append(others.pop())
-            length *= axes[run[-1]].tile
-        others.sort(key=lambda at: abs(axes[at].near), reverse=True)
-        high = axes[rows].tile
-        group = -(-high // max(1, round(high * element / NEAR)))
-        steps = tuple(axis.far for axis in axes)
-        ahead = not _crowded(axes, run)
-        return cls(steps, (0, 0), tuple(others), (rows,), group, ahead, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,8 +125,8 @@ def move(
     rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
-    whole = streamed and aligned and begin[0] % LINE == 0 and _in_lines(element, axes, rows)
-    axes, buffer = _unbuffered(element, axes, rows) if whole else _buffered(element, axes, rows)
+    whole = streamed and aligned and begin[0] % LINE == 0 and in_lines(element, axes, rows)
+    axes, buffer = cut(element, axes, rows, whole=whole)
     blocked = axes[columns].far == axes[rows].near == element
     sides = _sides(element, whole=whole) if blocked else BLOCKS.get(element, ())[-1:] or (0,)
     kinds = [
@@ -386,68 +222,6 @@ def _sides(element: int, *, whole: bool) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*first, *held[-1:], least)))
 
 
-def _in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
-    """Return whether blocks of a target that begins with a line are whole lines of it.
-
-    They are not worth it where many of the last rows would be moved twice, or where lines of one
-    block are at one place in pages: some CPUs let one wait for the other then (Zen 3).
-    """
-    *others, last = axes
-    side = LINE // element
-    if side not in BLOCKS.get(element, ())[:-1] or not last.far == axes[rows].near == element:
-        return False
-    if last.extent % side or any(axis.far % LINE for axis in others):
-        return False
-    high, far = axes[rows].extent, axes[rows].far
-    if 4 * high < 3 * (high + -high % side):
-        return False
-    block = {"rows": side, "columns": side}
-    return not crowded({"rows": far, "columns": element}, block, LINE)
-
-
-def _unbuffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis], Buffer]:
-    """Return the axes with the extents of tiles that go to the target line by line."""
-    tiled = _tiled(element, axes, SIDE // 2)
-    return tiled, Buffer.skipped(tiled, element, rows)
-
-
-def _buffered(element: int, axes: Sequence[Axis], rows: int) -> tuple[list[Axis], Buffer]:
-    """Return the axes with the extents of tiles, and how a tile lies before it is in the target."""
-    if axes[-1].far == element < WHOLE:
-        for side in (SIDE, SIDE // 2):
-            tiled = _tiled(element, axes, side)
-            if all(axis.trips == 1 for axis in tiled):
-                return tiled, Buffer.none(tiled, rows)
-            buffer = Buffer.of(tiled, element, rows, side)
-            if buffer.ahead:
-                break
-        return tiled, buffer
-    tiled = _tiled(element, axes, SIDE // 2)
-    return tiled, Buffer.none(tiled, rows)
-
-
-def _tiled(element: int, axes: Sequence[Axis], side: int) -> list[Axis]:
-    """Return the axes with the extents of tiles: all of some, and a part of one on either side."""
-    tile, length = [1] * len(axes), element
-    for at in reversed(range(len(axes))):
-        if length >= side:
-            break
-        tile[at] = _share(axes[at].extent, side // length, even=length == element)
-        length *= tile[at]
-        if tile[at] < axes[at].extent:
-            break
-    length = element
-    for at in sorted(range(len(axes)), key=lambda at: abs(axes[at].near)):
-        if tile[at] == 1 or length == element:
-            most = ROOM // (element * prod(tile) // tile[at])
-            share = _share(axes[at].extent, most, even=length == element)
-            tile[at] = max(tile[at], share)
-        length *= tile[at]
-        if tile[at] < axes[at].extent:
-            break
-    return [replace(axis, tile=share) for axis, share in zip(axes, tile, strict=True)]
-
-
 def _kept(
     element: int, axes: Sequence[Axis], buffer: Buffer, loops: Sequence[int], threads: int
 ) -> int:
@@ -458,33 +232,6 @@ def _kept(
     if shared or trips == 1 or length < LINE:
         return 0
     return LINE * (prod(axis.tile for axis in axes) * element // length)
-
-
-def _crowded(axes: Sequence[Axis], run: Sequence[int]) -> bool:
-    """Return whether the source of a run has more lines on a set of a cache than it has ways."""
-    lines = np.zeros(1, np.int64)
-    for at in run:
-        lines = np.add.outer(lines, np.arange(axes[at].tile) * axes[at].near).ravel()
-    way, ways = _second_cache()
-    return int(np.bincount(lines % way // LINE).max()) > ways
-
-
-def _share(extent: int, most: int, *, even: bool) -> int:
-    """Return near-equal parts of an extent, of about so many."""
-    share = -(-extent // max(1, -(-extent // max(1, most))))
-    return min(extent, -(-share // EVEN) * EVEN) if even else share
-
-
-@cache
-def _second_cache() -> tuple[int, float]:
-    """Return the bytes of a way of the cache that lines are asked to, and how many ways it has.
-
-    Lines that are whole ways apart share a set. Where ways are unknown, no lines are too many.
-    """
-    level = Machine.load().caches[:2][-1]
-    if not level.capacity or not level.ways:
-        return LINE, np.inf
-    return level.capacity // level.ways, level.ways
 
 
 @cache

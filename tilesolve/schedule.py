@@ -188,9 +188,9 @@ class Schedule:
             if any(around[letter] > tile[letter] for letter in self.roles[role])
         )
         turns = next(loops, None)
-        if len(several) != 1 or {*several, turns} != {ROWS, COLUMNS} or tile.level in self.copies:
+        if turns is None or len(several) != 1 or {*several, turns} != {ROWS, COLUMNS}:
             return nest
-        if not self._is_tabulated(around):
+        if tile.level in self.copies or not self._is_tabulated(around):
             return nest
         row = [i for i in tile.order if i in self.roles[several[0]]]
         next_ones = [i for i in around.order if i in self.roles[turns]]
