@@ -204,5 +204,20 @@ def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
 @given(problems(specs(operands=2, affine=False, diagonal=False), 1, 24, ("float64",)))
 def test_nothing_but_operands_is_asked_for(problem):
     """Every address is in an operand's lines, but for the one that stands for nothing."""
-    _, strangers, _ = watched(problem, "i7-6700k")
+    with pytest.MonkeyPatch.context() as patch:  # most that are drawn are small
+        patch.setattr("tilesolve.task.nearby", lambda *_: False)
+        _, strangers, _ = watched(problem, "i7-6700k")
     assert strangers <= 1
+
+
+def test_what_the_second_cache_holds_is_not_asked_for(monkeypatch):
+    """Where it did not, the same plan would ask for what it packs later."""
+    caches = [Level("L1", 16384, 4e11, ways=8), Level("L2", 2**19, 1e11, ways=8)]
+    levels = (*caches, Level("L3", 2**23, 5e10, ways=16), Level("memory", None, 2e10))
+    machine = Machine.load("i7-6700k").replace(levels=levels)
+    problem = Problem.of("mn-mk-kn", 136)
+    assert sum(problem.bytes) < 2**19
+    for asks in (False, True):
+        packs, *_ = watched(problem, machine)
+        assert any(asked for *_, asked, _ in packs) == asks
+        monkeypatch.setattr("tilesolve.task.nearby", lambda *_: False)
