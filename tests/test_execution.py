@@ -239,6 +239,14 @@ def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, wi
     close(problem, out, reference(problem, *operands), operands)
 
 
+def test_a_letter_of_which_a_whole_vector_has_no_room():
+    """The nearest cache has room for fewer rows than a vector has lanes."""
+    spec = "i-[3i+j][x+3b+3i][b+2K+2i]j-"
+    problem = Problem.of(spec, "i=16 j=37 x=20 b=39 K=25", "complex64")
+    found = plan(problem, machine=shallow(512, 32), cache=False)
+    assert dict(found.nest.bands[-1].box) == dict(problem.sizes)
+
+
 @dataclass(frozen=True)
 class Lying:
     """How an array lies within a larger one: the steps of its axes, their order, and a shift."""

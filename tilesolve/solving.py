@@ -148,13 +148,16 @@ def _relaxed(
 
 
 def _narrower(microkernel: Microkernel, group: int) -> Iterator[Microkernel]:
-    """Yield register tiles of fewer vectors, then of fewer columns."""
+    """Yield register tiles of fewer vectors, then of fewer columns, then of parts of a vector."""
     rows, columns = microkernel.rows, microkernel.columns
     while rows > group:
         rows = max(group, rows // 2 // group * group)
         yield replace(microkernel, rows=rows)
     while columns > 1:
         columns //= 2
+        yield replace(microkernel, rows=rows, columns=columns)
+    while rows > 1:
+        rows //= 2
         yield replace(microkernel, rows=rows, columns=columns)
 
 
