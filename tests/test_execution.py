@@ -19,6 +19,7 @@ from tilesolve.copies import copy_bytes
 from tilesolve.deadline import deadline
 from tilesolve.execution import Layout, visited
 from tilesolve.kernels import macrokernel
+from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.state import ROWS
 from tilesolve.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
@@ -239,12 +240,17 @@ def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, wi
     close(problem, out, reference(problem, *operands), operands)
 
 
-def test_a_letter_of_which_a_whole_vector_has_no_room():
-    """The nearest cache has room for fewer rows than a vector has lanes."""
-    spec = "i-[3i+j][x+3b+3i][b+2K+2i]j-"
+@pytest.mark.parametrize("second", ["j-", "-j"])
+def test_a_letter_of_which_a_whole_vector_has_no_room(second):
+    """Tiles of fewer rows than a vector has lanes keep the limits; calls have whole vectors."""
+    spec = f"i-[3i+j][x+3b+3i][b+2K+2i]{second}"
     problem = Problem.of(spec, "i=16 j=37 x=20 b=39 K=25", "complex64")
     found = plan(problem, machine=shallow(512, 32), cache=False)
-    assert dict(found.nest.bands[-1].box) == dict(problem.sizes)
+    assert found.microkernel.rows < lanes("complex64", 512) == found.nest.bands[0]["i"]
+    if len(problem.spec.operands) == 2:
+        operands, out = drawn(problem), poisoned(problem)
+        found(*operands, out)
+        close(problem, out, reference(problem, *operands), operands)
 
 
 @dataclass(frozen=True)

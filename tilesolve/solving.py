@@ -132,7 +132,7 @@ def _relaxed(
     """Return what to solve for, and its continuous optima.
 
     A letter of several subscripts may have no room for the best register tile: then a narrower one
-    is taken that has.
+    is taken that has. Boxes of letters are whole vectors even so, see `unfuse`.
     """
     starts = 1 if _convex(share.spec) else STARTS
     microkernel = register_tile(share, machine, streams=output == "stream")
