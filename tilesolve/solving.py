@@ -132,23 +132,27 @@ def _relaxed(
     """Return what to solve for, and its continuous optima.
 
     A letter of several subscripts may have no room for the best register tile: then a narrower one
-    is taken that has. Boxes of letters are whole vectors even so, see `unfuse`.
+    is taken that has, if need be a part of a vector, as an operand's span grows with every
+    subscript. Boxes of letters are whole vectors even so, see `unfuse`. Where no such letter is to
+    blame, a cache without room for a vector is an error.
     """
-    starts = 1 if _convex(share.spec) else STARTS
+    convex = _convex(share.spec)
+    starts = 1 if convex else STARTS
+    group = max(1, lanes(share.dtype, machine.vector_bits))
     microkernel = register_tile(share, machine, streams=output == "stream")
     setting = setting_of(share, machine, threads, output, microkernel)
     try:
         return setting, relax(setting, starts=starts)
     except SolverError:
-        for narrower in _narrower(microkernel, max(1, lanes(share.dtype, machine.vector_bits))):
+        for narrower in _narrower(microkernel, group, least=group if convex else 1):
             setting = setting_of(share, machine, threads, output, narrower)
             if satisfiable(setting):
                 return setting, relax(setting, starts=starts)
         raise
 
 
-def _narrower(microkernel: Microkernel, group: int) -> Iterator[Microkernel]:
-    """Yield register tiles of fewer vectors, then of fewer columns, then of parts of a vector."""
+def _narrower(microkernel: Microkernel, group: int, least: int) -> Iterator[Microkernel]:
+    """Yield register tiles of fewer vectors, of fewer columns, then of `least` or more rows."""
     rows, columns = microkernel.rows, microkernel.columns
     while rows > group:
         rows = max(group, rows // 2 // group * group)
@@ -156,8 +160,8 @@ def _narrower(microkernel: Microkernel, group: int) -> Iterator[Microkernel]:
     while columns > 1:
         columns //= 2
         yield replace(microkernel, rows=rows, columns=columns)
-    while rows > 1:
-        rows //= 2
+    while rows > least:
+        rows = max(least, rows // 2)
         yield replace(microkernel, rows=rows, columns=columns)
 
 
