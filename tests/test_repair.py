@@ -35,6 +35,8 @@ from tilesolve.repair import (
     relieved,
     repair,
     resized,
+    trivial_tilings,
+    whole,
 )
 from tilesolve.tilings import altogether, nest_of, times_of
 from tilesolve.traffic import Store, footprint
@@ -80,6 +82,41 @@ def test_integer_tiles_keep_all_limits(sizes, spec, machine):
     chains = dict(found.classes)
     assert nested(found.setting, chains)
     assert limits_hold(found.setting, found.choice, chains)
+
+
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize(
+    ("spec", "size"),
+    [("mn-mk-kn", 5), ("mn-mk-kn", 16), ("mn-km-kn", 11), ("abc-bda-dc", 5), ("mnb-bmk-knb", 7)],
+)
+def test_where_nothing_moves_twice_no_tiling_takes_less(spec, size, machine):
+    """No chains and no loops around them save any level time that one tile for all takes."""
+    found = plan(spec, size, machine, cache=False)
+    setting, extents = found.setting, found.setting.fused.problem.sizes
+    one = whole(setting, found.choice)
+    assert found.classes == one.chains
+    sides = {i: {setting.smallest(i), 2 * setting.smallest(i), extents[i]} for i in extents}
+    every = [
+        dict(zip(extents, chains, strict=True))
+        for chains in product(
+            *(product([n for n in sides[i] if n <= extents[i]], repeat=3) for i in extents)
+        )
+    ]
+    tilings = [chains for chains in every if nested(setting, chains)]
+    assert len(tilings) > 1
+    for choice in choices(setting):
+        times = times_of(setting, choice, tilings)
+        assert (times >= (1 - 1e-9) * np.array(one.times)[:, None]).all()
+
+
+def test_one_tile_that_moves_something_twice_is_not_taken_at_sight():
+    """It keeps all limits, but what it is packed from does not stay beside it: others may."""
+    found = plan("abc-bda-dc", 11, "i7-6700k", cache=False)
+    one = trivial_tilings(found.setting)[1]
+    times = times_of(found.setting, found.choice, [one, dict(found.classes)])
+    assert np.isfinite(times).all()
+    assert whole(found.setting, found.choice) is None
+    assert (times[:, 1] < times[:, 0]).any()
 
 
 @pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])

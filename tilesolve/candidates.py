@@ -20,7 +20,7 @@ from tilesolve.nest import Nest
 from tilesolve.pages import PAGE, runs_of
 from tilesolve.program import TIE, Setting, formulate
 from tilesolve.relaxation import Optimum, Relaxation, optimum
-from tilesolve.repair import relieved, repair, resized, trivial_tilings
+from tilesolve.repair import relieved, repair, resized, trivial_tilings, whole
 from tilesolve.tilings import Integral, altogether, integral_of, score_of, times_of
 from tilesolve.traffic import footprint
 
@@ -158,6 +158,8 @@ def _rounded(
     threads: int,
 ) -> _Rounded:
     """Return the tilings of an optimum that are about as fast as its best one."""
+    if (one := whole(setting, optimum.choice)) is not None:
+        return _Rounded([_candidate(setting, optimum, one, share, machine, threads)], close=True)
     try:
         integral = repair(setting, optimum.choice, optimum.tiles)
     except SolverError as error:

@@ -8,6 +8,7 @@ continuous tiles are combined and priced exactly, many at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, floor
 
 import numpy as np
@@ -21,6 +22,7 @@ from tilesolve.tilings import (
     Integral,
     altogether,
     best_of,
+    feasible,
     groups_of,
     integral_of,
     score_of,
@@ -137,6 +139,34 @@ def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
         {i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices},
         {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices},
     ]
+
+
+def whole(setting: Setting, choice: Choice) -> Integral | None:
+    """Return one tile for the whole problem if no tiling can take less time, else None.
+
+    None can if caches without end would not save anything: what moves then moves once.
+
+    Examples
+    --------
+    >>> from tilesolve.planning import plan
+    >>> small, large = (plan("ik-ij-jk", n, "i7-6700k", cache=False) for n in (24, 512))
+    >>> whole(small.setting, small.choice).chains == small.classes
+    True
+    >>> whole(large.setting, large.choice) is None
+    True
+    """
+    _, tiling = trivial_tilings(setting)
+    if not feasible(setting, choice, tiling):
+        return None
+    registers, *caches = setting.places
+    endless = [replace(place, capacity=np.inf, ways=None) for place in caches]
+    times, least = (
+        times_of(replace(setting, places=(registers, *places)), choice, [tiling])
+        for places in (caches, endless)
+    )
+    if not np.allclose(times, least, rtol=1e-12, atol=0):
+        return None
+    return integral_of(setting, choice, tiling, times[:, 0], 1)
 
 
 def _evened(

@@ -258,8 +258,8 @@ class _Path:
                 extent = problem.sizes[letter]
                 inner = counts[letter][at - 1] if at else extent
                 trips = inner / counts[letter][at]
-                runs = trips > 1
-                if not np.any(runs):
+                runs = _alike(trips > 1)
+                if runs is False:
                     continue
                 self.loops.append((letter, trips))
                 self.runs.append(runs)
@@ -309,6 +309,15 @@ class _Path:
         return self._latest[t]
 
 
+def _alike(found: Any) -> Truth:  # noqa: ANN401
+    """Return one answer for all nests, if they have the same: it costs less to choose by."""
+    if not isinstance(found, np.ndarray):
+        return bool(found)
+    if found.all():
+        return True
+    return found if found.any() else False
+
+
 def _corners(tiling: Tiling, letter: str) -> list[Sizes]:
     """Return for each band what its tiles' first iterations are multiples of."""
     found: list[Sizes] = []
@@ -348,6 +357,7 @@ class _Room:
             [True, *(letter not in tensor.letters for letter, _ in path.loops)]
             for tensor in tensors
         ]
+        self._known: dict[tuple[int, int], Truth] = {}
 
     def fits(self, inner: Position, outer: int) -> Truth:
         """Return whether all that the loops up to one touch fits: Listing 3 of the paper."""
@@ -362,8 +372,12 @@ class _Room:
             return outer < self.path.call and _at(inner)(self.whole) <= self.place.capacity
         if outer >= self.path.call:
             inner = choose(inner > self.path.call, inner, self.path.call)
-        found: Truth = self._between(inner, outer) <= self.place.capacity
-        return found
+        if isinstance(inner, np.ndarray):
+            return _alike(self._between(inner, outer) <= self.place.capacity)
+        if (inner, outer) not in self._known:
+            found = _alike(self._between(inner, outer) <= self.place.capacity)
+            self._known[inner, outer] = found
+        return self._known[inner, outer]
 
     def holds(self, t: int) -> Truth:
         """Return whether a copy is still there when it is first used.

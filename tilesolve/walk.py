@@ -36,8 +36,7 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
     ('a', [1, 2])
     """
     if isinstance(condition, np.ndarray):
-        all_of = np.logical_and.reduce(condition, axis=None)  # as `all`, but at once
-        picked: Any = yes if all_of else np.where(condition, yes, no)  # type: ignore[call-overload]
+        picked: Any = np.where(condition, yes, no)  # type: ignore[call-overload]
         return picked  # type: ignore[no-any-return]
     return yes if condition else no
 
