@@ -42,8 +42,10 @@ def pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value | int = 0
     ptr
     """
     if isinstance(offset, int):
-        offset = INT64(offset)
-    return builder.inttoptr(builder.add(address, offset), ir.PointerType())
+        address = builder.add(address, INT64(offset)) if offset else address
+    else:
+        address = builder.add(address, offset)
+    return builder.inttoptr(address, ir.PointerType())
 
 
 def load(builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, align: int) -> ir.Value:
@@ -53,7 +55,7 @@ def load(builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, align: int
     --------
     >>> builder, address = _example()
     >>> print(load(builder, pointer(builder, address), vector_type("float64", 256), 32))
-    %".6" = load <4 x double>, ptr %".5", align 32
+    %".5" = load <4 x double>, ptr %".4", align 32
     """
     return builder.load(where, typ=kind, align=align)
 
@@ -69,7 +71,7 @@ def store(
     >>> values = broadcast(builder, address, vector_type("int64", 256))
     >>> store(builder, values, pointer(builder, address), 32, streaming=True)
     >>> print(builder.block.instructions[-1])
-    store <4 x i64> %".5", ptr %".7", align 32, !nontemporal !0
+    store <4 x i64> %".5", ptr %".6", align 32, !nontemporal !0
     """
     instruction = builder.store(value, where, align=align)
     if streaming:
@@ -256,7 +258,7 @@ def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
     >>> builder.module.triple = "x86_64-unknown-linux-gnu"
     >>> after(builder, [x])
     >>> print(builder.block.instructions[-1])
-    call void asm sideeffect "", "v,~{memory}"(<2 x double> %".6")
+    call void asm sideeffect "", "v,~{memory}"(<2 x double> %".5")
     """
     register = _VECTOR_REGISTER.get(builder.module.triple.split("-")[0])
     if register is not None:
