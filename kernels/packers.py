@@ -52,6 +52,9 @@ of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks
 AHEAD = 4
 """Steps of a packing kernel from asking for a line to reading it."""
 
+LINE = 64
+"""Bytes that are asked for at once."""
+
 KINDS = ("copy", "turn_sums", "turn_rows", "gather")
 
 
@@ -194,20 +197,41 @@ class _Packer:
         target, sums, steps = (self.field(n) for n in ("target", "sums", "steps"))
         source, later, first = (self.field(n) for n in ("source", "later", "first"))
 
-        def block(trip: ir.Value) -> None:
-            entry = builder.mul(builder.add(first, trip), INT64(self.lanes))
-            ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)]
-            offset = self.integer(sums, ks[0])
-            soon = builder.mul(self.ahead(first, trip, self.field("count")), INT64(self.lanes))
-            self._expect(places, self.integer(sums, self.integer(steps, soon)))
-            then = [self.integer(later, INT64(lane)) for lane in range(self.lanes)]
-            self._expect(then, builder.add(source, offset), near=False)
-            self._block(
-                [builder.add(place, offset) for place in places],
-                [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
-            )
+        then = [self.integer(later, INT64(lane)) for lane in range(self.lanes)]
+        count = self.field("count")
 
-        vectors.each(builder, self.field("count"), block)
+        def ask(trip: ir.Value, offset: ir.Value) -> None:
+            soon = builder.mul(self.ahead(first, trip, count), INT64(self.lanes))
+            self._expect(places, self.integer(sums, self.integer(steps, soon)))
+            self._expect(then, builder.add(source, offset), near=False)
+
+        def blocks(begin: ir.Value, together: int) -> None:
+            """Emit some blocks, and ask once for those that follow each other in the source."""
+            follows = None
+            for at in range(together):
+                trip = builder.add(begin, INT64(at))
+                entry = builder.mul(builder.add(first, trip), INT64(self.lanes))
+                ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)]
+                offset = self.integer(sums, ks[0])
+                if follows is None:
+                    ask(trip, offset)
+                else:
+                    apart = builder.icmp_signed("!=", offset, follows)
+                    with builder.if_then(apart, likely=False):
+                        ask(trip, offset)
+                follows = builder.add(offset, INT64(self.step))
+                self._block(
+                    [builder.add(place, offset) for place in places],
+                    [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
+                )
+
+        line = max(1, LINE // self.step)
+        lines = builder.udiv(count, INT64(line))
+        done = builder.mul(lines, INT64(line))
+        vectors.each(builder, lines, lambda trip: blocks(builder.mul(trip, INT64(line)), line))
+        if line > 1:
+            rest = builder.sub(count, done)
+            vectors.each(builder, rest, lambda trip: blocks(builder.add(done, trip), 1))
         return self.end()
 
     def turn_rows(self) -> ir.Function:
