@@ -42,6 +42,23 @@ def test_pruning_leaves_out_nothing_better(name, rate):
     assert found.bound <= min(everything) * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize(
+    ("spec", "size"),
+    [("mn-mk-kn", 5), ("mn-mk-kn", 16), ("abc-bda-dc", 5), ("mnb-bmk-knb", 7), ("h-[h+r]-r", 9)],
+)
+def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine):
+    """Solving all choices finds nothing faster than the only one that is solved."""
+    setting = setting_of(Problem.of(spec, size), Machine.load(machine))
+    found = relax(setting)
+    assert found.solved == 1
+    assert found.pruned == found.considered - 1
+    everything = [optimum(formulate(setting, c), c) for c in choices(setting)]
+    assert found.best.seconds <= min(one.seconds for one in everything) * (1 + 1e-6)
+    assert found.best.score <= min(one.score for one in everything) * (1 + 1e-3)
+    assert found.bound <= found.best.seconds * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_bound_is_below_every_choice_it_stands_for(name):
     """The small programs bound every full one with the same loops around that tile."""

@@ -23,6 +23,7 @@ from tilesolve.program import (
     formulate,
     pyomo_model,
 )
+from tilesolve.repair import whole
 
 GAIN = 1e-3
 """A choice that cannot be faster than the best by more than this share is not solved."""
@@ -142,21 +143,18 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
         return Relaxation((only,), 1, 0, 1, only.seconds)
-    bound = cache(lambda level, first: _bound(setting, level, first, starts))
-    waiting = choices(setting)
-    outermost = {choice[-1] for choice in waiting}
-    floor = {first: bound(setting.levels, first) for first in outermost}
-    waiting.sort(key=lambda choice: (floor[choice[-1]], _variety(choice)))
+    waiting = sorted(choices(setting), key=_variety)
     optima: list[Optimum] = []
     failed: list[SolverError] = []
-    for choice in waiting:
-        best = min((o.seconds for o in optima), default=float("inf"))
-        if optima and _beaten(choice, best, bound):
-            continue
-        _attempt(setting, choice, optima, failed, starts)
+    if whole(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
+        for choice in waiting:
+            if not optima:
+                _attempt(setting, choice, optima, failed, starts)
+        floor = min((found.seconds for found in optima), default=0.0)
+    else:
+        floor = _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
-    settle(setting, waiting, optima, failed, starts)
     optima.sort(key=lambda found: found.score)
     refined = refine(setting, optima[0], convex=starts == 1)
     letters = sum(len(group) for _, group in setting.fused.groups)
@@ -165,8 +163,28 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
         len(waiting),
         len(waiting) - len(optima) - len(failed),
         letters**setting.levels,
-        min(floor.values()),
+        floor,
     )
+
+
+def _search(
+    setting: Setting,
+    waiting: Sequence[Choice],
+    optima: list[Optimum],
+    failed: list[SolverError],
+    starts: int,
+) -> float:
+    """Solve all choices that may be the best; return seconds that none is faster than."""
+    bound = cache(lambda level, first: _bound(setting, level, first, starts))
+    floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
+    waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
+    for choice in waiting:
+        best = min((o.seconds for o in optima), default=float("inf"))
+        if not (optima and _beaten(choice, best, bound)):
+            _attempt(setting, choice, optima, failed, starts)
+    if optima:
+        settle(setting, waiting, optima, failed, starts)
+    return min(floor.values())
 
 
 def settle(
