@@ -23,6 +23,7 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.dtypes import lanes, real_of
+from tilesolve.kernels.operands import LINE
 from tilesolve.kernels.vectors import INT64
 
 FIELDS = (
@@ -51,9 +52,6 @@ of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks
 
 AHEAD = 4
 """Steps of a packing kernel from asking for a line to reading it."""
-
-LINE = 64
-"""Bytes that are asked for at once."""
 
 KINDS = ("copy", "turn_sums", "turn_rows", "gather")
 
