@@ -9,13 +9,14 @@ import pytest
 from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
+from tilesolve.footprints import footprint
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Level, Machine
 from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.planning import plan
 from tilesolve.tilings import bands
-from tilesolve.traffic import Tiling, footprint, traffic
+from tilesolve.traffic import Tiling, traffic
 
 LAYERS = {**suite("resnet18"), **suite("yolo9000")}
 

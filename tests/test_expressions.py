@@ -11,8 +11,9 @@ from strategies import specs
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.expressions import expressions, listing, orders, tile, usual
+from tilesolve.footprints import footprint
 from tilesolve.nest import Nest
-from tilesolve.traffic import Store, Tiling, footprint, traffic
+from tilesolve.traffic import Store, Tiling, traffic
 
 # Rows i2 of Table 1: which tiles equal their extent, and the amounts of A, B and C.
 TABLE_1 = {

@@ -14,11 +14,12 @@ from strategies import problems, specs
 from tilesolve.bench.misses import RULES
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
+from tilesolve.footprints import footprint
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.level import Level
 from tilesolve.movement import price
 from tilesolve.nest import Nest
-from tilesolve.traffic import PACK_TRAFFIC, footprint
+from tilesolve.traffic import PACK_TRAFFIC
 
 EXTENTS, TILES = {"i": 96, "j": 120, "k": 144}, {"i": 8, "j": 12, "k": 18}
 SIZES = {"m": 96, "n": 64, "k": 80}

@@ -13,10 +13,10 @@ from strategies import problems, specs
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
+from tilesolve.footprints import footprint
 from tilesolve.machine import Machine
 from tilesolve.movement import price, stores
 from tilesolve.nest import Nest
-from tilesolve.traffic import footprint
 
 HUGE = 2**50
 

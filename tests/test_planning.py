@@ -25,6 +25,7 @@ from tilesolve.contractions.errors import (
 )
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
+from tilesolve.footprints import footprint
 from tilesolve.machine import Level, Machine
 from tilesolve.movement import arithmetic, price, tiling
 from tilesolve.nest import Nest
@@ -35,7 +36,7 @@ from tilesolve.relaxation import relax
 from tilesolve.repair import repair
 from tilesolve.report import bounds
 from tilesolve.tilings import altogether, times_of
-from tilesolve.traffic import footprint, traffic
+from tilesolve.traffic import traffic
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 

@@ -14,6 +14,7 @@ from tilesolve.choices import choices, orders
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.expressions import tile
+from tilesolve.footprints import footprint
 from tilesolve.fuse import Fused, fuse
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
@@ -22,7 +23,7 @@ from tilesolve.nest import Nest
 from tilesolve.program import Setting, formulate, pyomo_model
 from tilesolve.relaxation import GAIN, optimum, relax
 from tilesolve.tilings import bands
-from tilesolve.traffic import Store, Tiling, footprint, traffic
+from tilesolve.traffic import Store, Tiling, traffic
 
 KERNEL = Microkernel(rows=4, columns=2)
 

@@ -15,6 +15,7 @@ from tilesolve.boxes import box, run_of, unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
+from tilesolve.footprints import footprint
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.level import Level, Peak
@@ -39,7 +40,7 @@ from tilesolve.repair import (
     whole,
 )
 from tilesolve.tilings import altogether, nest_of, times_of
-from tilesolve.traffic import Store, footprint
+from tilesolve.traffic import Store
 
 
 def limits_hold(setting, choice, chains):

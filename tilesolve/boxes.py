@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
+from tilesolve.footprints import footprint
 from tilesolve.fuse import Fused
 from tilesolve.loops import innermost_first, side_by_side
 from tilesolve.nest import Band, Nest
 from tilesolve.pages import crowded
-from tilesolve.traffic import Store, footprint
+from tilesolve.traffic import Store
 
 MOST_SIDES = 24
 """Sides that are considered for one letter."""

@@ -13,6 +13,7 @@ from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
+from tilesolve.footprints import footprint
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
@@ -22,7 +23,6 @@ from tilesolve.program import TIE, Setting, formulate
 from tilesolve.relaxation import Optimum, Relaxation, optimum
 from tilesolve.repair import relieved, repair, resized, trivial_tilings, whole
 from tilesolve.tilings import Integral, altogether, integral_of, score_of, times_of
-from tilesolve.traffic import footprint
 
 ROUNDED = 4
 """Continuous optima that are made integer at most."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
+from tilesolve.footprints import Sizes
 from tilesolve.kernels.catalogue import Microkernel, default
 from tilesolve.machine import Machine
 from tilesolve.nest import REGISTER, Nest
-from tilesolve.traffic import Sizes, Store, Tiling, Traffic, traffic
+from tilesolve.traffic import Store, Tiling, Traffic, traffic
 from tilesolve.walk import Rule
 
 

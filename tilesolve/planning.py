@@ -18,6 +18,7 @@ from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.files import setting
+from tilesolve.footprints import touched_bytes
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
 from tilesolve.movement import Price
@@ -25,7 +26,6 @@ from tilesolve.nest import Nest, Output
 from tilesolve.program import Choice, Setting, formulate, pyomo_model
 from tilesolve.setting import setting_of
 from tilesolve.solving import share_of, solve
-from tilesolve.traffic import touched_bytes
 from tilesolve.whatif import changed
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from math import prod, sqrt
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.copies import copy_bytes
+from tilesolve.footprints import touched_bytes
 from tilesolve.movement import stores
 from tilesolve.planning import Plan
 from tilesolve.register_tile import hindered
-from tilesolve.traffic import touched_bytes
 
 
 def report(plan: Plan) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.footprints import footprint
 from tilesolve.movement import arithmetic
 from tilesolve.nest import Band, Nest
 from tilesolve.program import TIE, Choice, Setting
-from tilesolve.traffic import Tiling, footprint, traffic
+from tilesolve.traffic import Tiling, traffic
 
 BESIDE = 0.9
 """Weight of the sum of all times beside the longest where the longest is the same: levels work at
