@@ -13,7 +13,8 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
   While k grows, the lines from ``next_a`` on are asked for, and with each of the first k one whose
   address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
-  later k.
+  later k. Before whole vectors go past the caches, the first lines of the strips that begin
+  ``b_move`` or ``a_move`` bytes later are asked for.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
   ``halved`` kernels read strips, too, but of the last group only the first half of each vector;
   of that group no more rows may be there, and C is written by the part and scattered modes only.

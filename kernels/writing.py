@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
-from tilesolve.kernels.operands import Reader
+from tilesolve.kernels.operands import LINE, Reader
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.summing import multiply
 from tilesolve.kernels.tile import Tile
@@ -21,6 +21,12 @@ from tilesolve.kernels.vectors import INT64
 
 WHOLE = (Mode.STORE, Mode.ADD, Mode.STREAM)
 """Modes that write whole vectors."""
+
+ENTERING = 16
+"""Lines of each of the next tile's strips that are asked for before C goes past the caches. Such lines
+are on their way for long, and take the same few buffers as those that come from the second cache:
+asked for afterwards, the first ones keep the next tile waiting (measured on a Granite Rapids: sums
+of 24 take 350 cycles a tile instead of 400, sums of 72 take 940 instead of 1000)."""
 
 MANY = 16
 """Vectors of a tile from which on stores are woven into the sums."""
@@ -129,10 +135,34 @@ def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> No
         if block is not usual:
             choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
+        if way is Mode.STREAM:
+            _bring_next(tile)
         steps = [read(builder.add(first, INT64(i))) for i in range(woven(tile.shape))]
         multiply(tile, steps, sums, _columns(tile, way))
         builder.branch(end)
     builder.position_at_end(end)
+
+
+def _bring_next(tile: Tile) -> None:
+    """Emit what asks for the first lines of the strips that the next tile of a call has anew."""
+    builder, shape = tile.builder, tile.shape
+    a, b = (builder.add(tile.field(name), tile.field(f"{name}_move")) for name in "ab")
+    moves = builder.icmp_signed("!=", tile.field("b_move"), INT64(0))
+    with builder.if_else(moves, likely=True) as (columns, rows):
+        with columns:
+            _ask_for(tile, b, tile.field("b_step"), -(-shape.columns // shape.group))
+        with rows:
+            _ask_for(tile, a, tile.field("a_step"), shape.vectors)
+
+
+def _ask_for(tile: Tile, strip: ir.Value, step: ir.Value, strips: int) -> None:
+    """Emit prefetches of the first lines of some strips, so many bytes apart."""
+    places = [strip]
+    for _ in range(1, strips):
+        places.append(tile.builder.add(places[-1], step))
+    for line in range(ENTERING):
+        for place in places:
+            vectors.prefetch(tile.builder, vectors.pointer(tile.builder, place, LINE * line))
 
 
 def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
