@@ -23,9 +23,9 @@ WHOLE = (Mode.STORE, Mode.ADD, Mode.STREAM)
 """Modes that write whole vectors."""
 
 ENTERING = 16
-"""Lines of each of the next tile's strips that are asked for before C goes past the caches. Such lines
-are on their way for long, and take the same few buffers as those that come from the second cache:
-asked for afterwards, the first ones keep the next tile waiting (measured on a Granite Rapids: sums
+"""Lines of each of the next tile's strips that are asked for before C goes past the caches. What is
+on its way there is so for long, and takes the same few buffers as what comes from the second cache:
+asked for afterwards, the first lines keep the next tile waiting (measured on a Granite Rapids: sums
 of 24 take 350 cycles a tile instead of 400, sums of 72 take 940 instead of 1000)."""
 
 MANY = 16

@@ -18,9 +18,18 @@ from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
 from tilesolve.pages import PAGE, crowds_of
 from tilesolve.register_tile import nearby
-from tilesolve.task import NEARER, _stay
+from tilesolve.task import NEARER, foreseen
 
 LINE = 64
+USUAL = Machine.load("i7-6700k")
+NEAR = USUAL.replace(
+    levels=(
+        *USUAL.levels[:2],
+        replace(USUAL.levels[2], read=NEARER * USUAL.memory.bandwidth),
+        USUAL.memory,
+    )
+)
+"""A machine where what is packed next is always asked for: its third cache is fast."""
 WIDE = {"vector_bits": 512, "vector_registers": 32}
 
 
@@ -104,42 +113,50 @@ def watched(problem, machine):
 
 
 @pytest.mark.parametrize(
-    ("spec", "sizes", "machine"),
+    ("spec", "sizes"),
     [
-        ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}, "i7-6700k"),
-        ("abcd-aebf-dfce", 16, "i7-6700k"),
-        ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}, "i7-6700k"),
-        ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}, "i7-6700k"),
-        ("abcd-dbea-ec", 40, "i7-6700k"),
+        ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}),
+        ("abcd-aebf-dfce", 16),
+        ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}),
+        ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}),
+        ("abcd-dbea-ec", 40),
     ],
 )
-def test_what_is_packed_was_asked_for(spec, sizes, machine):
+def test_what_is_packed_was_asked_for(spec, sizes):
     """Most lines of an operand had been asked for before they were packed, but for the first."""
-    packs, *_ = watched(Problem.of(spec, sizes), machine)
+    packs, *_ = watched(Problem.of(spec, sizes), NEAR)
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
 
 
-def test_lines_are_asked_for_where_they_stay_or_the_third_cache_is_fast():
-    """Many at one place push each other out of the second cache, into the third or to memory."""
+@pytest.mark.parametrize(
+    ("rows", "pitch", "run", "stay"),
+    [
+        (64, 5120, 1024, True),
+        (170, 4864, 768, True),
+        (170, 4096, 768, False),  # 170 lines at each of twelve places; the cache has 64 pages
+        (256, 5120, 1024, False),  # as much as the cache, which holds the copy in use, too
+        (64, 4352, 256, False),  # four lines in each page
+        (64, 256, 256, True),  # the same side by side
+    ],
+)
+def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, stay):
+    """All are where the third cache is fast: there what the second one cannot keep is near, too."""
     machine = Machine.load("e5-2680v4")
-    pages = machine.caches[1].capacity // PAGE
-    even, crowded = np.full(64, 8 * pages), np.eye(1, 64, dtype=np.int64)[0] * 8 * pages
+    assert machine.caches[1].capacity == 64 * PAGE
 
     def third(bandwidth, read=None):
         last = replace(machine.levels[2], bandwidth=bandwidth, read=read)
         return machine.replace(levels=(*machine.levels[:2], last, machine.memory))
 
     slow, fast = machine.memory.bandwidth, NEARER * machine.memory.bandwidth
-    for level in (third(slow), third(fast, read=slow)):
-        assert _stay(even, level)
-        assert _stay(crowded // 8, level)
-        assert not _stay(crowded, level)
-    assert _stay(crowded, third(fast))
-    assert _stay(crowded, third(fast, read=fast))
     two = machine.replace(levels=(*machine.levels[:2], machine.memory))
-    assert not _stay(crowded, two)
+    question = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}, 8
+    for level in (third(slow), third(fast, read=slow), two):
+        assert foreseen(*question, level) == stay
+    assert foreseen(*question, third(fast))
+    assert foreseen(*question, third(fast, read=fast))
 
 
 @given(
@@ -174,8 +191,8 @@ def test_lines_that_push_each_other_out_are_not_asked_for():
     later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert not any(asked for _, asked in later)
-    problem = Problem.of(problem.spec, dict(problem.sizes) | {"c": 3, "d": 34})
-    packs, *_ = watched(problem, machine)
+    fast = replace(levels[2], bandwidth=NEARER * levels[3].bandwidth)
+    packs, *_ = watched(problem, machine.replace(levels=(*caches, fast, levels[3])))
     assert any(asked for *_, asked, tiles in packs if tiles)
 
 
@@ -207,7 +224,7 @@ def test_nothing_but_operands_is_asked_for(problem):
     """Every address is in an operand's lines, but for the one that stands for nothing."""
     with pytest.MonkeyPatch.context() as patch:  # most that are drawn are small
         patch.setattr("tilesolve.task.nearby", lambda *_: False)
-        _, strangers, _ = watched(problem, "i7-6700k")
+        _, strangers, _ = watched(problem, NEAR)
     assert strangers <= 1
 
 

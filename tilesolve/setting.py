@@ -83,7 +83,15 @@ def setting_of(
         if nearest and satisfiable(found):
             return found
     # A register tile that covers much of a letter may leave no room for whole lines.
-    return usual if not usual.lines or satisfiable(usual) else replace(usual, lines=())
+    bare = replace(usual, lines=())
+    if output == "stream":
+        # What has gone past the caches would come back from memory to be added to.
+        sums = tuple((index, fused.problem.sizes[index]) for index in fused.reduced)
+        for found in (replace(usual, runs=sums), replace(bare, runs=sums)):
+            if satisfiable(found):
+                return found
+        usual, bare = replace(usual, output="store"), replace(bare, output="store")
+    return usual if not usual.lines or satisfiable(usual) else bare
 
 
 def satisfiable(setting: Setting) -> bool:

@@ -51,14 +51,14 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
 
 
 def _passes_by(problem: Problem, kept: float) -> bool:
-    """Return whether the last cache, of which so many bytes count, cannot keep the output.
+    """Return whether the output had better go past the last cache, of which so many bytes count.
 
-    Operands push it out, too: that counts where sums are so short that each element is written
-    once, as it would not be read again.
+    That is where the cache cannot keep it beside the operands, and sums are so short that each
+    element can be written once: what is added to again is read again.
     """
     summed = set(problem.sizes) - set(problem.spec.output.letters)
     once = prod(problem.sizes[letter] for letter in summed) <= SUMS
-    return (sum(problem.bytes) if once else problem.bytes[0]) > kept
+    return once and sum(problem.bytes) > kept
 
 
 def _splits(problem: Problem, threads: int) -> list[str | None]:
@@ -104,7 +104,7 @@ def _solve(
         machine,
         threads,
         split,
-        output,
+        setting.output,
         setting.microkernel,
         best.choice,
         integral.chains,
@@ -141,6 +141,9 @@ def _relaxed(
     group = max(1, lanes(share.dtype, machine.vector_bits))
     microkernel = register_tile(share, machine, streams=output == "stream")
     setting = setting_of(share, machine, threads, output, microkernel)
+    if setting.output != output:
+        microkernel = register_tile(share, machine)
+        setting = setting_of(share, machine, threads, setting.output, microkernel)
     try:
         return setting, relax(setting, starts=starts)
     except SolverError:

@@ -34,7 +34,7 @@ from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
-from tilesolve.pages import PAGE, crowds_of
+from tilesolve.pages import PAGE, crowds_of, pages_of
 from tilesolve.register_tile import hindered, nearby
 from tilesolve.schedule import Boxes, Schedule
 
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 CROWDED = 2
 """How many times as many lines are too many at one place of pages: as stay, and as on average."""
+
+CLOSE = 10
+"""Lines in each page that a box touches from which on hardware helps to fetch them."""
 
 NEARER = 3
 """Times the bandwidth of memory at which it is worth having lines brought to a third cache."""
@@ -133,8 +136,7 @@ class Task:
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
                 box = dict(schedule.nest.bands[level].box)
-                crowds = crowds_of(steps[1 + side], box, machine.memory.line)
-                state[S.FORESEEN + side] = _stay(crowds, machine)
+                state[S.FORESEEN + side] = foreseen(steps[1 + side], box, problem.itemsize, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
         taken = 0
@@ -254,23 +256,49 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
     return rows.ravel()
 
 
-def _stay(crowds: Integers, machine: Machine) -> bool:
-    """Return whether so many lines at each place stay near until they are packed.
+def foreseen(
+    strides: Mapping[str, int], sides: Mapping[str, int], element: int, machine: Machine
+) -> bool:
+    """Return whether the lines of a box had better be asked for before it is packed.
 
-    Where they are in pages is known, where the pages are is not: of those at one place as many stay
-    in the second cache as it has pages. If many more are at a few places, they push each other out
-    and are fetched twice (measured: without, `abcde-efcad-bf` takes 139 ms instead of 175). Many at
-    all places come nearer at least; and so do all where there is a third cache that is much faster
-    than memory (measured on a Zen 4, where it reads 3.5 times as fast: with runs of 512 bytes the
-    same takes 98 ms instead of 111).
+    That is so where there is a third cache that is much faster than memory (measured on a Zen 4,
+    where it reads 3.5 times as fast: with runs of 512 bytes `abcde-efcad-bf` takes 98 ms instead of
+    111). Else they must stay in the second cache, beside the copy in use: where lines are in pages
+    is known, where the pages are is not, so that of those at one place as many stay as the cache
+    has pages. And they must lie close together: a line far from the others takes a buffer for as
+    long as it is on its way, which the microkernel's own lines then wait for (measured on a Granite
+    Rapids, without and with: `abcde-efcad-bf`, 241 bytes in each page, 111 and 143 ms;
+    `abcd-deca-be`, 509, 84 and 98 ms; `abcd-ebad-ce`, 900, 32 and 28 ms).
+
+    Parameters
+    ----------
+    strides
+        Of the operand, in bytes.
+    sides
+        Of the box.
+    element
+        Bytes of an element.
+    machine
+        Where.
+
+    Examples
+    --------
+    >>> sides, machine = {"m": 48, "k": 48}, Machine.load("e5-2680v4")
+    >>> [foreseen({"m": pitch, "k": 8}, sides, 8, machine) for pitch in (384, 6144)]
+    [True, False]
     """
     if len(machine.caches) < 2:
         return True
     third, memory = machine.levels[2], machine.memory
     if (third.read or third.bandwidth) >= NEARER * (memory.read or memory.bandwidth):
         return True
-    pages = (machine.caches[1].capacity or 0) // PAGE
-    return bool(crowds.max() <= CROWDED * max(pages, crowds.mean()))
+    size, room = element * prod(sides[i] for i in strides), machine.caches[1].capacity or 0
+    crowds = crowds_of(strides, sides, memory.line)
+    return bool(
+        2 * size <= room
+        and size >= CLOSE * memory.line * pages_of(strides, sides)
+        and crowds.max() <= CROWDED * max(room // PAGE, crowds.mean())
+    )
 
 
 def _state(schedule: Schedule, stream: bool) -> Integers:
