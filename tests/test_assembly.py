@@ -12,7 +12,7 @@ from tilesolve.kernels.catalogue import default
 from tilesolve.kernels.code import Cpu, Family, assembly
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.unrolling import LISTED, PENDING, WIDE, folded, trip_steps, unrolled
-from tilesolve.kernels.writing import woven
+from tilesolve.kernels.writing import ENTERING, woven
 
 MADE_FOR = (
     ("skylake-avx512", 512, 32),
@@ -213,6 +213,19 @@ def test_stores_are_woven_into_the_last_steps(cpu, bits, registers, dtype):
         )
         column = rf"F{{{fmas}}}S{{{stores}}}"
         assert re.search(rf"({column}){{{shape.columns}}}", events), (shape.name, events)
+
+
+@kernels
+def test_the_next_strips_are_asked_for_before_c_goes_past_the_caches(cpu, bits, registers, dtype):
+    """Either those of the columns or those of the rows, whichever the next tile has anew."""
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        if not shape.packed or shape.halved:
+            continue
+        strips = -(-shape.columns // shape.group) + shape.vectors
+        near = r"^prefetch(t0|w)"  # the loops ask for C, or strips for the second cache
+        asked = count(code.lines, near) - sum(count(loop, near) for loop in code.loops)
+        lines = ENTERING * strips if woven(shape) else 0
+        assert asked - lines in (0, shape.accumulators), shape.name
 
 
 @kernels

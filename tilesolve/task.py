@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CROWDED = 2
 """How many times as many lines are too many at one place of pages: as stay, and as on average."""
 
-CLOSE = 10
+CLOSE = 8
 """Lines in each page that a box touches from which on hardware helps to fetch them."""
 
 NEARER = 3
