@@ -228,8 +228,8 @@ def cut(element: int, axes: Sequence[Axis], rows: int, *, whole: bool) -> tuple[
     >>> [axis.tile for axis in axes], buffer.size
     ([40, 50], 0)
     """
-    if whole:
-        tiled = _tiled(element, axes, SIDE // 2)
+    if whole:  # what is not whole lines of columns would end amid a block
+        tiled = _tiled(element, axes, max(LINE, SIDE // 2))
         return tiled, Buffer.skipped(tiled, element, rows)
     if axes[-1].far == element < WHOLE:
         for side in (SIDE, SIDE // 2):

@@ -88,7 +88,7 @@ def setting_of(
         # What has gone past the caches would come back from memory to be added to.
         sums = tuple((index, fused.problem.sizes[index]) for index in fused.reduced)
         for found in (replace(usual, runs=sums), replace(bare, runs=sums)):
-            if satisfiable(found):
+            if any(_kept(found, first) for first in orders(fused)):
                 return found
         usual, bare = replace(usual, output="store"), replace(bare, output="store")
     return usual if not usual.lines or satisfiable(usual) else bare
@@ -103,17 +103,17 @@ def satisfiable(setting: Setting) -> bool:
     >>> satisfiable(plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting)
     True
     """
+    return all(_kept(setting, first) for first in orders(setting.fused))
+
+
+def _kept(setting: Setting, first: str) -> bool:
+    """Return whether the smallest tiles keep all limits with a class innermost everywhere."""
     try:
-        programs = [
-            formulate(setting, (first,) * setting.levels) for first in orders(setting.fused)
-        ]
+        program = formulate(setting, (first,) * setting.levels)
     except SolverError:
         return False
-    return all(
-        limit.at({tile: least for tile, (least, _) in program.variables.items()}) <= 1
-        for program in programs
-        for limit in program.limits.values()
-    )
+    least = {tile: least for tile, (least, _) in program.variables.items()}
+    return all(limit.at(least) <= 1 for limit in program.limits.values())
 
 
 def _tiled(

@@ -47,6 +47,9 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
     plans = [
         _solve(problem, machine, threads, split, output) for split in _splits(problem, threads)
     ]
+    # Sums in one piece leave little room where a cache is small: parts of them may be faster.
+    tight = [one for one in plans if one.output == "stream" and not satisfiable(one.setting)]
+    plans += [_solve(problem, machine, threads, one.split, "store") for one in tight]
     return min(plans, key=lambda found: found.seconds)
 
 
@@ -147,6 +150,8 @@ def _relaxed(
     try:
         return setting, relax(setting, starts=starts)
     except SolverError:
+        if setting.output == "stream":  # no room for sums in one piece after all
+            return _relaxed(share, machine, threads, "store")
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
             setting = setting_of(share, machine, threads, output, narrower)
             if satisfiable(setting):
