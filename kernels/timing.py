@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,7 @@ def measure(
     loaded: Loaded,
     frequency: float,
     progress: Progress = lambda _fraction, _what: None,
+    speed: Callable[[], float] = lambda: 1.0,
 ) -> Catalogue:
     """Return how fast each microkernel of a family that reads strips is.
 
@@ -81,6 +83,10 @@ def measure(
         Hz of the cycles that are counted.
     progress
         Called after each round.
+    speed
+        Tells how fast arithmetic is, beside what it is at that frequency. It is asked around each
+        round, whose seconds count as of that speed: clocks of virtual machines change by a seventh
+        from one minute to the next.
 
     Examples
     --------
@@ -106,17 +112,22 @@ def measure(
     past = dict.fromkeys((PITCH, CROWDED), float("inf"))
     block = pages(_bytes(family)).view(np.int64)
     block[:] = 0
+    pace = speed()
     for number in range(ROUNDS):
         progress(number / ROUNDS, f"{family.dtype}, round {number + 1} of {ROUNDS}")
-        shift = SHIFT * number % (1 << 12)
+        room = block.ctypes.data, SHIFT * number % (1 << 12)
+        taken: list[tuple[dict[Any, float], Any, float]] = []
         for times in (best, beside):
             for shape, sums in times:
-                seconds = _seconds(loaded, shape, sums, (block.ctypes.data, shift), frequency)
-                times[shape, sums] = min(times[shape, sums], seconds)
+                seconds = _seconds(loaded, shape, sums, room, frequency)
+                taken.append((times, (shape, sums), seconds))
         for pitch in past:
-            room = block.ctypes.data, shift
             seconds = _seconds(loaded, usual_shape, SHORT, room, frequency, past=pitch)
-            past[pitch] = min(past[pitch], seconds)
+            taken.append((past, pitch, seconds))
+        before, pace = pace, speed()
+        for times, key, seconds in taken:
+            # A turn that was disturbed tells too low a speed: one of the two mostly was not.
+            times[key] = min(times[key], max(before, pace) * seconds)
     placed, packed = (
         min(seconds for (shape, _), seconds in beside.items() if shape.packed is packed)
         for packed in (False, True)

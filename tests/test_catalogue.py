@@ -1,5 +1,6 @@
 """Measured microkernels: what is measured and kept, and which register tile a shape gets."""
 
+import itertools
 import json
 import tomllib
 from dataclasses import replace
@@ -12,12 +13,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tilesolve import Machine, Problem, plan
-from tilesolve.catalogue import catalogued
+from tilesolve.catalogue import _speed, catalogued
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
+from tilesolve.kernels import timing
 from tilesolve.kernels.catalogue import PACK, PLACED, WALK, Catalogue, RegisterTile, default
-from tilesolve.kernels.code import Family
+from tilesolve.kernels.code import Family, Loaded, build
 from tilesolve.kernels.timing import LONG, SHORT, tiles_of
+from tilesolve.level import Peak
 from tilesolve.register_tile import _waste, register_tile
 
 BASE = Machine.load("i7-6700k")
@@ -65,6 +68,35 @@ def test_no_tile_is_faster_than_the_units(seed):
     rate = Catalogue("float64", FAMILY.bits, FAMILY.registers, tiles).rate
     assert rate == pytest.approx(1.0, rel=0.01)
     assert all(tile.step >= 0.99 * tile.vectors * tile.columns for tile in tiles)
+
+
+@pytest.mark.parametrize("pace", [0.6, 1.2])
+def test_another_clock_changes_no_figure(monkeypatch, pace):
+    """Seconds count as of the speed that the frequency belongs to; a disturbed turn spoils none."""
+    family = Family("float32", 128, 4, 4)
+    loaded, now, asked = Loaded(build(family)), [1.0], itertools.count()
+
+    def seconds(_loaded, shape, sums, _room, _frequency, *, past=None):
+        return (30 + sums * shape.accumulators + (past or 0)) * 1e-9 / now[0]
+
+    monkeypatch.setattr(timing, "_seconds", seconds)
+    steady = timing.measure(family, loaded, 1e9)
+    now[0] = pace
+    found = timing.measure(
+        family, loaded, 1e9, speed=lambda: pace * (0.9 if next(asked) % 2 else 1.0)
+    )
+    assert found == steady
+
+
+def test_the_speed_is_told_beside_the_measured_peak_of_the_same_vectors():
+    """Where none was measured nothing is known, and all rounds count alike."""
+    detected = Machine.detect()
+    assert _speed(detected, "float64")() == 1
+    real = Peak("float64", detected.vector_bits, 1.0)
+    slow = detected.replace(peaks=(real,), sources=(("peak", "measured"),))
+    assert _speed(slow, "complex128")() > 1e6
+    other = replace(real, bits=2 * detected.vector_bits)
+    assert _speed(slow.replace(peaks=(other,)), "float64")() == 1
 
 
 def test_a_machine_file_keeps_catalogues(here):

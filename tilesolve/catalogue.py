@@ -7,6 +7,7 @@ to the peak.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,10 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.catalogue import Catalogue
 from tilesolve.kernels.code import Family
+from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.timing import measure
 from tilesolve.machine import Machine
+from tilesolve.measurement import multiply_adds
 from tilesolve.pictures import check_picture, save
 from tilesolve.tables import table
 
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 SUMS = (24, 256)
 """Lengths of sums that are shown: a short one, where calls cost, and a usual one."""
+
+
+TURN, TURNS = 2e-4, 5
+"""Seconds of one turn in which the arithmetic peak is measured, and how many there are."""
 
 
 def catalogued(
@@ -70,9 +77,30 @@ def catalogued(
 
         report(0.0, f"{dtype}, compiling")
         family = Family.of(dtype, machine.vector_bits, machine.vector_registers)
-        found[dtype] = measure(family, kernels(family), machine.frequency, report)
+        speed = _speed(machine, dtype)
+        found[dtype] = measure(family, kernels(family), machine.frequency, report, speed)
     progress(1.0, "done")
     return machine.replace(catalogues=tuple(found.values()))
+
+
+def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
+    """Return what tells how much of its measured peak a core reaches, one where none was measured.
+
+    The best of some short turns counts, as others were disturbed.
+    """
+    wanted = real_of(dtype), machine.vector_bits
+    peaks = [found.flops for found in machine.peaks if (found.dtype, found.bits) == wanted]
+    if not peaks or machine.source("peak") != "measured":
+        return lambda: 1.0
+    probe, peak = multiply_adds(machine, *wanted, 1), max(peaks)
+    passes = max(1, round(TURN * peak / probe.work))
+
+    def turn() -> float:
+        start = time.perf_counter()
+        probe.call(0, passes)
+        return probe.work * passes / (time.perf_counter() - start)
+
+    return lambda: max(turn() for _ in range(TURNS)) / peak
 
 
 def catalogue_table(catalogue: Catalogue) -> Table:
