@@ -7,7 +7,6 @@ to the peak.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from tilesolve.kernels.code import Family
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.timing import measure
 from tilesolve.machine import Machine
-from tilesolve.measurement import multiply_adds
+from tilesolve.pace import pace
 from tilesolve.pictures import check_picture, save
 from tilesolve.tables import table
 
@@ -92,15 +91,8 @@ def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
     peaks = [found.flops for found in machine.peaks if (found.dtype, found.bits) == wanted]
     if not peaks or machine.source("peak") != "measured":
         return lambda: 1.0
-    probe, peak = multiply_adds(machine, *wanted, 1), max(peaks)
-    passes = max(1, round(TURN * peak / probe.work))
-
-    def turn() -> float:
-        start = time.perf_counter()
-        probe.call(0, passes)
-        return probe.work * passes / (time.perf_counter() - start)
-
-    return lambda: max(turn() for _ in range(TURNS)) / peak
+    measured = pace(machine, dtype, 1)
+    return lambda: max(measured(TURN) for _ in range(TURNS)) / max(peaks)
 
 
 def catalogue_table(catalogue: Catalogue) -> Table:

@@ -43,6 +43,9 @@ def setting_of(
 ) -> Setting:
     """Return what to solve for; sizes of 0 count as 1, since a program needs logarithms.
 
+    An output is written past the caches only where no tile cuts its sums: the nearest tile has all
+    of them. Where no cache has room for that, the setting's output is `store`.
+
     Examples
     --------
     >>> from tilesolve.register_tile import register_tile

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tilesolve.bench.contenders import Contender
-from tilesolve.bench.pace import Turn
+from tilesolve.bench.turn import Turn
 from tilesolve.bench.worker import COMMAND, Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 

@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.bench.oracle import digest, drawn, expected, places, tiny, wrong
-from tilesolve.bench.pace import Turn, beside, pace
+from tilesolve.bench.turn import Turn, beside
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Machine
+from tilesolve.pace import pace
 from tilesolve.packing.buffers import allocate
 
 COMMAND = f"from {__name__} import main; main()"
