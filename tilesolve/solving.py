@@ -144,13 +144,12 @@ def _relaxed(
     group = max(1, lanes(share.dtype, machine.vector_bits))
     microkernel = register_tile(share, machine, streams=output == "stream")
     setting = setting_of(share, machine, threads, output, microkernel)
-    if setting.output != output:
-        microkernel = register_tile(share, machine)
-        setting = setting_of(share, machine, threads, setting.output, microkernel)
+    if setting.output != output:  # no room for sums in one piece
+        return _relaxed(share, machine, threads, setting.output)
     try:
         return setting, relax(setting, starts=starts)
     except SolverError:
-        if setting.output == "stream":  # no room for sums in one piece after all
+        if output == "stream":  # the smallest tiles have room, but no choice of loops
             return _relaxed(share, machine, threads, "store")
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
             setting = setting_of(share, machine, threads, output, narrower)
