@@ -30,12 +30,12 @@ _A, _B, _K = _F["a"], _F["b"], _F["k"]
 _A_STEP, _B_STEP = _F["a_step"], _F["b_step"]
 _ROWS_A, _COLUMNS_B = _F["rows_a"], _F["columns_b"]
 _SUMS_A, _SUMS_B = _F["sums_a"], _F["sums_b"]
-_NEXT_A, _SAME = _F["next_a"], int(S.SAME)
+_NEXT_A, _MET, _MEETING = _F["next_a"], int(S.MET), int(S.MEETING)
 _A_AHEAD, _B_AHEAD = _F["a_ahead"], _F["b_ahead"]
 _MORE, _A_MOVE, _B_MOVE = _F["more"], _F["a_move"], _F["b_move"]
 _ROWS_A_MOVE, _COLUMNS_B_MOVE = _F["rows_a_move"], _F["columns_b_move"]
 _ROWS_C_MOVE, _COLUMNS_C_MOVE = _F["rows_c_move"], _F["columns_c_move"]
-_NEXT_MOVE, _NEXT_END = _F["next_move"], _F["next_end"]
+_NEXT_STEP, _NEXT_A_MOVE = _F["next_step"], _F["next_a_move"]
 _C, _ROWS_C, _COLUMNS_C = _F["c"], _F["rows_c"], _F["columns_c"]
 _COUNT, _MODE, _BETA = _F["rows"], _F["mode"], _F["beta"]
 _TOP, _ORDERS, _SCRATCH = int(S.TOP), int(S.ORDERS), int(S.SCRATCH)
@@ -45,6 +45,7 @@ _PLANE, _PLACED_ROWS, _PLACED_SUMS = int(S.PLANE), int(S.PLACED_ROWS), int(S.PLA
 _OUTPUT, _FIRST, _TABLES, _CELLS = int(S.OUTPUT), int(S.FIRST), int(S.TABLES), int(S.CELLS)
 _WRITE, _LATER, _BETAS = int(S.WRITE), int(S.LATER), int(S.BETA)
 _STREAMING, _STORE, _BASES = int(S.STREAMING), int(S.STORE), int(S.BASES)
+_FAR = int(S.FAR)
 _TRACING, _CALLS, _BOX, _SELF = int(S.TRACING), int(S.CALLS), int(S.BOX), int(S.SELF)
 _KERNELS, _MOST_VECTORS, _MOST_COLUMNS = int(S.KERNELS), code.MOST_VECTORS, code.MOST_COLUMNS
 _GROUP, _PACKED, _PLACED, _HALVED = int(S.GROUP), state.PACKED, state.PLACED, state.HALVED
@@ -58,6 +59,38 @@ _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.
 _ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + ahead.MOST
 _STOP = int(S.STOP)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
+
+
+@compiled.compiled(POINTER, INT, INT, INT, INT, INT, POINTER, returns=INT)
+def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Have a call's tiles ask for their share of the rows that are met next, if these are far.
+
+    While a cell's or a segment's rows meet its columns, what follows them in the copy comes nearer,
+    as much with each tile: all at once it would keep what the tiles themselves load waiting.
+    Return how much further the next turn asks.
+    """
+    places = R[_PLACES]
+    begin, end = s[w], s[w] + 1
+    if role == 0:  # all rows of the segment meet each of its columns
+        begin, end = s[w + 8], s[w + 4]
+    tiles = (end - begin) * (s[w + 5] - s[w + 9])
+    first, last = R[places + begin], R[places + end]
+    here, length = s[_A] - (R[places + s[w]] - first) * s[_STRIP], (last - first) * s[_STRIP]
+    met = s[_MET] if s[_MEETING] == here else 0
+    if role == 0:
+        s[_MEETING], s[_MET] = here, met + count * turns
+    else:
+        s[_MEETING], s[_MET] = here + (turns - 1) * length, met + count
+    s[_NEXT_A], s[_NEXT_STEP], s[_NEXT_A_MOVE] = s[_SELF], 0, 0
+    if not s[_FAR] or met >= tiles or length >= s[_PLANE]:
+        return 0
+    following = here + length
+    if (last - s[_ORIGIN]) * s[_STRIP] >= s[_PLANE]:
+        following -= s[_PLANE]
+    s[_NEXT_STEP] = min(s[_STEP], ((last - first) * s[_STEP] - 1) // tiles + 1)
+    s[_NEXT_A_MOVE] = s[_NEXT_STEP] * steps
+    s[_NEXT_A] = following + met * s[_NEXT_A_MOVE]
+    return count * s[_NEXT_A_MOVE] if role == 0 else length
 
 
 @compiled.compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
@@ -79,29 +112,21 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
     # How far the cells of a run are apart: in indices, and in groups of packed strips.
     rows, columns = (r1 - r0) * (role == 0), (n1 - n0) * (role == 1)
     down, across = (r1 - r0) - rows, (n1 - n0) - columns
-    a_turn = b_turn = rows_a_turn = columns_b_turn = 0
+    a_turn = b_turn = next_turn = rows_a_turn = columns_b_turn = 0
     s[_MORE] = count - 1
     s[_A_MOVE] = s[_ROWS_A_MOVE] = s[_B_MOVE] = s[_COLUMNS_B_MOVE] = 0
     s[_ROWS_C_MOVE], s[_COLUMNS_C_MOVE] = 8 * rows, 8 * columns
     if s[_LEVEL]:
-        before = s[_A]
         s[_A] = (
             s[_BUFFER]
             + (place - s[_ORIGIN]) * s[_STRIP]
             + (k0 - s[_ORIGIN + 1]) * s[_STEP]
             + (b - s[_BATCH]) * s[_PLANE]
         )
-        # While some rows meet their columns, the next rows come nearer, a group with each call.
-        s[_SAME] = s[_SAME] + 1 if role != 0 and s[_A] == before else 0
-        s[_NEXT_A] = s[_A] + (groups + s[_SAME]) * s[_STRIP] if s[_SAME] < groups else s[_A]
-        s[_NEXT_MOVE], s[_NEXT_END] = s[_STRIP], s[_A] + 2 * groups * s[_STRIP]
+        a_turn = groups * s[_STRIP]
         if role == 0:
-            s[_A_MOVE] = groups * s[_STRIP]
-            s[_NEXT_MOVE] = s[_A_MOVE]
-            s[_NEXT_END] += count * s[_A_MOVE]
-        else:
-            s[_SAME] += count - 1
-            a_turn = groups * s[_STRIP]
+            s[_A_MOVE], a_turn = a_turn, 0
+        next_turn = _follow(s, role, count, turns, k1 - k0, w, R)
     else:
         kind = _PLACED
     if s[_LEVEL + 1]:
@@ -169,7 +194,7 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
         kind = _HALVED
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
     kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
-    a, rows_a, rows_c, next_a, next_end = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A], s[_NEXT_END]
+    a, rows_a, rows_c, next_a = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A]
     beginning, columns_b, columns_c = s[_B], s[_COLUMNS_B], s[_COLUMNS_C]
     ask(s, count)
     invoke(kernel, frame)
@@ -178,7 +203,7 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
         s[_ROWS_A] = rows_a + turn * rows_a_turn
         s[_COLUMNS_B] = columns_b + turn * columns_b_turn
         s[_ROWS_C], s[_COLUMNS_C] = rows_c + 8 * turn * down, columns_c + 8 * turn * across
-        s[_NEXT_A], s[_NEXT_END] = next_a + turn * a_turn, next_end + turn * a_turn
+        s[_NEXT_A] = next_a + turn * next_turn
         ask(s, count)
         invoke(kernel, frame)
 

@@ -11,10 +11,10 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
 * ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
   dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
-  While k grows, the lines from ``next_a`` on are asked for, and with each of the first k one whose
-  address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
-  later k. Before whole vectors go past the caches, the first lines of the strips that begin
-  ``b_move`` or ``a_move`` bytes later are asked for.
+  While k grows, lines from ``next_a`` on are asked for, ``next_step`` bytes further with each k,
+  and with each of the first k one whose address is in the table ``fetch``. That has ``fetches``
+  entries, and one more that stands for any later k. Before whole vectors go past the caches, the
+  first lines of the strips that begin ``b_move`` or ``a_move`` bytes later are asked for.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
   ``halved`` kernels read strips, too, but of the last group only the first half of each vector;
   of that group no more rows may be there, and C is written by the part and scattered modes only.
@@ -30,8 +30,7 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   for ``STREAM``, C is asked for while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
-  count as grown by their ``_move``. ``next_a`` begins again at ``a`` where it would reach
-  ``next_end``. The frame itself is only read.
+  count as grown by their ``_move``. The frame itself is only read.
 
 No other memory is touched, and no alignment of arrays is assumed but what is said here, not even
 that of their elements; frames and tables are aligned to their words, strips to their numbers.
@@ -51,7 +50,7 @@ from tilesolve.kernels.vectors import INT64
 from tilesolve.kernels.writing import kept_back, scales, weave, woven, write
 
 MOVED = {
-    True: ("a", "b", "rows_c", "columns_c", "fetch"),
+    True: ("a", "b", "next_a", "rows_c", "columns_c", "fetch"),
     False: ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c"),
 }
 """Fields that differ from one tile of a call to the next, for kernels that read strips or not."""
@@ -84,7 +83,7 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     last = kept_back(frame, scaling) if woven(shape) else INT64(0)
     first = builder.sub(frame.field("k"), last)
     lengths = Lengths.of(frame, first) if unrolled(shape) else None
-    names = (*MOVED[shape.packed], *(("next_a",) if shape.packed else ()))
+    names = MOVED[shape.packed]
 
     def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         tile = frame.having(dict(zip(names, values, strict=True)))
@@ -109,10 +108,5 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
 
 def _moved(tile: Tile) -> list[ir.Value]:
     """Emit the way from one tile of a call to the next; return the fields that differ there."""
-    builder, packed = tile.builder, tile.shape.packed
-    moved = [builder.add(tile.field(name), tile.field(f"{name}_move")) for name in MOVED[packed]]
-    if packed:
-        following = builder.add(tile.field("next_a"), tile.field("next_move"))
-        again = builder.icmp_signed(">=", following, tile.field("next_end"))
-        moved.append(builder.select(again, moved[0], following))
-    return moved
+    names = MOVED[tile.shape.packed]
+    return [tile.builder.add(tile.field(name), tile.field(f"{name}_move")) for name in names]

@@ -73,7 +73,8 @@ def reader(tile: Tile) -> Reader:
 def _packed(tile: Tile) -> Reader:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
-    a_step, b_step, soon = (tile.field(name) for name in ("a_step", "b_step", "next_a"))
+    a_step, b_step = tile.field("a_step"), tile.field("b_step")
+    soon, pace = tile.field("next_a"), tile.field("next_step")
     wanted, fetches = tile.field("fetch"), tile.field("fetches")
     rows = [a]
     for _ in range(1, shape.vectors):
@@ -101,7 +102,9 @@ def _packed(tile: Tile) -> Reader:
             return builder.add(builder.add(base, at_a), INT64(beyond * stride_a))
 
         if follow:
-            vectors.prefetch(builder, vectors.pointer(builder, place(soon)), near=False)
+            # As many lines a trip as strips have, whatever the pace: some of them again and again.
+            line = builder.add(builder.add(soon, builder.mul(step, pace)), INT64(beyond * stride_a))
+            vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
         if listed:
             number, more = step, 8 * beyond
             if few:

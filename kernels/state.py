@@ -122,7 +122,9 @@ class S(IntEnum):
     FORESEEN = STREAMING + 1
     """Whether lines of the operand are fetched before it is packed again; never where kernels read
     in place, which ask for none."""
-    STORE = FORESEEN + 2
+    FAR = FORESEEN + 2
+    """Whether the second cache cannot keep the rows' copy: its next strips are asked for then."""
+    STORE = FAR + 1
     """How C is written in whole vectors the first time where it is not streamed."""
     TABLES = STORE + 1
     """Addresses of the roles' tables."""
@@ -139,9 +141,11 @@ class S(IntEnum):
     """Where the addresses of lines to be fetched are written, after one of a line at hand."""
     STEPS = ROOM + 1
     """Address of the steps."""
-    SAME = STEPS + 1
-    """Calls before this one that had the same rows."""
-    BOX = SAME + 1
+    MEETING = STEPS + 1
+    """Address of the first packed rows of the segment that is computed."""
+    MET = MEETING + 1
+    """Tiles so far since those rows came."""
+    BOX = MET + 1
     """The number of the current box."""
     SELF = BOX + 1
     """Address of the state."""

@@ -223,7 +223,6 @@ def _seconds(
         "b": b,
         "b_step": b_step,
         "next_a": block,
-        "next_end": block,
         "fetch": nothing.ctypes.data,
         "rows_a": rows.ctypes.data,
         "columns_b": strips.ctypes.data,

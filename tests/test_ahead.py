@@ -11,6 +11,7 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
+from tilesolve.asking import NEARER, foreseen
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
@@ -18,7 +19,6 @@ from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
 from tilesolve.pages import PAGE, crowds_of
 from tilesolve.register_tile import nearby
-from tilesolve.task import NEARER, foreseen
 
 LINE = 64
 USUAL = Machine.load("i7-6700k")
@@ -30,6 +30,7 @@ NEAR = USUAL.replace(
     )
 )
 """A machine where what is packed next is always asked for: its third cache is fast."""
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 WIDE = {"vector_bits": 512, "vector_registers": 32}
 
 
@@ -59,6 +60,28 @@ def lines(kind, lanes, frame):
     }
 
 
+def replaced(problem, machine, *functions):
+    """Return a plan's task and its arrays, with functions of a frame for its microkernels.
+
+    They stand for those that read strips, those that read in place and those of halved vectors;
+    the last value keeps them alive.
+    """
+    arrays = [np.zeros(n) for n in problem.shapes]
+    found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
+    task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
+    kept = [ENTRY(function) for function in functions]
+    count = MOST_VECTORS * MOST_COLUMNS
+    for at, function in enumerate(kept):
+        kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
+        task.state[kernels] = ctypes.cast(function, ctypes.c_void_p).value
+    return task, arrays, kept
+
+
+def fields(frame):
+    """Return the fields of a microkernel's frame."""
+    return {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
+
+
 def watched(problem, machine):
     """Run a plan with kernels that only look; return packs, lines that no pack can want, and
     how many lines each call that reads in place was given.
@@ -66,14 +89,10 @@ def watched(problem, machine):
     Each pack is its operand's number, its lines, those of them that had been asked for, and how
     many tiles came before.
     """
-    arrays = [np.zeros(n) for n in problem.shapes]
-    found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
-    task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
-    entry = ctypes.CFUNCTYPE(None, ctypes.c_int64)
     asked, packs, assigned, tiles = set(), [], [], [0]
 
     def kernel(frame):
-        f = {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
+        f = fields(frame)
         for tile in range(f["more"] + 1):
             for k in range(f["k"]):
                 at = tile * f["fetch_move"] + 8 * min(k, f["fetches"])
@@ -88,18 +107,14 @@ def watched(problem, machine):
         return look
 
     def in_place(frame):
-        f = {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
+        f = fields(frame)
         assigned.append(f["fetches"])
         tiles[0] += f["more"] + 1
 
-    kept = [entry(kernel), entry(in_place), entry(kernel)]  # strips, in place, strips by halves
-    count = MOST_VECTORS * MOST_COLUMNS
-    for at, function in enumerate(kept):
-        kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
-        task.state[kernels] = ctypes.cast(function, ctypes.c_void_p).value
+    task, arrays, kept = replaced(problem, machine, kernel, in_place, kernel)
     for side in (0, 1):
         for at, kind in enumerate(packers.KINDS):
-            kept.append(entry(packer(side, kind)))
+            kept.append(ENTRY(packer(side, kind)))
             where = S.PACKERS + len(packers.KINDS) * side + at
             task.state[where] = ctypes.cast(kept[-1], ctypes.c_void_p).value
     task.run(arrays, 1, 0)
@@ -152,11 +167,16 @@ def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, sta
 
     slow, fast = machine.memory.bandwidth, NEARER * machine.memory.bandwidth
     two = machine.replace(levels=(*machine.levels[:2], machine.memory))
-    question = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}, 8
+    strides, sides = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}
+    box = Problem.of("mn-mk-kn", sides)
     for level in (third(slow), third(fast, read=slow), two):
-        assert foreseen(*question, level) == stay
-    assert foreseen(*question, third(fast))
-    assert foreseen(*question, third(fast, read=fast))
+        assert foreseen(strides, box, level) == stay
+    # What is read once in a long while is not worth it.
+    often = Problem.of("mn-mk-kn", sides | {"n": 20000})
+    assert not foreseen(strides, often, third(slow))
+    for one in (box, often):
+        assert foreseen(strides, one, third(fast))
+        assert foreseen(strides, one, third(fast, read=fast))
 
 
 @given(
@@ -240,3 +260,59 @@ def test_what_the_second_cache_holds_is_not_asked_for(monkeypatch, near):
         monkeypatch.setattr("tilesolve.task.nearby", lambda *_: False)
     packs, *_ = watched(problem, machine)
     assert any(asked for *_, asked, _ in packs) != near
+
+
+def met(problem, machine):
+    """Run a plan with kernels that only look; return how many lines of packed rows a call met anew,
+    how many of these had been asked for, and how many a call asked for at most for each it met.
+    """
+    asked, seen, counts, most = set(), set(), [], [0.0]
+
+    def kernel(frame):
+        f = fields(frame)
+        strips = -(-f["rows"] // 4) * (f["more"] + 1 if f["a_move"] else 1)
+        lines = {
+            (f["a"] + strip * f["a_step"] + 32 * k) // LINE
+            for strip in range(strips)
+            for k in range(f["k"])
+        }
+        if lines - seen:
+            counts.append((len(lines - seen), len((lines - seen) & asked)))
+        seen.clear()
+        seen.update(lines)
+        mine = {
+            (f["next_a"] + tile * f["next_a_move"] + k * f["next_step"]) // LINE
+            for tile in range(f["more"] + 1)
+            for k in range(f["k"])
+        }
+        most[0] = max(most[0], len(mine) / (f["k"] * (f["more"] + 1)))
+        asked.update(mine)
+
+    task, arrays, _kept = replaced(problem, machine, kernel, kernel, kernel)
+    task.run(arrays, 1, 0)
+    return counts, most[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("mn-mk-kn", {"m": 700, "n": 700, "k": 300}),
+        ("mn-mk-kn", {"m": 301, "n": 1500, "k": 401}),
+        ("mn-mk-kn", {"m": 1500, "n": 301, "k": 401}),  # rows innermost
+        ("abcd-aebf-dfce", 20),
+        ("ab-cad-dcb", {"a": 96, "b": 500, "c": 30, "d": 30}),
+    ],
+)
+def test_rows_from_afar_are_asked_for_little_by_little(spec, sizes):
+    """Before they are met, and never a line a step: that would keep the tiles' own lines waiting.
+
+    What the second cache keeps is not asked for.
+    """
+    problem = Problem.of(spec, sizes)
+    counts, most = met(problem, USUAL)
+    assert sum(asked for _, asked in counts) > 0.95 * sum(new for new, _ in counts)
+    assert most <= 0.5
+    large = replace(USUAL.levels[1], capacity=2**24)
+    counts, _ = met(problem, USUAL.replace(levels=(USUAL.levels[0], large, *USUAL.levels[2:])))
+    assert counts
+    assert not any(asked for _, asked in counts)

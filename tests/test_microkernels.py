@@ -22,8 +22,7 @@ around where C is prefetched."""
 
 ALONE = {f"{name}_move": 0 for names in MOVED.values() for name in names} | {
     "more": 0,
-    "next_move": 0,
-    "next_end": 2**63 - 1,
+    "next_step": 24,
 }
 """Fields of a call that computes one tile: it leaves the frame as it was."""
 
@@ -315,8 +314,8 @@ def test_runs(dtype, bits, plain, along):
                 "a_step": pitch_a,
                 "b": begin_b,
                 "b_step": pitch_b,
-                "next_move": 8,
-                "next_end": begin_a + 16,
+                "next_step": 24,
+                "next_a_move": 8,
             }
             moves |= asked_for(room, generator, tiles)
             fields["fetch"] = moves["fetch"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilesolve import deadline
 from tilesolve.arrays import Array, pointer
+from tilesolve.asking import afar, foreseen
 from tilesolve.code_store import kernels
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels import macrokernel, packers
@@ -30,25 +31,14 @@ from tilesolve.kernels.state import (
     S,
     Step,
 )
-from tilesolve.machine import Machine
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
-from tilesolve.pages import PAGE, crowds_of, pages_of
 from tilesolve.register_tile import hindered, nearby
 from tilesolve.schedule import Boxes, Schedule
 
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
-
-CROWDED = 2
-"""How many times as many lines are too many at one place of pages: as stay, and as on average."""
-
-CLOSE = 8
-"""Lines in each page that a box touches from which on hardware helps to fetch them."""
-
-NEARER = 3
-"""Times the bandwidth of memory at which it is worth having lines brought to a third cache."""
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
 """The indices of each letter that a call covered, and its row of the trace."""
@@ -135,8 +125,8 @@ class Task:
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
-                box = dict(schedule.nest.bands[level].box)
-                state[S.FORESEEN + side] = foreseen(steps[1 + side], box, problem.itemsize, machine)
+                box = Problem.of(problem.spec, dict(plan.nest.bands[level].box), problem.dtype)
+                state[S.FORESEEN + side] = foreseen(steps[1 + side], box, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
         taken = 0
@@ -145,6 +135,8 @@ class Task:
             step = schedule.step(side)
             taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD
             taken += -taken % ALIGNMENT
+        # Stores past the caches take the same few buffers as what comes from afar.
+        state[S.FAR] = not streams and afar(int(state[S.BUFFER + COLUMNS]), machine)
         rows = _rows(schedule, boxes)
         addresses = (state.ctypes.data, rows.ctypes.data)
         return cls(schedule, start, order, boxes, rows, state, sums, addresses, taken)
@@ -254,51 +246,6 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
         following = np.append(fresh, 0)[np.searchsorted(fresh, numbers, side="right")]
         rows[:, Step.NEXT + side] = np.maximum(0, following - numbers)
     return rows.ravel()
-
-
-def foreseen(
-    strides: Mapping[str, int], sides: Mapping[str, int], element: int, machine: Machine
-) -> bool:
-    """Return whether the lines of a box had better be asked for before it is packed.
-
-    That is so where there is a third cache that is much faster than memory (measured on a Zen 4,
-    where it reads 3.5 times as fast: with runs of 512 bytes `abcde-efcad-bf` takes 98 ms instead of
-    111). Else they must stay in the second cache, beside the copy in use: where lines are in pages
-    is known, where the pages are is not, so that of those at one place as many stay as the cache
-    has pages. And they must lie close together: a line far from the others takes a buffer for as
-    long as it is on its way, which the microkernel's own lines then wait for (measured on a Granite
-    Rapids, without and with: `abcde-efcad-bf`, 241 bytes in each page, 111 and 143 ms;
-    `abcd-deca-be`, 509, 84 and 98 ms; `abcd-ebad-ce`, 900, 32 and 28 ms).
-
-    Parameters
-    ----------
-    strides
-        Of the operand, in bytes.
-    sides
-        Of the box.
-    element
-        Bytes of an element.
-    machine
-        Where.
-
-    Examples
-    --------
-    >>> sides, machine = {"m": 48, "k": 48}, Machine.load("e5-2680v4")
-    >>> [foreseen({"m": pitch, "k": 8}, sides, 8, machine) for pitch in (384, 6144)]
-    [True, False]
-    """
-    if len(machine.caches) < 2:
-        return True
-    third, memory = machine.levels[2], machine.memory
-    if (third.read or third.bandwidth) >= NEARER * (memory.read or memory.bandwidth):
-        return True
-    size, room = element * prod(sides[i] for i in strides), machine.caches[1].capacity or 0
-    crowds = crowds_of(strides, sides, memory.line)
-    return bool(
-        2 * size <= room
-        and size >= CLOSE * memory.line * pages_of(strides, sides)
-        and crowds.max() <= CROWDED * max(room // PAGE, crowds.mean())
-    )
 
 
 def _state(schedule: Schedule, stream: bool) -> Integers:
