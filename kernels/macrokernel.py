@@ -66,7 +66,8 @@ def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]
     """Have a call's tiles ask for their share of the rows that are met next, if these are far.
 
     While a cell's or a segment's rows meet its columns, what follows them in the copy comes nearer,
-    as much with each tile: all at once it would keep what the tiles themselves load waiting.
+    as much with each tile: all at once it would keep what the tiles themselves load waiting. Of
+    strips with more sums than the cells have, only a part of what is met next is asked for.
     Return how much further the next turn asks.
     """
     places = R[_PLACES]
@@ -81,16 +82,19 @@ def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]
         s[_MEETING], s[_MET] = here, met + count * turns
     else:
         s[_MEETING], s[_MET] = here + (turns - 1) * length, met + count
-    s[_NEXT_A], s[_NEXT_STEP], s[_NEXT_A_MOVE] = s[_SELF], 0, 0
-    if not s[_FAR] or met >= tiles or length >= s[_PLANE]:
-        return 0
-    following = here + length
-    if (last - s[_ORIGIN]) * s[_STRIP] >= s[_PLANE]:
-        following -= s[_PLANE]
-    s[_NEXT_STEP] = min(s[_STEP], ((last - first) * s[_STEP] - 1) // tiles + 1)
-    s[_NEXT_A_MOVE] = s[_NEXT_STEP] * steps
-    s[_NEXT_A] = following + met * s[_NEXT_A_MOVE]
-    return count * s[_NEXT_A_MOVE] if role == 0 else length
+    # Near rows need not be asked for: what a tile has itself stands for them.
+    s[_NEXT_A], s[_NEXT_STEP], s[_NEXT_A_MOVE] = s[_A], 0, s[_A_MOVE]
+    turn = 0 if role == 0 else length
+    if s[_FAR] and met < tiles and length < s[_PLANE]:
+        following = here + length
+        if (last - s[_ORIGIN]) * s[_STRIP] >= s[_PLANE]:
+            following -= s[_PLANE]
+        s[_NEXT_STEP] = min(s[_STEP], ((last - first) * s[_STEP] - 1) // tiles + 1)
+        s[_NEXT_A_MOVE] = s[_NEXT_STEP] * steps
+        s[_NEXT_A] = following + met * s[_NEXT_A_MOVE]
+        if role == 0:
+            turn = count * s[_NEXT_A_MOVE]
+    return turn
 
 
 @compiled.compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)

@@ -11,10 +11,11 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
 * ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
   dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
-  While k grows, lines from ``next_a`` on are asked for, ``next_step`` bytes further with each k,
-  and with each of the first k one whose address is in the table ``fetch``. That has ``fetches``
-  entries, and one more that stands for any later k. Before whole vectors go past the caches, the
-  first lines of the strips that begin ``b_move`` or ``a_move`` bytes later are asked for.
+  While k grows, lines from ``next_a`` on are asked for, ``next_step`` bytes further with each k
+  (narrow kernels ask for as many as a strip of A has), and with each of the first k one whose
+  address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
+  later k. Before whole vectors go past the caches, the first lines of the strips that begin
+  ``b_move`` or ``a_move`` bytes later are asked for.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
   ``halved`` kernels read strips, too, but of the last group only the first half of each vector;
   of that group no more rows may be there, and C is written by the part and scattered modes only.

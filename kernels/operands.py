@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.tile import Tile
-from tilesolve.kernels.unrolling import folded
+from tilesolve.kernels.unrolling import WIDE, folded
 from tilesolve.kernels.vectors import INT64
 
 LINE = 64
@@ -74,7 +74,7 @@ def _packed(tile: Tile) -> Reader:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     a_step, b_step = tile.field("a_step"), tile.field("b_step")
-    soon, pace = tile.field("next_a"), tile.field("next_step")
+    soon = tile.field("next_a")
     wanted, fetches = tile.field("fetch"), tile.field("fetches")
     rows = [a]
     for _ in range(1, shape.vectors):
@@ -102,8 +102,9 @@ def _packed(tile: Tile) -> Reader:
             return builder.add(builder.add(base, at_a), INT64(beyond * stride_a))
 
         if follow:
-            # As many lines a trip as strips have, whatever the pace: some of them again and again.
-            line = builder.add(builder.add(soon, builder.mul(step, pace)), INT64(beyond * stride_a))
+            # Narrow kernels have no register left for another pace than that of strips.
+            moved = builder.mul(step, tile.field("next_step")) if shape.bits >= WIDE else at_a
+            line = builder.add(builder.add(soon, moved), INT64(beyond * stride_a))
             vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
         if listed:
             number, more = step, 8 * beyond

@@ -676,7 +676,7 @@ def test_a_choice_that_no_program_is_better_of_may_round_better(monkeypatch, sol
     """
     levels = (
         Level("L1", 135310, 9.44e10, ways=16),
-        Level("L2", 11566, 9.16e10),
+        Level("L2", 9638, 9.16e10),
         Level("memory", None, 1e9),
     )
     small = Machine.load("i7-6700k").replace(levels=levels)
