@@ -10,7 +10,7 @@ from tilesolve.boxes import box, run_of, run_waste
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import PACK, WALK, Catalogue, Microkernel, RegisterTile, default
-from tilesolve.kernels.dtypes import columns_together, halves, lanes, real_of
+from tilesolve.kernels.dtypes import columns_together, lanes, real_of
 from tilesolve.machine import Machine
 from tilesolve.pages import crowded, runs_of
 
@@ -147,7 +147,7 @@ def _times(
     if not set(lane) & set(rows):
         lane = rows[:1]
     group, line = max(1, lanes(problem.dtype, machine.vector_bits)), machine.memory.line
-    parts = 2 if halves(problem.dtype, machine.vector_bits) else 1
+    parts = 2 if machine.halves(problem.dtype) else 1
     high = {
         vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
         for vectors in {tile.vectors for tile in tiles}

@@ -121,7 +121,7 @@ class Task:
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         cell = dict(plan.nest.bands[0].box)
         streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
-        state = _state(schedule, streams)
+        state = _state(schedule, stream=streams, halved=machine.halves(problem.dtype))
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
@@ -135,8 +135,7 @@ class Task:
             step = schedule.step(side)
             taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD
             taken += -taken % ALIGNMENT
-        # Stores past the caches take the same few buffers as what comes from afar.
-        state[S.FAR] = not streams and afar(int(state[S.BUFFER + COLUMNS]), machine)
+        state[S.FAR] = afar(int(state[S.BUFFER + COLUMNS]), machine)
         rows = _rows(schedule, boxes)
         addresses = (state.ctypes.data, rows.ctypes.data)
         return cls(schedule, start, order, boxes, rows, state, sums, addresses, taken)
@@ -248,10 +247,10 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
     return rows.ravel()
 
 
-def _state(schedule: Schedule, stream: bool) -> Integers:
+def _state(schedule: Schedule, *, stream: bool, halved: bool) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype = schedule.family, schedule.problem.dtype
-    state = _kernel_addresses(family).copy()
+    state = _kernel_addresses(family, halved=halved).copy()
     state[S.TOP] = schedule.top
     for level, order in enumerate(schedule.orders):
         state[S.ORDERS + 4 * level : S.ORDERS + 4 * level + 4] = order
@@ -269,7 +268,7 @@ def _state(schedule: Schedule, stream: bool) -> Integers:
 
 
 @lru_cache(maxsize=32)
-def _kernel_addresses(family: Family) -> Integers:
+def _kernel_addresses(family: Family, *, halved: bool) -> Integers:
     """Return a state that knows where a family's kernels are and what ends a run, no more."""
     loaded = kernels(family)
     state = np.zeros(S.SIZE, np.int64)
@@ -278,7 +277,7 @@ def _kernel_addresses(family: Family) -> Integers:
     for shape in family.shapes:
         kind = HALVED if shape.halved else PACKED if shape.packed else PLACED
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
-    if not family.halved:
+    if not halved:
         addresses[HALVED] = addresses[PACKED]
     for side, strip in enumerate(family.strips):
         for number, kind_of_packer in enumerate(packers.KINDS):
