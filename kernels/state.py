@@ -142,7 +142,7 @@ class S(IntEnum):
     STEPS = ROOM + 1
     """Address of the steps."""
     MEETING = STEPS + 1
-    """Address of the first packed rows of the segment that is computed."""
+    """Address of the first packed rows of those that meet their columns now."""
     MET = MEETING + 1
     """Tiles so far since those rows came."""
     BOX = MET + 1
