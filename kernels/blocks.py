@@ -188,6 +188,36 @@ def stream(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: A
 
 
 @_intrinsic
+def join(_context, before, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Write a line past the caches: so many bytes from one address, then those of another line.
+
+    Both are read in whole lines from registers on: in memory, the second part would have to wait
+    until a store of the first one is done, and all those before it.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(join).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        *places, target, size = args
+        kind = ir.VectorType(ir.IntType(8), LINE)
+        first, second = (
+            vectors.load(builder, vectors.pointer(builder, place), kind, 1) for place in places
+        )
+        count = builder.trunc(size, kind.element)
+        counts = vectors.broadcast(builder, count, kind)
+        lanes = ir.Constant(kind, list(range(LINE)))
+        value = builder.select(builder.icmp_signed("<", lanes, counts), first, second)
+        vectors.store(builder, value, vectors.pointer(builder, target), LINE, streaming=True)
+
+    return types.void(before, source, target, size), generate
+
+
+@_intrinsic
 def move(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Copy `LINE` bytes.
 

@@ -6,7 +6,7 @@ box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns
 
 from __future__ import annotations
 
-from tilesolve.kernels import ahead, code, compiled, filling, packers, shape, state
+from tilesolve.kernels import ahead, code, compiled, filling, packers, past, shape, state
 from tilesolve.kernels.ahead import ask, expect
 from tilesolve.kernels.compiled import (
     INT,
@@ -19,8 +19,9 @@ from tilesolve.kernels.compiled import (
     word,
 )
 from tilesolve.kernels.filling import pack
+from tilesolve.kernels.past import WORDS, arrange, leave
 from tilesolve.kernels.shape import Mode
-from tilesolve.kernels.state import TRACE, WIDEST, S, Step
+from tilesolve.kernels.state import TRACE, WIDEST, Past, S, Step
 from tilesolve.packing import tables
 from tilesolve.packing.tables import Field, Stored
 
@@ -52,12 +53,14 @@ _GROUP, _PACKED, _PLACED, _HALVED = int(S.GROUP), state.PACKED, state.PLACED, st
 _BOUNDS, _OFFSETS = int(Field.BOUNDS), int(Field.OFFSETS)
 _PLACES, _STORED, _RUNS = int(Field.PLACES), int(Field.STORED), int(Field.RUNS)
 _STEP_TABLES, _STEP_CELLS, _STEP_FIRST = int(Step.TABLES), int(Step.CELLS), int(Step.FIRST)
-_STEP_ALIGNED, _STEP_FRESH, _STEP_SIZE = int(Step.ALIGNED), int(Step.FRESH), int(Step.SIZE)
+_STEP_ALIGNED, _STEP_LONG = int(Step.ALIGNED), int(Step.LONG)
+_STEP_FRESH, _STEP_SIZE = int(Step.FRESH), int(Step.SIZE)
 _STREAM, _ADD = int(Mode.STREAM), int(Mode.ADD)
 _PART_ADD, _SCATTER_ADD = int(Mode.PART_ADD), int(Mode.SCATTER_ADD)
 _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.WHOLE)
 _ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + ahead.MOST
 _STOP = int(S.STOP)
+_PAST, _PAST_ROOM = S.PAST + Past.WANTED, S.PAST + Past.ROOM
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
@@ -174,17 +177,25 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
         s[_A_STEP] = s[_STRIP]
         s[_B_STEP] = s[_STRIP + 1]
     s[_K] = k1 - k0
-    s[_C] = s[_OUTPUT] + B[B[_OFFSETS] + b]
+    s[_C] = out = s[_OUTPUT] + B[B[_OFFSETS] + b]
     s[_ROWS_C] = s[_TABLES] + 8 * (R[_OFFSETS] + r0)
     s[_COLUMNS_C] = s[_TABLES + 1] + 8 * (N[_OFFSETS] + n0)
     s[_COUNT] = r1 - r0
     stored = R[R[_STORED] + r]
-    if k0 == 0 and s[_FIRST]:
+    first = k0 == 0 and s[_FIRST]
+    if first:
         s[_MODE] = s[_WRITE + stored]
         s[_BETA], s[_BETA + 1] = s[_BETAS], s[_BETAS + 1]
     else:
         s[_MODE] = s[_LATER + stored]
         s[_BETA], s[_BETA + 1] = s[_BETAS + 2], s[_BETAS + 3]
+    if kind == _PACKED and 2 * (groups * s[_GROUP] - (r1 - r0)) >= s[_GROUP]:
+        kind = _HALVED
+    number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
+    kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
+    most = 0
+    if s[_PAST] and first:
+        most = arrange(s, role, count, turns, r0, n0, r1 - r0, n1 - n0, stored != _SCATTERED, R, N)
     if s[_TRACING]:
         for call in range(count * turns):
             turn, cell = call // count, call % count
@@ -192,24 +203,36 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
             trace[0], trace[1] = r0 + cell * rows + turn * down, r1 - r0
             trace[2], trace[3] = n0 + cell * columns + turn * across, n1 - n0
             trace[4], trace[5] = k0, k1 - k0
-            trace[6], trace[7], trace[8], trace[9] = b, s[_MODE], kind, s[_BOX]
+            trace[6], trace[7], trace[8], trace[9] = b, _STREAM if most else s[_MODE], kind, s[_BOX]
     s[_CALLS] += count * turns
-    if kind == _PACKED and 2 * (groups * s[_GROUP] - (r1 - r0)) >= s[_GROUP]:
-        kind = _HALVED
-    number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
-    kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
     a, rows_a, rows_c, next_a = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A]
     beginning, columns_b, columns_c = s[_B], s[_COLUMNS_B], s[_COLUMNS_C]
-    ask(s, count)
-    invoke(kernel, frame)
-    for turn in range(1, turns):
-        s[_A], s[_B] = a + turn * a_turn, beginning + turn * b_turn
-        s[_ROWS_A] = rows_a + turn * rows_a_turn
-        s[_COLUMNS_B] = columns_b + turn * columns_b_turn
-        s[_ROWS_C], s[_COLUMNS_C] = rows_c + 8 * turn * down, columns_c + 8 * turn * across
-        s[_NEXT_A] = next_a + turn * next_turn
+    if not most:
         ask(s, count)
         invoke(kernel, frame)
+        for turn in range(1, turns):
+            s[_A], s[_B] = a + turn * a_turn, beginning + turn * b_turn
+            s[_ROWS_A] = rows_a + turn * rows_a_turn
+            s[_COLUMNS_B] = columns_b + turn * columns_b_turn
+            s[_ROWS_C], s[_COLUMNS_C] = rows_c + 8 * turn * down, columns_c + 8 * turn * across
+            s[_NEXT_A] = next_a + turn * next_turn
+            ask(s, count)
+            invoke(kernel, frame)
+        return
+    for turn in range(turns):
+        for cell in range(0, count, most):
+            now = min(most, count - cell)
+            s[_MORE] = now - 1
+            s[_A] = a + turn * a_turn + cell * s[_A_MOVE]
+            s[_B] = beginning + turn * b_turn + cell * s[_B_MOVE]
+            s[_ROWS_A] = rows_a + turn * rows_a_turn + cell * s[_ROWS_A_MOVE]
+            s[_COLUMNS_B] = columns_b + turn * columns_b_turn + cell * s[_COLUMNS_B_MOVE]
+            s[_NEXT_A] = next_a + turn * next_turn + cell * s[_NEXT_A_MOVE]
+            ask(s, now)
+            invoke(kernel, frame)
+            high, wide = (r1 - r0) + (now - 1) * rows, (n1 - n0) + (now - 1) * columns
+            r, n = r0 + turn * down + cell * rows, n0 + turn * across + cell * columns
+            leave(s, out, r, n, high, wide, R, N)
 
 
 @compiled.compiled(INT, POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
@@ -301,6 +324,7 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     single = s[_SINGLE]
     s[_SELF], s[_TRACING], s[_STEPS] = here, trace, steps
     s[_ROOM] = on_stack(_ROOM_SIZE)
+    s[_PAST], s[_PAST_ROOM] = 0, (on_stack(WORDS) + 63) & -64
     pointer(s[_ROOM])[0] = here
     s[_ALPHA], s[_ALPHA + 1] = word(alpha, single), word(alpha_i, single)
     s[_BETAS], s[_BETAS + 1] = word(beta, single), word(beta_i, single)
@@ -328,6 +352,7 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
         width = s[_STREAMING]
         streams = width > 0 and step[_STEP_ALIGNED] and s[_OUTPUT] % max(width, 1) == 0
         s[_WRITE + _WHOLE] = _STREAM if streams else s[_STORE]
+        s[_PAST] = width > 0 and not streams and step[_STEP_LONG]
         R, N = pointer(s[_TABLES]), pointer(s[_TABLES + 1])
         K, B = pointer(s[_TABLES + 2]), pointer(s[_TABLES + 3])
         _descend(s[_TOP], s, 0, 0, 0, 0, R, N, K, B)
@@ -336,7 +361,7 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     return s[_CALLS]
 
 
-_LAYOUT = compiled.checksum(ahead, code, compiled, filling, packers, shape, state, tables)
+_LAYOUT = compiled.checksum(ahead, code, compiled, filling, packers, past, shape, state, tables)
 
 
 @compiled.compiled(returns=INT)

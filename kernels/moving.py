@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tilesolve.kernels import blocks, vectors
+from tilesolve.kernels import blocks, runs, vectors
 from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels.blocks import LINE, expect, head, move, own, piece, stream, tail, turn
+from tilesolve.kernels.blocks import LINE, own, piece, turn
 from tilesolve.kernels.compiled import INT, PAIR, POINTER, compiled, on_stack, pointer, store_fence
+from tilesolve.kernels.runs import ALL, REACH, copy, release
 
 MOST = 64
 """Axes at most, as many as arrays have."""
@@ -28,10 +29,6 @@ TOGETHER = 256
 
 CLOSE = 512
 """Bytes ahead by which a source is asked for where a cache could not hold that of all rows."""
-
-REACH = 2048
-"""Bytes ahead by which a source is asked for that goes past the caches without the buffer: what
-hardware finds ends with a page (measured: a copy of 192 MiB at 27 instead of 18 GB/s)."""
 
 
 class A(IntEnum):
@@ -115,39 +112,6 @@ _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
 _LINE, _MOST, _TOGETHER, _CLOSE, _REACH = LINE, MOST, TOGETHER, CLOSE, REACH
-_ALL = 2
-
-
-@compiled(INT, INT, INT, INT, INT)
-def _copy(source, target, size, streamed, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Copy bytes that are next to each other on both sides.
-
-    Where `streamed` is not 0, whole lines go past the caches. Where it is `_ALL` so do parts of
-    them: they are written as one line if its other part is written right before or after. What is
-    `_REACH` bytes ahead is asked for meanwhile, or if that is beyond the end, what follows at
-    `later`; nothing is where that is 0.
-    """
-    reach = min(_REACH, size)
-    if streamed:
-        before = min(-target % _LINE, size)
-        edges = streamed == _ALL and before < size
-        if edges:
-            head(source, target, before)
-        else:
-            piece(source, target, before)
-        source, target, size = source + before, target + before, size - before
-        while size >= _LINE:
-            if later:
-                expect(source + reach if size > reach else later + reach - size)
-            stream(source, target)
-            source, target, size = source + _LINE, target + _LINE, size - _LINE
-        if edges:
-            tail(source, target, size)
-            size = 0
-    while size >= _LINE:
-        move(source, target)
-        source, target, size = source + _LINE, target + _LINE, size - _LINE
-    piece(source, target, size)
 
 
 @compiled(POINTER, INT, POINTER, POINTER, returns=INT)
@@ -202,7 +166,7 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
     if not w[_BLOCKS]:
         element, streamed = w[_ELEMENT], 0
         if w[_STREAMED] and not w[_RUN]:
-            streamed = _ALL if w[columns + _FAR] == element else 1
+            streamed = ALL if w[columns + _FAR] == element else 1
         away = -(-_REACH // element)
         for row in range(high):
             x, y = near + row * down[1], here + row * down[0]
@@ -216,7 +180,7 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
                         soon, begin = soon - high * wide, later
                     then = begin + soon // wide * down[1] + soon % wide * across[1]
                     source, target = x + column * across[1], y + column * across[0]
-                    _copy(source, target, element, streamed, then)
+                    copy(source, target, element, streamed, then)
         return
     at = _BLOCKS
     c, r = 0, 0  # columns and rows that are moved
@@ -235,23 +199,6 @@ def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # 
                 _turn(side, kind, x, y, z, c, new_r - r, across, down)
             c, r = new_c, new_r
         at += 2
-
-
-@compiled(INT, INT, INT, INT, INT, INT)
-def _release(source, target, size, streamed, before, after):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move a run to the target: whole lines only where runs before or after it are kept as well.
-
-    What is kept are the `LINE` bytes before a run, at addresses that are 0 at either end of a row
-    of runs. There is as much room before a run in the buffer.
-    """
-    head = tail = 0
-    if before:
-        move(before, source - _LINE)
-        head = target % _LINE
-    if after:
-        move(source + size - _LINE, after)
-        tail = (target + size) % _LINE
-    _copy(source - head, target - head, head + size - tail, streamed, 0)
 
 
 @compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
@@ -304,7 +251,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
                     break
             for at in range(runs):
                 full = buffer + at * w[rows + _HERE]
-                _release(full, begins[at], size, w[_STREAMED], before, after)
+                release(full, begins[at], size, w[_STREAMED], before, after)
                 before, after = before + (_LINE if before else 0), after + (_LINE if after else 0)
         near, far = next_near, next_far
 
@@ -358,7 +305,7 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
         store_fence()
 
 
-_LAYOUT = compiling.checksum(blocks, compiling, vectors)
+_LAYOUT = compiling.checksum(blocks, compiling, runs, vectors)
 
 
 @compiled(returns=INT)

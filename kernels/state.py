@@ -58,6 +58,30 @@ class Ahead(IntEnum):
     SIZE = 7
 
 
+class Past(IntEnum):
+    """Fields of how tiles of C lie in a room of their own before they go past the caches.
+
+    Examples
+    --------
+    >>> Past.SIZE - Past.FIRSTS
+    4
+    """
+
+    WANTED = 0
+    """Whether what a microkernel cannot stream in this box may go by way of the room."""
+    ROOM = 1
+    """Address of the room; tables of where its rows and columns are stand behind it."""
+    ACROSS = 2
+    """Whether runs of C go from column to column, and not from row to row."""
+    PIECE = 3
+    """Rows of a run that goes across."""
+    PITCH = 4
+    """Bytes from one run in the room to the next."""
+    FIRSTS = 5
+    """First row and first column of a call, then its last ones and one."""
+    SIZE = 9
+
+
 class S(IntEnum):
     """Fields of a state.
 
@@ -133,7 +157,9 @@ class S(IntEnum):
     BASES = CELLS + 2
     """Addresses of the output, the rows' operand and the columns' operand; before a run how far
     from the arrays' first elements they are."""
-    TRACING = BASES + 3
+    PAST = BASES + 3
+    """How C goes past the caches that does not lie in whole lines: `Past`."""
+    TRACING = PAST + Past.SIZE
     """Where the trace begins; 0 if calls are not traced."""
     CALLS = TRACING + 1
     """Calls of the microkernel so far."""
@@ -178,8 +204,10 @@ class Step(IntEnum):
     """Whether the box has the first k of all."""
     ALIGNED = 10
     """Whether every vector of C is whole lines away from the box's origin."""
-    FRESH = 11
+    LONG = 11
+    """Whether C lies in runs that are long enough to go past the caches in parts of lines."""
+    FRESH = 12
     """Whether the rows' and the columns' operand differ from those of the step before."""
-    NEXT = 13
+    NEXT = 14
     """How many steps later the rows' and the columns' operand differ again; 0 for never."""
-    SIZE = 15
+    SIZE = 16

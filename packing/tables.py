@@ -56,6 +56,8 @@ class Field(IntEnum):
     LANES = 29
     """For each lane of each group its offset in the operand; lanes that a group lacks have that of
     its last index, so that all can be read."""
+    STEADY = 30
+    """For each index how many, itself included, follow each other at one distance in the output."""
 
 
 class Stored(IntEnum):
@@ -164,6 +166,7 @@ def table(
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
         put(Field.STORED, stored)
         put(Field.RUNS, _runs(np.diff(axis.bounds[0]), stored))
+        put(Field.STEADY, _steady(target))
         lanes = source[starts[:, None] + np.minimum(np.arange(group), counts[:, None] - 1)]
         put(Field.LANES, lanes.ravel())
         units = (source[starts],) * 3
@@ -200,6 +203,17 @@ def _runs(sizes: Integers, stored: Integers) -> Integers:
     ends = np.append(np.flatnonzero(other) + 1, len(sizes))
     cells = np.arange(len(sizes))
     found: Integers = ends[np.searchsorted(ends, cells, side="right")] - cells
+    return found
+
+
+def _steady(offsets: Integers) -> Integers:
+    """Return for each entry how many from there on lie at the distance of the first two."""
+    count = len(offsets)
+    if count < 3:
+        return np.arange(count, 0, -1)
+    ends = np.append(np.flatnonzero(np.diff(offsets, 2)) + 1, count - 1)
+    at = np.arange(count - 1)
+    found: Integers = np.append(ends[np.searchsorted(ends, at + 1)] - at + 1, 1)
     return found
 
 

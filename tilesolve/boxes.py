@@ -116,9 +116,17 @@ def unfuse(problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int = 1
             ]
             within = [order[index] for index in band.order]
             loops = side_by_side(within, chosen[at - 1], sizes, seen, line)
+            if at == 1 and nest.output == "stream":
+                # What is side by side in C leaves together, see `kernels.past`.
+                loops = [i for those in within for i in _along(loops, those, place)]
         box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
         bands.append(Band(band.level, tuple(loops), box_of))
     return Nest(tuple(bands), nest.packed, nest.output)
+
+
+def _along(loops: Sequence[str], letters: Sequence[str], place: Mapping[str, int]) -> list[str]:
+    """Return those of some loops that are over given letters, those of the output's last first."""
+    return sorted((i for i in loops if i in letters), key=lambda i: -place.get(i, 0))
 
 
 def line_sides(problem: Problem, line: int) -> dict[str, int]:

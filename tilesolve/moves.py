@@ -171,7 +171,7 @@ def move(
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
     parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-    return Move(walk, walk.ctypes.data, buffer.size + LINE + kept, parts)
+    return Move(walk, walk.ctypes.data, buffer.size + 2 * LINE + kept, parts)
 
 
 _ALONE = Axis(1, 0, 0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels import packers
+from tilesolve.kernels import packers, past
 from tilesolve.kernels.code import MOST_VECTORS, Family
 from tilesolve.kernels.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
 from tilesolve.nest import Band, Nest
@@ -50,12 +50,14 @@ class Box:
         Most batches of a packed segment, for each operand.
     aligned
         Whether every vector of C is as far from the box's origin as lines are.
+    long
+        Whether the runs in which the nearest tiles write C are long, see `kernels.past`.
 
     Examples
     --------
     >>> none = np.zeros(0, np.int64)
     >>> rows = Axis((none, none, none), (np.array([0, 3, 6]),))
-    >>> Box((rows,), (none,), (2, 1), (5, 5), (1, 1), aligned=True).cells(0)
+    >>> Box((rows,), (none,), (2, 1), (5, 5), (1, 1), aligned=True, long=False).cells(0)
     2
     """
 
@@ -65,6 +67,7 @@ class Box:
     sums: tuple[int, int]
     batches: tuple[int, int]
     aligned: bool
+    long: bool
 
     def copy_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
@@ -93,7 +96,7 @@ class Boxes:
     Examples
     --------
     >>> none = np.zeros(0, np.int64)
-    >>> box = Box((), (), (0, 0), (0, 0), (1, 1), aligned=True)
+    >>> box = Box((), (), (0, 0), (0, 0), (1, 1), aligned=True, long=False)
     >>> len(Boxes(np.array([[0, 0], [4, 0]]), np.array([0, 0]), ({"m": 4, "n": 8},), (box,)))
     2
     """
@@ -377,6 +380,7 @@ class Schedule:
             (sums[0], sums[1]),
             (batches[0], batches[1]),
             self._aligned(axes, tables),
+            _run(axes, self.element) >= past.LEAST,
         )
 
     def _aligned(self, axes: Sequence[Axis], tables: Sequence[Integers]) -> bool:
@@ -403,6 +407,26 @@ class Schedule:
             tiles, strides = self._tiles(role, sizes), (only, only, only)
             found[letter] = lay(tiles, strides, self._lanes(role)).offsets[0]
         return found
+
+
+def _run(axes: Sequence[Axis], element: int) -> float:
+    """Return the bytes of C that calls for the nearest tiles write side by side, in the mean.
+
+    They are rows of cells that are alike, or these rows in each of some columns.
+    """
+
+    def together(axis: Axis, distance: int) -> float:
+        """Return how many indices of a call follow each other at a distance, in the mean."""
+        cells, broken = axis.bounds[0], np.diff(axis.offsets[0]) != distance
+        broken[cells[1:-1][np.diff(cells, 2) != 0] - 1] = True
+        if len(axis.bounds) > 1:
+            broken[cells[axis.bounds[1][1:-1]] - 1] = True
+        return axis.size / (1 + int(np.count_nonzero(broken)))
+
+    rows, columns = axes[ROWS], axes[COLUMNS]
+    down, cell = int(together(rows, element)), int(rows.bounds[0][1])
+    beside = {min(down, cell), down if cell and down % cell == 0 else 1}
+    return element * max(down, *(n * together(columns, n * element) for n in beside))
 
 
 def _array(found: Integers, begin: Field, end: Field) -> Integers:

@@ -228,7 +228,7 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
     for row, box in zip(kinds, boxes.tables, strict=True):
         row[Step.TABLES : Step.TABLES + len(box.tables)] = [t.ctypes.data for t in box.tables]
         row[Step.CELLS : Step.CELLS + 2] = box.cells(ROWS), box.cells(COLUMNS)
-        row[Step.ALIGNED] = box.aligned
+        row[Step.ALIGNED], row[Step.LONG] = box.aligned, box.long
     rows = kinds[boxes.kinds]
     strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.strides], np.int64)
     offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T

@@ -18,6 +18,10 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Machine
+from tilesolve.packing.buffers import empty
+
+OFFSET = 16
+"""Bytes from a line's beginning to where large arrays of numpy begin (glibc)."""
 
 Array = npt.NDArray[Any]
 Run = Callable[[], Any]
@@ -64,6 +68,28 @@ def tilesolve(
     found = plan(problem, machine=machine, threads=threads, cache=False)
     first, second = operands
     return lambda: found(first, second, out)
+
+
+def unaligned(
+    problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
+) -> Run:
+    """Make ready a plan for copies of the arrays that begin 16 bytes after a line, as numpy's do.
+
+    It tells what that costs, where a sweep's own arrays begin with a line.
+
+    Examples
+    --------
+    $ tilesolve bench tccg --peers tilesolve.bench.peers:unaligned
+    """
+
+    def moved(array: Array) -> Array:
+        skipped = OFFSET // array.itemsize
+        room = empty((skipped + array.size,), array.dtype)
+        found = room[skipped:].reshape(array.shape)
+        found[...] = array
+        return found
+
+    return tilesolve(problem, machine, threads, [*map(moved, operands)], moved(out))
 
 
 def numpy(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
