@@ -17,6 +17,7 @@ from tilesolve.kernels.blocks import LINE
 from tilesolve.kernels.shape import Mode
 from tilesolve.packing.axes import Tile, lay
 from tilesolve.packing.tables import Field, table
+from tilesolve.task import in_place
 
 GUARD = 5 * LINE
 
@@ -188,3 +189,23 @@ def test_the_nearest_tile_is_walked_along_c(spec, sizes):
     for operand in operands:
         order = [i for i in found.nest.bands[1].order if i in operand and i in output]
         assert order == sorted(order, key=output.index, reverse=True)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_would_be_read_amid_lines_is_packed(width):
+    """An operand that begins with a line is read in place, at any other place it is copied."""
+    problem = Problem.of("abc-bda-dc", {"a": 160, "b": 10, "c": 8, "d": 60})
+    found = plan(problem, machine=shallow(*width), threads=1, cache=False)
+    found = replace(found, nest=replace(found.nest, packed=(None, found.nest.bands[1].level)))
+    assert set(in_place(found)) == {0}
+    first, second = drawn(problem)
+    for offset in (0, 16, 0, 8):
+        moved, *_ = placed(first.shape, problem.dtype, offset)
+        moved[...] = first
+        out = np.full(problem.shapes[0], np.nan)
+        found(moved, second, out=out)
+        close(problem, out, reference(problem, first, second), (first, second))
+    copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.layouts.items()}
+    assert len(found.layouts) == len(copied) == 2
+    side = copied[True].order[1:].index(1)
+    assert [copied[amid].schedule.packed[side] > 0 for amid in (False, True)] == [False, True]

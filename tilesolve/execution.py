@@ -14,8 +14,8 @@ import numpy.typing as npt
 from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.packing.buffers import empty
-from tilesolve.task import Task, Visit
+from tilesolve.packing.buffers import ALIGNMENT, empty
+from tilesolve.task import Task, Visit, in_place
 from tilesolve.workers import together
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Layout:
         Of the output.
     tasks
         What each thread does; nothing if the output is empty.
+    lined
+        Operands that are read in place as long as they begin with a line, see `task.in_place`.
 
     Examples
     --------
@@ -47,10 +49,16 @@ class Layout:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     tasks: list[Task]
+    lined: tuple[int, ...]
 
     @classmethod
-    def of(cls, plan: Plan, first: Array, second: Array, out: Array | None) -> Self:
-        """Check what the arrays alone tell and work out the tasks."""
+    def of(
+        cls, plan: Plan, first: Array, second: Array, out: Array | None, amid: Sequence[int] = ()
+    ) -> Self:
+        """Check what the arrays alone tell and work out the tasks.
+
+        Operands that begin amid a line are packed where they would be read in place.
+        """
         problem = plan.problem
         _check_count(problem)
         problem.check_operands(first, second)
@@ -63,8 +71,12 @@ class Layout:
             _check_output(problem, out)
             steps = out.strides
         strides = (steps, first.strides, second.strides)
-        tasks = [Task.of(plan, *part, strides) for part in _parts(plan)] if prod(shape) else []
-        return cls(shape, dtype, tasks)
+        placed = in_place(plan) if prod(shape) else {}
+        packed = {at: level for at, level in placed.items() if at in amid}
+        parts = _parts(plan) if prod(shape) else []
+        return cls(
+            shape, dtype, [Task.of(plan, *part, strides, packed) for part in parts], tuple(placed)
+        )
 
 
 def execute(
@@ -106,6 +118,13 @@ def execute(
     layout = plan.layouts.get(key)
     if layout is None:
         layout = _keep(plan, key, Layout.of(plan, first, second, out))
+    if layout.lined:
+        amid = tuple(at for at in layout.lined if (first, second)[at].ctypes.data % ALIGNMENT)
+        if amid:
+            key += amid
+            layout = plan.layouts.get(key)
+            if layout is None:
+                layout = _keep(plan, key, Layout.of(plan, first, second, out, amid))
     if out is None:
         if beta:
             raise PlanError(f"beta is {beta}: there is no out to multiply by it")
