@@ -38,11 +38,14 @@ MOST = 256
 _HELD = 3 << 12
 """Bytes of C in the room at most: it shares the nearest cache with what is computed."""
 
-_GAPS = 128
-"""Runs in the room at most: before each there is a line's room for what was kept, and behind the
-last one for what a tile's last vectors have beyond its rows."""
+_RUNS = 128
+"""Runs in the room, at most."""
 
-_TABLES = _HELD + (_GAPS + 1) * LINE
+_GAP = 2 * LINE
+"""Bytes before each run, and behind the last one: a line for what was kept; and a tile's last
+vectors reach so far beyond its rows, as a group of complex numbers takes two."""
+
+_TABLES = _HELD + (_RUNS + 1) * _GAP
 _SLOTS = _TABLES + 2 * 8 * MOST
 _TAGS = _SLOTS + KEPT * LINE
 
@@ -110,7 +113,7 @@ def arrange(s, role, count, turns, r0, n0, m, c, alike, R, N):  # type: ignore[n
     if not alike:
         return 0
     if along:  # each run has as many rows, and these are whole groups where a tile has several runs
-        if high % piece or (piece < m and piece % s[_GROUP]):
+        if high % piece or (piece < m and (m % piece or piece % s[_GROUP])):
             return 0
         for row in range(r0, r0 + high, piece):
             if _following(R, row, element) < piece:
@@ -125,15 +128,15 @@ def arrange(s, role, count, turns, r0, n0, m, c, alike, R, N):  # type: ignore[n
         most = max(most, -(-RUN // (m * element)))
     most = min(most, _HELD // size, MOST // m if role == 0 else MOST // c)
     if along and role == 0:
-        most = min(most, _GAPS * piece // m)
+        most = min(most, _RUNS * piece // m)
     elif not along and role == 1:
-        most = min(most, _GAPS // c)
+        most = min(most, _RUNS // c)
     most = min(max(cells, most // cells * cells), count)
     if most * size > _HELD or (role == 0 and most * m > MOST):
         return 0
     rows, columns = m * (most if role == 0 else 1), c * (most if role == 1 else 1)
-    pitch = (piece * columns if along else rows) * element + LINE
-    room = s[_ROOM] + LINE
+    pitch = (piece * columns if along else rows) * element + _GAP
+    room = s[_ROOM] + _GAP
     here_rows, here_columns = s[_ROOM] + _TABLES, s[_ROOM] + _TABLES + 8 * MOST
     X, Y = pointer(here_rows), pointer(here_columns)
     for row in range(rows):
@@ -161,7 +164,7 @@ def leave(s, out, r, n, rows, columns, R, N):  # type: ignore[no-untyped-def]  #
     none
     """
     element = s[_STEP] // s[_GROUP]
-    room, pitch = s[_ROOM] + LINE, s[_PITCH]
+    room, pitch = s[_ROOM] + _GAP, s[_PITCH]
     X, Y, high, wide = R, N, rows, columns
     x, y, first, last, unit = r, n, s[_FIRSTS], s[_FIRSTS + 3], s[_PIECE]
     if not s[_ACROSS]:

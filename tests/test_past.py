@@ -102,6 +102,19 @@ def test_runs_of_every_kind(spec, sizes, dtype):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize("n", [9, 10, 17])
+def test_last_vectors_spoil_nothing(width, dtype, n, monkeypatch):
+    """Cells of rows that are side by side in C all end amid a vector, of complex numbers amid two.
+
+    What the vector has beyond them must not come to lie where another column begins.
+    """
+    monkeypatch.setattr(past, "LEAST", 0)
+    problem = Problem.of("cbn-ck-kbn", {"c": 20, "b": 9, "n": n, "k": 5}, dtype)
+    run_at(streamed(problem, *width), 16)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("offset", [0, 3, 8, 56])
 def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
     """All calls for one output go the same way: to have a line on both ways would be slow."""
