@@ -102,7 +102,6 @@ class Case:
             values = {
                 "a": a,
                 "next_a": a,
-                "next_end": 2**62,
                 "fetch": nothing.ctypes.data,
                 "a_step": sums * family.lanes * size,
                 "b": columns_at[begins[1].index(n)] + k * family.group * size,

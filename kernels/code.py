@@ -32,7 +32,7 @@ from tilesolve.kernels import (
     vectors,
     writing,
 )
-from tilesolve.kernels.dtypes import real_of
+from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.packers import Strip
 from tilesolve.kernels.shape import Shape
 
@@ -60,6 +60,8 @@ class Family:
         Vector registers that the tiles may take.
     group
         Columns that lie together in a strip.
+    halved
+        Whether there are kernels whose last vectors are half as wide.
 
     Examples
     --------
@@ -72,13 +74,18 @@ class Family:
     bits: int
     registers: int
     group: int
+    halved: bool = False
 
     @classmethod
-    def of(cls, dtype: str, bits: int, registers: int) -> Family:
-        """Return the family for a machine's vectors; what LLVM cannot have is an error."""
+    def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
+        """Return the family for a machine's vectors; what LLVM cannot have is an error.
+
+        Halved vectors are made where they could save time, unless they are not wanted.
+        """
         if bits not in (128, 256, 512):
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
-        return cls(dtype, bits, min(registers, 32), dtypes.columns_together(dtype, registers))
+        group, halved = dtypes.columns_together(dtype, registers), halved and halves(dtype, bits)
+        return cls(dtype, bits, min(registers, 32), group, halved)
 
     @property
     def lanes(self) -> int:
@@ -102,11 +109,6 @@ class Family:
             for groups in range(1, MOST_VECTORS + 1)
             for columns in range(1, self.most_columns(groups) + 1)
         )
-
-    @property
-    def halved(self) -> bool:
-        """Whether there are kernels whose last vectors are half as wide."""
-        return dtypes.halves(self.dtype, self.bits)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

@@ -75,7 +75,8 @@ def catalogued(
             progress((number + fraction) / len(dtypes), what)
 
         report(0.0, f"{dtype}, compiling")
-        family = Family.of(dtype, machine.vector_bits, machine.vector_registers)
+        bits, registers = machine.vector_bits, machine.vector_registers
+        family = Family.of(dtype, bits, registers, halved=machine.halves(dtype))
         speed = _speed(machine, dtype)
         found[dtype] = measure(family, kernels(family), machine.frequency, report, speed)
     progress(1.0, "done")

@@ -117,7 +117,12 @@ class Task:
         schedule = Schedule(
             problem,
             plan.nest,
-            Family.of(problem.dtype, machine.vector_bits, machine.vector_registers),
+            Family.of(
+                problem.dtype,
+                machine.vector_bits,
+                machine.vector_registers,
+                halved=machine.halves(problem.dtype),
+            ),
             steps,
             roles,
             (copies[first], copies[1 - first]),
@@ -128,7 +133,7 @@ class Task:
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         cell = dict(plan.nest.bands[0].box)
         streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
-        state = _state(schedule, stream=streams, halved=machine.halves(problem.dtype))
+        state = _state(schedule, stream=streams)
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
@@ -281,10 +286,10 @@ def _rows(schedule: Schedule, boxes: Boxes) -> Integers:
     return rows.ravel()
 
 
-def _state(schedule: Schedule, *, stream: bool, halved: bool) -> Integers:
+def _state(schedule: Schedule, *, stream: bool) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype = schedule.family, schedule.problem.dtype
-    state = _kernel_addresses(family, halved=halved).copy()
+    state = _kernel_addresses(family).copy()
     state[S.TOP] = schedule.top
     for level, order in enumerate(schedule.orders):
         state[S.ORDERS + 4 * level : S.ORDERS + 4 * level + 4] = order
@@ -302,7 +307,7 @@ def _state(schedule: Schedule, *, stream: bool, halved: bool) -> Integers:
 
 
 @lru_cache(maxsize=32)
-def _kernel_addresses(family: Family, *, halved: bool) -> Integers:
+def _kernel_addresses(family: Family) -> Integers:
     """Return a state that knows where a family's kernels are and what ends a run, no more."""
     loaded = kernels(family)
     state = np.zeros(S.SIZE, np.int64)
@@ -311,7 +316,7 @@ def _kernel_addresses(family: Family, *, halved: bool) -> Integers:
     for shape in family.shapes:
         kind = HALVED if shape.halved else PACKED if shape.packed else PLACED
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
-    if not halved:
+    if not family.halved:
         addresses[HALVED] = addresses[PACKED]
     for side, strip in enumerate(family.strips):
         for number, kind_of_packer in enumerate(packers.KINDS):
