@@ -22,14 +22,6 @@ from tilesolve.register_tile import nearby
 
 LINE = 64
 USUAL = Machine.load("i7-6700k")
-NEAR = USUAL.replace(
-    levels=(
-        *USUAL.levels[:2],
-        replace(USUAL.levels[2], read=NEARER * USUAL.memory.bandwidth),
-        USUAL.memory,
-    )
-)
-"""A machine where what is packed next is always asked for: its third cache is fast."""
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 WIDE = {"vector_bits": 512, "vector_registers": 32}
 
@@ -137,27 +129,28 @@ def watched(problem, machine):
         ("abcd-dbea-ec", 40),
     ],
 )
-def test_what_is_packed_was_asked_for(spec, sizes):
+def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
     """Most lines of an operand had been asked for before they were packed, but for the first."""
-    packs, *_ = watched(Problem.of(spec, sizes), NEAR)
+    monkeypatch.setattr("tilesolve.task.foreseen", lambda *_: True)
+    packs, *_ = watched(Problem.of(spec, sizes), USUAL)
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
 
 
 @pytest.mark.parametrize(
-    ("rows", "pitch", "run", "stay"),
+    ("rows", "pitch", "run", "stay", "close"),
     [
-        (64, 5120, 1024, True),
-        (170, 4864, 768, True),
-        (170, 4096, 768, False),  # 170 lines at each of twelve places; the cache has 64 pages
-        (256, 5120, 1024, False),  # as much as the cache, which holds the copy in use, too
-        (64, 4352, 256, False),  # four lines in each page
-        (64, 256, 256, True),  # the same side by side
+        (64, 5120, 1024, True, True),
+        (170, 4864, 768, True, True),
+        (170, 4096, 768, False, True),  # 170 lines at each of 12 places; the cache has 64 pages
+        (256, 5120, 1024, False, True),  # as much as the cache, which holds the copy in use, too
+        (64, 4352, 256, True, False),  # four lines in each page
+        (64, 256, 256, True, True),  # the same side by side
     ],
 )
-def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, stay):
-    """All are where the third cache is fast: there what the second one cannot keep is near, too."""
+def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, stay, close):
+    """Where the third cache is fast, they need not be close; they have to stay everywhere."""
     machine = Machine.load("e5-2680v4")
     assert machine.caches[1].capacity == 64 * PAGE
 
@@ -170,13 +163,13 @@ def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, sta
     strides, sides = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}
     box = Problem.of("mn-mk-kn", sides)
     for level in (third(slow), third(fast, read=slow), two):
-        assert foreseen(strides, box, level) == stay
+        assert foreseen(strides, box, level) == (stay and close)
     # What is read once in a long while is not worth it.
     often = Problem.of("mn-mk-kn", sides | {"n": 20000})
     assert not foreseen(strides, often, third(slow))
     for one in (box, often):
-        assert foreseen(strides, one, third(fast))
-        assert foreseen(strides, one, third(fast, read=fast))
+        assert foreseen(strides, one, third(fast)) == stay
+        assert foreseen(strides, one, third(fast, read=fast)) == stay
 
 
 @given(
@@ -199,7 +192,7 @@ def test_lines_are_counted_at_each_place_in_pages(outer, unit, sign, element):
     assert crowds_of(turned, sides, LINE).tolist() == wanted.tolist()
 
 
-def test_lines_that_push_each_other_out_are_not_asked_for():
+def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
     """1536 lines of A begin at each of four places in pages; L2 has room for 512."""
     problem = Problem.of("abcde-efcad-bf", {"a": 4, "b": 24, "c": 4, "d": 32, "e": 48, "f": 32})
     caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 1e11, ways=16)]
@@ -207,11 +200,13 @@ def test_lines_that_push_each_other_out_are_not_asked_for():
     machine = Machine.load("i7-6700k").replace(levels=levels, **WIDE)
     strides = problem.strides(1)
     assert {strides[letter] % 4096 for letter in "ef"} == {0}
-    packs, *_ = watched(problem, machine)
-    later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
-    assert later
-    assert not any(asked for _, asked in later)
     fast = replace(levels[2], bandwidth=NEARER * levels[3].bandwidth)
+    for third in (levels[2], fast):
+        packs, *_ = watched(problem, machine.replace(levels=(*caches, third, levels[3])))
+        later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
+        assert later
+        assert not any(asked for _, asked in later)
+    monkeypatch.setattr("tilesolve.asking.CROWDED", 16)
     packs, *_ = watched(problem, machine.replace(levels=(*caches, fast, levels[3])))
     assert any(asked for *_, asked, tiles in packs if tiles)
 
@@ -244,7 +239,8 @@ def test_nothing_but_operands_is_asked_for(problem):
     """Every address is in an operand's lines, but for the one that stands for nothing."""
     with pytest.MonkeyPatch.context() as patch:  # most that are drawn are small
         patch.setattr("tilesolve.task.nearby", lambda *_: False)
-        _, strangers, _ = watched(problem, NEAR)
+        patch.setattr("tilesolve.task.foreseen", lambda *_: True)
+        _, strangers, _ = watched(problem, USUAL)
     assert strangers <= 1
 
 

@@ -16,7 +16,7 @@ CLOSE = 8
 """Lines in each page that a box touches from which on hardware helps to fetch them."""
 
 NEARER = 3
-"""Times the bandwidth of memory at which it is worth having lines brought to a third cache."""
+"""Times the bandwidth of memory from which on a third cache counts as near."""
 
 SELDOM = 0.05
 """Share of the time of arithmetic with a box below which the time in which memory reads the box is
@@ -30,11 +30,14 @@ KEPT = 0.5
 def foreseen(strides: Mapping[str, int], box: Problem, machine: Machine) -> bool:
     """Return whether the lines of a box had better be asked for before it is packed.
 
-    That is so where there is a third cache that is much faster than memory (measured on a Zen 4,
-    where it reads 3.5 times as fast: with runs of 512 bytes `abcde-efcad-bf` takes 98 ms instead of
-    111). Else they must stay in the second cache, beside the copy in use: where lines are in pages
-    is known, where the pages are is not, so that of those at one place as many stay as the cache
-    has pages. And they must lie close together: a line far from the others takes a buffer for as
+    They must stay in the second cache, beside the copy in use: where lines are in pages is known,
+    where the pages are is not, so that of those at one place as many stay as the cache has pages
+    (measured on a Zen 3, without and with what does not stay: `abcd-aebf-dfce` 6.57 and 7.07 s,
+    `abcde-efbad-cf` 214 and 228 ms).
+
+    That is enough where there is a third cache that is much faster than memory (measured on a Zen
+    4, where it reads 3.5 times as fast: with runs of 512 bytes `abcde-efcad-bf` takes 98 ms instead
+    of 111). Else they must lie close together: a line far from the others takes a buffer for as
     long as it is on its way, which the microkernel's own lines then wait for (measured on a Granite
     Rapids, without and with: `abcde-efcad-bf`, 241 bytes in each page, 111 and 143 ms;
     `abcd-deca-be`, 509, 84 and 98 ms; `abcd-ebad-ce`, 900, 32 and 28 ms). For the same reason a box
@@ -57,18 +60,30 @@ def foreseen(strides: Mapping[str, int], box: Problem, machine: Machine) -> bool
     """
     if len(machine.caches) < 2:
         return True
-    third, memory = machine.levels[2], machine.memory
-    if (third.read or third.bandwidth) >= NEARER * (memory.read or memory.bandwidth):
-        return True
+    memory = machine.memory
     size, room = box.itemsize * prod(box.sizes[i] for i in strides), machine.caches[1].capacity or 0
-    reading = size / (memory.read or memory.bandwidth)
     crowds = crowds_of(strides, box.sizes, memory.line)
-    return bool(
-        2 * size <= room
-        and reading > SELDOM * box.flops / machine.peak(box.dtype)
+    if 2 * size > room or crowds.max() > CROWDED * max(room // PAGE, crowds.mean()):
+        return False
+    reading = size / (memory.read or memory.bandwidth)
+    return near_third(machine) or bool(
+        reading > SELDOM * box.flops / machine.peak(box.dtype)
         and size >= CLOSE * memory.line * pages_of(strides, box.sizes)
-        and crowds.max() <= CROWDED * max(room // PAGE, crowds.mean())
     )
+
+
+def near_third(machine: Machine) -> bool:
+    """Return whether there is a third cache that is much faster than memory.
+
+    Examples
+    --------
+    >>> near_third(Machine.load("i7-6700k"))
+    True
+    """
+    if len(machine.caches) < 3:
+        return False
+    third, memory = machine.levels[2], machine.memory
+    return (third.read or third.bandwidth) >= NEARER * (memory.read or memory.bandwidth)
 
 
 def afar(copy: int, machine: Machine) -> bool:
