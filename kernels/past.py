@@ -3,8 +3,9 @@
 A store past the caches writes a line. Where a tile of C begins or ends amid lines, as in numpy's
 own arrays, which begin 16 bytes after one, microkernels write a few tiles to a small room in the
 nearest cache. There they lie as in C, so that what is side by side leaves line by line. The part of
-a line that a run ends in waits for the tiles that go on there. `s` is a state
-(`tilesolve.kernels.state`); `R` and `N` are the tables of rows and columns.
+a line that a run ends in waits for the tiles that go on there. It is done where it gains something:
+`tilesolve.task` says on which machines. `s` is a state (`tilesolve.kernels.state`); `R` and `N` are
+the tables of rows and columns.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from strategies import problems, specs, unshrunk
 from test_execution import WIDTHS, close, drawn, shallow
 
 from tilesolve import Problem, plan, reference
+from tilesolve.asking import NEARER
 from tilesolve.execution import Layout
 from tilesolve.kernels import past, runs
 from tilesolve.kernels.blocks import LINE
@@ -123,6 +124,18 @@ def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
     monkeypatch.setattr(past, "LEAST", 1 << 20)
     through = modes_at(streamed(problem, *width), offset)
     assert through == ({Mode.STORE} if offset else {Mode.STREAM})
+
+
+def test_a_near_third_cache_is_gone_through():
+    """There writing through the caches takes less time than gathering what goes past them."""
+    problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
+    found = streamed(problem, 256, 16)
+    *near, memory = found.machine.levels
+    third = replace(near[-1], name="L3", capacity=1 << 24, read=None)
+    memory = replace(memory, bandwidth=third.bandwidth / NEARER, read=None)
+    found = replace(found, machine=found.machine.replace(levels=(*near, third, memory)))
+    assert modes_at(found, 16) == {Mode.STORE}
+    assert modes_at(found, 0) == {Mode.STREAM}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
