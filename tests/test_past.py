@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
 from test_execution import WIDTHS, close, drawn, shallow
 
-from tilesolve import Problem, plan, reference
+from tilesolve import Machine, Problem, plan, reference
 from tilesolve.asking import NEARER
 from tilesolve.execution import Layout
 from tilesolve.kernels import past, runs
 from tilesolve.kernels.blocks import LINE
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.shape import Mode
 from tilesolve.packing.axes import Tile, lay
 from tilesolve.packing.tables import Field, table
@@ -215,6 +216,21 @@ def test_the_nearest_tile_is_walked_along_c(spec, sizes):
     for operand in operands:
         order = [i for i in found.nest.bands[1].order if i in operand and i in output]
         assert order == sorted(order, key=output.index, reverse=True)
+
+
+@pytest.mark.parametrize("crowded", [1.0, 2.0])
+def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(crowded):
+    """Else steps along C would be of two lengths, which hardware does not follow."""
+    tile = RegisterTile(2, 6, 12.0, 10.0)
+    usual = Machine.load("i7-6700k")
+    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, (tile,), crowded=crowded),))
+    found = plan("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32", machine, cache=False)
+    cell, tile = (dict(band.box) for band in found.nest.bands[:2])
+    assert cell["c"] > 1  # its columns are whole pages apart
+    assert cell["e"] < tile["e"] < 48
+    order = [i for i in found.nest.bands[1].order if i in "ed"]
+    assert order == (["d", "e"] if machine.hinders("float64") else ["e", "d"])
+    assert machine.hinders("float64") == (crowded > 1)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -283,6 +283,7 @@ def _packing(
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
     line, vectors = machine.memory.line, max(1, lanes(share.dtype, machine.vector_bits))
+    hinders = machine.hinders(share.dtype)
     options = []
     for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
         loaded = any(letter in rows for letter in operand.letters)
@@ -291,7 +292,8 @@ def _packing(
         options.append([copy, None] if copy and (along or not loaded) else [copy])
     priced = []
     for packed in product(*options):
-        candidate = unfuse(share, fused, replace(tiles, packed=packed), line, vectors)
+        kept = replace(tiles, packed=packed)
+        candidate = unfuse(share, fused, kept, line, vectors, hinders=hinders)
         if packed != tiles.packed and not _readable(share, candidate, machine):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)

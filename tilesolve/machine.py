@@ -169,6 +169,19 @@ class Machine:
         """
         return halves(dtype, self.vector_bits) and self.fma_rate < SEVERAL
 
+    def hinders(self, dtype: str) -> bool:
+        """Return whether C had better not pass by the caches where lines are at one place in pages.
+
+        It is not so where that was not measured.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").hinders("float64")
+        False
+        """
+        found = self.catalogue(dtype)
+        return found is not None and found.hinders
+
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
 

@@ -99,10 +99,7 @@ def hindered(
     >>> hindered(problem, Machine.load("i7-6700k"), problem.strides(0), {"m": 6, "n": 8})
     False
     """
-    catalogue = machine.catalogue(problem.dtype)
-    if catalogue is None or not catalogue.hinders:
-        return False
-    return crowded(strides, sides, machine.memory.line)
+    return machine.hinders(problem.dtype) and crowded(strides, sides, machine.memory.line)
 
 
 def nearby(problem: Problem, machine: Machine) -> bool:
@@ -219,8 +216,7 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
     What a longer run has of its last one, the next call completes.
     """
     strides, line = problem.strides(0), machine.memory.line
-    catalogue = machine.catalogue(problem.dtype)
-    if catalogue is not None and catalogue.hinders:
+    if machine.hinders(problem.dtype):
         size = prod(sides.values()) * problem.itemsize
         run = size / runs_of(strides, sides, problem.itemsize)
         return max(0.0, line / run - 1) + hindered(problem, machine, strides, sides)

@@ -366,7 +366,8 @@ def variant(
     machine, share = best.machine, best.share
     vectors = max(1, lanes(share.dtype, machine.vector_bits))
     with_copies = replace(tiles, packed=packed)
-    nest = unfuse(share, setting.fused, with_copies, machine.memory.line, vectors)
+    line, hinders = machine.memory.line, machine.hinders(share.dtype)
+    nest = unfuse(share, setting.fused, with_copies, line, vectors, hinders=hinders)
     cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
     return replace(best, choice=choice, classes=made, nest=nest, price=cost)
