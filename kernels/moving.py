@@ -18,7 +18,7 @@ from enum import IntEnum
 from tilesolve.kernels import blocks, runs, vectors
 from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.blocks import LINE, own, piece, turn
-from tilesolve.kernels.compiled import INT, PAIR, POINTER, compiled, on_stack, pointer, store_fence
+from tilesolve.kernels.compiled import INT, POINTER, compiled, on_stack, pointer, store_fence
 from tilesolve.kernels.runs import ALL, REACH, copy, release
 
 MOST = 64
@@ -88,9 +88,11 @@ class W(IntEnum):
     they are not; loops over such tiles are the innermost."""
     WHOLE = 17
     """Whether blocks go to the target past the caches, line by line; there is no buffer then."""
-    COUNTS = 18
+    OFFSETS = 18
+    """Bytes from the buffer to the offsets in source and buffer of what a run is filled with."""
+    COUNTS = 19
     """Lengths of the four lists that follow the axes."""
-    AXES = 22
+    AXES = 23
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
     OUTER = LOOPS + MOST
@@ -106,12 +108,18 @@ class W(IntEnum):
 # numba takes plain integers for constants, not members of an enumeration.
 _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
 _COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
-_AHEAD, _KEPT, _WHOLE = int(W.AHEAD), int(W.KEPT), int(W.WHOLE)
+_AHEAD, _KEPT, _WHOLE, _OFFSETS = int(W.AHEAD), int(W.KEPT), int(W.WHOLE), int(W.OFFSETS)
 _COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W.OUTER)
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
 _LINE, _MOST, _TOGETHER, _CLOSE, _REACH = LINE, MOST, TOGETHER, CLOSE, REACH
+
+# Fields of a part of columns and rows that blocks of one kind cover, behind the kind: where it
+# begins in the source and in the buffer, its extents, and the steps of both loops. All fills of a
+# group of rows have the same parts: they are worked out once.
+_FROM, _TO, _WIDE, _HIGH, _ACROSS, _DOWN, _PART = 1, 2, 3, 4, 5, 7, 9
+_PARTS = 6 * _PART
 
 
 @compiled(POINTER, INT, POINTER, POINTER, returns=INT)
@@ -145,60 +153,69 @@ def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN
     return total
 
 
-@compiled(INT, INT, INT, INT, INT, INT, INT, PAIR, PAIR)
-def _turn(side, kind, near, here, later, wide, high, across, down):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move a tile by blocks of a kind; of loops over single elements the longer is the inner."""
-    if side == 1 and wide > high:
-        turn(kind, near, here, later, high, wide, down, across)
-    else:
-        turn(kind, near, here, later, wide, high, across, down)
+@compiled(POINTER, POINTER, INT, INT, INT, INT, INT, INT)
+def _part(w, parts, part, at, c, r, wide, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Note that blocks of a kind cover so many columns and rows, from the given ones on."""
+    x, y = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
+    parts[part] = w[at + 1]
+    parts[part + _FROM] = c * w[x + _NEAR] + r * w[y + _NEAR]
+    parts[part + _TO] = c * w[x + _HERE] + r * w[y + _HERE]
+    if w[at] == 1 and wide > high:  # of loops over single elements the longer is the inner one
+        x, y, wide, high = y, x, high, wide
+    parts[part + _WIDE], parts[part + _HIGH] = wide, high
+    parts[part + _ACROSS], parts[part + _ACROSS + 1] = w[x + _HERE], w[x + _NEAR]
+    parts[part + _DOWN], parts[part + _DOWN + 1] = w[y + _HERE], w[y + _NEAR]
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT)
-def _fill(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move the elements of columns and rows: by the largest blocks, and what is left by smaller.
+@compiled(POINTER, INT, INT, POINTER, returns=INT)
+def _parted(w, wide, high, parts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Part columns and rows into large blocks, what is left into smaller; return where parts end.
 
     The last blocks overlap others instead where a quarter of a block or more is left, or anything
     where blocks write whole lines, as smaller ones would not.
     """
-    columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
-    across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
-    if not w[_BLOCKS]:
-        element, streamed = w[_ELEMENT], 0
-        if w[_STREAMED] and not w[_RUN]:
-            streamed = ALL if w[columns + _FAR] == element else 1
-        away = -(-_REACH // element)
-        for row in range(high):
-            x, y = near + row * down[1], here + row * down[0]
-            if element < _LINE and not streamed:
-                for column in range(wide):
-                    piece(x + column * across[1], y + column * across[0], element)
-            else:
-                for column in range(wide):
-                    soon, begin = row * wide + column + away, near
-                    if soon >= high * wide:
-                        soon, begin = soon - high * wide, later
-                    then = begin + soon // wide * down[1] + soon % wide * across[1]
-                    source, target = x + column * across[1], y + column * across[0]
-                    copy(source, target, element, streamed, then)
-        return
-    at = _BLOCKS
-    c, r = 0, 0  # columns and rows that are moved
+    end, at = 0, _BLOCKS
+    c, r = 0, 0  # columns and rows that are in parts
     while c < wide or r < high:
-        side, kind = w[at], w[at + 1]
-        parts = side if w[_WHOLE] else 4
-        more_c, more_r = wide % side, high % side
-        new_c = wide if not c and wide >= side <= parts * more_c else max(c, wide - more_c)
-        new_r = high if not r and high >= side <= parts * more_r else max(r, high - more_r)
+        side = w[at]
+        least = side if w[_WHOLE] else 4
+        more_c, more_r = wide & side - 1, high & side - 1  # sides are powers of two
+        new_c = wide if not c and wide >= side <= least * more_c else max(c, wide - more_c)
+        new_r = high if not r and high >= side <= least * more_r else max(r, high - more_r)
         if new_c and new_r:
             if new_c > c:
-                x, y, z = near + c * across[1], here + c * across[0], later + c * across[1]
-                _turn(side, kind, x, y, z, new_c - c, new_r, across, down)
+                _part(w, parts, end, at, c, 0, new_c - c, new_r)
+                end += _PART
             if c and new_r > r:
-                x, y, z = near + r * down[1], here + r * down[0], later + r * down[1]
-                _turn(side, kind, x, y, z, c, new_r - r, across, down)
+                _part(w, parts, end, at, 0, r, c, new_r - r)
+                end += _PART
             c, r = new_c, new_r
         at += 2
+    return end
+
+
+@compiled(POINTER, INT, INT, INT, INT, INT)
+def _pieces(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Move the elements of columns and rows that are too long, or too odd, for blocks."""
+    columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
+    across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
+    element, streamed = w[_ELEMENT], 0
+    if w[_STREAMED] and not w[_RUN]:
+        streamed = ALL if w[columns + _FAR] == element else 1
+    away = -(-_REACH // element)
+    for row in range(high):
+        x, y = near + row * down[1], here + row * down[0]
+        if element < _LINE and not streamed:
+            for column in range(wide):
+                piece(x + column * across[1], y + column * across[0], element)
+        else:
+            for column in range(wide):
+                soon, begin = row * wide + column + away, near
+                if soon >= high * wide:
+                    soon, begin = soon - high * wide, later
+                then = begin + soon // wide * down[1] + soon % wide * across[1]
+                source, target = x + column * across[1], y + column * across[0]
+                copy(source, target, element, streamed, then)
 
 
 @compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
@@ -213,6 +230,15 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
         high *= extents[inner[at]]
     rows = _AXES + _FIELDS * w[_ROWS]
     size = w[_RUN] * extents[w[_RUN + 1]]
+    parts = pointer(on_stack(_PARTS))
+    end = parted = 0
+    offsets, positions = pointer(buffer - _LINE + w[_OFFSETS]), 0
+    while True:
+        offsets[2 * positions] = _bytes(w, fills, filled, places, _NEAR)
+        offsets[2 * positions + 1] = _bytes(w, fills, filled, places, _HERE)
+        positions += 1
+        if not _next(fills, filled, places, extents):
+            break
     more = 1
     while more:
         more = _next(outer, outers, places, extents)
@@ -237,18 +263,24 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
             if w[_AHEAD]:
                 ahead = source + now * w[rows + _NEAR] if row + now < high else next_near
             here = buffer if size else far + row * w[rows + _FAR]
-            while True:
-                away = _bytes(w, fills, filled, places, _NEAR)
-                _fill(
-                    w,
-                    wide,
-                    now,
-                    here + _bytes(w, fills, filled, places, _HERE),
-                    source + away,
-                    ahead + away,
-                )
-                if not _next(fills, filled, places, extents):
-                    break
+            if now != parted and w[_BLOCKS]:
+                end, parted = _parted(w, wide, now, parts), now
+            for fill in range(0, 2 * positions, 2):
+                away, there = offsets[fill], here + offsets[fill + 1]
+                if not w[_BLOCKS]:
+                    _pieces(w, wide, now, there, source + away, ahead + away)
+                for at in range(0, end, _PART):
+                    begin = source + away + parts[at + _FROM]
+                    turn(
+                        parts[at],
+                        begin,
+                        there + parts[at + _TO],
+                        begin + ahead - source,
+                        parts[at + _WIDE],
+                        parts[at + _HIGH],
+                        (parts[at + _ACROSS], parts[at + _ACROSS + 1]),
+                        (parts[at + _DOWN], parts[at + _DOWN + 1]),
+                    )
             for at in range(runs):
                 full = buffer + at * w[rows + _HERE]
                 release(full, begins[at], size, w[_STREAMED], before, after)

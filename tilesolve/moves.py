@@ -153,7 +153,8 @@ def move(
     walk[W.BEGIN : W.BEGIN + 2] = begin
     walk[W.RUN : W.RUN + 2] = buffer.run
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
-    walk[W.KEPT] = kept and buffer.size + -buffer.size % LINE
+    size = buffer.size + -buffer.size % LINE
+    walk[W.KEPT], walk[W.OFFSETS] = kept and size, size + kept
     walk[W.WHOLE] = whole
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
@@ -171,7 +172,8 @@ def move(
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
     parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-    return Move(walk, walk.ctypes.data, buffer.size + 2 * LINE + kept, parts)
+    offsets = 2 * walk.itemsize * prod(axes[at].tile for at in fills)
+    return Move(walk, walk.ctypes.data, size + kept + offsets + 2 * LINE, parts)
 
 
 _ALONE = Axis(1, 0, 0)
