@@ -38,13 +38,14 @@ SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
 def reach(monkeypatch):
     """Return a function that sets how far tiles reach, where lines go, and what registers hold."""
 
-    def chosen(span, streamed, crowded=False, registers=2048):
+    def chosen(span, streamed, crowded=False, registers=2048, held=False):
         moves.move.cache_clear()
         monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
         if SPANS[span] is not None:
             monkeypatch.setattr(move_tiles, "SIDE", SPANS[span][0])
             monkeypatch.setattr(move_tiles, "ROOM", SPANS[span][1])
         monkeypatch.setattr(moves, "_last_cache", lambda: 0 if streamed else 1 << 40)
+        monkeypatch.setattr(moves, "_near", lambda: 1 << 40 if held else 0)
         monkeypatch.setattr(moves, "_registers", lambda: registers)
 
     yield chosen
@@ -99,6 +100,7 @@ def test_any_axes_of_any_layout(reach, data):
         data.draw(st.booleans()),
         data.draw(st.booleans()),
         data.draw(st.sampled_from([128, 256, 512, 2048])),
+        data.draw(st.booleans()),
     )
     extents = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31])
     shape = tuple(data.draw(st.lists(extents, max_size=4)))
@@ -210,6 +212,26 @@ def test_elements_of_any_size(reach, size, streamed):
     gaps = np.full((33, 5, 38, size), 0xA5, np.uint8)
     assert same(transpose(a, (2, 1, 0, 3), gaps[:, :, ::2]).copy(), a.transpose(2, 1, 0, 3))
     assert (gaps[:, :, 1::2] == 0xA5).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "buffered"),
+    [
+        ((520, 730), 8, False),
+        ((729, 521, 3), 4, False),
+        ((512, 520), 8, True),  # rows of the target at one place in pages
+        ((9, 40, 9, 40, 9), 8, True),  # lines that end at once
+    ],
+)
+def test_what_near_caches_hold_needs_no_buffer(reach, shape, size, buffered):
+    """But where lines of the target would push each other out, or be parts of some."""
+    a = drawn(shape, f"V{size}")
+    for held in (False, True):
+        reach("usual", streamed=False, held=held)
+        out = np.zeros(shape[::-1], a.dtype)
+        assert same(transpose(a, None, out), a.T)
+        found = moves.move(out.shape, out.strides, a.T.strides, size, 1, held=held)
+        assert bool(found.walk[moves.W.RUN]) == (buffered or not held)
 
 
 def test_tiles_that_keep_ends():

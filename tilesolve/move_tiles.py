@@ -206,7 +206,9 @@ def in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
     return not crowded({"rows": far, "columns": element}, block, LINE)
 
 
-def cut(element: int, axes: Sequence[Axis], rows: int, *, whole: bool) -> tuple[list[Axis], Buffer]:
+def cut(
+    element: int, axes: Sequence[Axis], rows: int, *, whole: bool, held: bool = False
+) -> tuple[list[Axis], Buffer]:
     """Return the axes with the extents of tiles, and how a tile lies before it is in the target.
 
     Parameters
@@ -219,6 +221,9 @@ def cut(element: int, axes: Sequence[Axis], rows: int, *, whole: bool) -> tuple[
         The axis with the shortest step in the source.
     whole
         Whether blocks go to the target line by line, see `in_lines`.
+    held
+        Whether a cache that is near holds both arrays: where their lines are neither short nor at
+        one place in pages, they need no buffer.
 
     Examples
     --------
@@ -231,7 +236,7 @@ def cut(element: int, axes: Sequence[Axis], rows: int, *, whole: bool) -> tuple[
     if whole:  # what is not whole lines of columns would end amid a block
         tiled = _tiled(element, axes, max(LINE, SIDE // 2))
         return tiled, Buffer.skipped(tiled, element, rows)
-    if axes[-1].far == element < WHOLE:
+    if axes[-1].far == element < WHOLE and not (held and _spread(element, axes, rows)):
         for side in (SIDE, SIDE // 2):
             tiled = _tiled(element, axes, side)
             if all(axis.trips == 1 for axis in tiled):
@@ -242,6 +247,13 @@ def cut(element: int, axes: Sequence[Axis], rows: int, *, whole: bool) -> tuple[
         return tiled, buffer
     tiled = _tiled(element, axes, SIDE // 2)
     return tiled, Buffer.none(tiled, rows)
+
+
+def _spread(element: int, axes: Sequence[Axis], rows: int) -> bool:
+    """Return whether the target has whole lines along columns, in different places of pages."""
+    steps = {"rows": axes[rows].far, "columns": element}
+    block = {"rows": min(EVEN, axes[rows].extent), "columns": max(1, LINE // element)}
+    return axes[-1].extent * element >= LINES * LINE and not crowded(steps, block, LINE)
 
 
 def _tiled(element: int, axes: Sequence[Axis], side: int) -> list[Axis]:

@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 
 from tilesolve.arrays import Array, pointer
+from tilesolve.asking import near_third
 from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
 from tilesolve.kernels.moving import A, W
@@ -26,6 +27,9 @@ from tilesolve.packing.buffers import room
 from tilesolve.workers import together
 
 Strides = tuple[int, ...]
+
+SHARED = 0.25
+"""Share of a third cache that source and target may take together to count as near."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,10 +85,13 @@ def copy(target: Array, source: Array, threads: int) -> None:
     """
     streamed = target.nbytes > _last_cache()
     aligned = streamed and target.ctypes.data % LINE == 0
-    steps, size = (target.strides, source.strides), source.itemsize
-    move(source.shape, *steps, size, threads, streamed=streamed, aligned=aligned).run(
-        target, source
+    steps, size, held = (
+        (target.strides, source.strides),
+        source.itemsize,
+        2 * target.nbytes <= _near(),
     )
+    found = move(source.shape, *steps, size, threads, streamed=streamed, aligned=aligned, held=held)
+    found.run(target, source)
 
 
 @lru_cache(maxsize=256)
@@ -97,6 +104,7 @@ def move(
     *,
     streamed: bool = False,
     aligned: bool = False,
+    held: bool = False,
 ) -> Move:
     """Return the move between arrays that are not empty: of their shape and both strides.
 
@@ -114,6 +122,8 @@ def move(
         Whether whole lines of the target are written past the caches.
     aligned
         Whether the target's first element is at the beginning of a line.
+    held
+        Whether a cache that is near holds both arrays.
 
     Examples
     --------
@@ -126,7 +136,7 @@ def move(
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
     whole = streamed and aligned and begin[0] % LINE == 0 and in_lines(element, axes, rows)
-    axes, buffer = cut(element, axes, rows, whole=whole)
+    axes, buffer = cut(element, axes, rows, whole=whole, held=held)
     blocked = axes[columns].far == axes[rows].near == element
     sides = _sides(element, whole=whole) if blocked else BLOCKS.get(element, ())[-1:] or (0,)
     kinds = [
@@ -241,6 +251,19 @@ def _registers() -> int:
     """Return the bytes that this machine's vector registers hold."""
     machine = Machine.load()
     return machine.vector_registers * machine.vector_bits // 8
+
+
+@cache
+def _near() -> float:
+    """Return the bytes that source and target may have together to be near.
+
+    A third cache that is much faster than memory is near, too; most of it is left to others
+    (measured on a Zen 3 with 32 MiB, where arrays of 1 to 4 MiB are moved 1.1 to 1.9 times as fast
+    without a buffer, those of 8 MiB not).
+    """
+    machine = Machine.load()
+    last = SHARED * machine.lasting if near_third(machine) else 0
+    return max(last, *(level.usable or 0 for level in machine.caches[:2]), 0)
 
 
 @cache
