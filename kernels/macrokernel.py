@@ -193,9 +193,9 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
         kind = _HALVED
     number = (kind * _MOST_VECTORS + groups - 1) * _MOST_COLUMNS + n1 - n0 - 1
     kernel, frame = s[_KERNELS + number], s[_SELF] + 8 * _FRAME
-    most = 0
-    if s[_PAST] and first:
-        most = arrange(s, role, count, turns, r0, n0, r1 - r0, n1 - n0, stored != _SCATTERED, R, N)
+    gathered = 0
+    if s[_PAST] and first and stored != _SCATTERED:
+        gathered = arrange(s, role, count, turns, r0, n0, r1 - r0, n1 - n0, R, N)
     if s[_TRACING]:
         for call in range(count * turns):
             turn, cell = call // count, call % count
@@ -203,11 +203,12 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
             trace[0], trace[1] = r0 + cell * rows + turn * down, r1 - r0
             trace[2], trace[3] = n0 + cell * columns + turn * across, n1 - n0
             trace[4], trace[5] = k0, k1 - k0
-            trace[6], trace[7], trace[8], trace[9] = b, _STREAM if most else s[_MODE], kind, s[_BOX]
+            trace[6], trace[7] = b, _STREAM if gathered else s[_MODE]
+            trace[8], trace[9] = kind, s[_BOX]
     s[_CALLS] += count * turns
     a, rows_a, rows_c, next_a = s[_A], s[_ROWS_A], s[_ROWS_C], s[_NEXT_A]
     beginning, columns_b, columns_c = s[_B], s[_COLUMNS_B], s[_COLUMNS_C]
-    if not most:
+    if not gathered:  # a loop of its own: the other one writes more fields for each call
         ask(s, count)
         invoke(kernel, frame)
         for turn in range(1, turns):
@@ -220,8 +221,8 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
             invoke(kernel, frame)
         return
     for turn in range(turns):
-        for cell in range(0, count, most):
-            now = min(most, count - cell)
+        for cell in range(0, count, gathered):
+            now = min(gathered, count - cell)
             s[_MORE] = now - 1
             s[_A] = a + turn * a_turn + cell * s[_A_MOVE]
             s[_B] = beginning + turn * b_turn + cell * s[_B_MOVE]

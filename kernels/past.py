@@ -70,9 +70,11 @@ def _following(table, index, distance):  # type: ignore[no-untyped-def]  # noqa:
     return count if count > 1 and table[at + 1] - table[at] == distance else 1
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, returns=INT)
-def arrange(s, role, count, turns, r0, n0, m, c, alike, R, N):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, returns=INT)
+def arrange(s, role, count, turns, r0, n0, m, c, R, N):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Have the tiles of a call gather in the room, where each is made of runs that are alike.
+
+    Each group of a tile's rows has to be contiguous in C.
 
     Parameters
     ----------
@@ -84,8 +86,6 @@ def arrange(s, role, count, turns, r0, n0, m, c, alike, R, N):  # type: ignore[n
         First row and first column.
     m, c
         Rows and columns of a tile.
-    alike
-        Whether each group of a tile's rows is contiguous in C.
     R, N
         The tables.
 
@@ -111,8 +111,6 @@ def arrange(s, role, count, turns, r0, n0, m, c, alike, R, N):  # type: ignore[n
         piece, cells = down, down // m
     across = _following(N, n0, piece * element)
     along = across >= c and across * piece >= down
-    if not alike:
-        return 0
     if along:  # each run has as many rows, and these are whole groups where a tile has several runs
         if high % piece or (piece < m and (m % piece or piece % s[_GROUP])):
             return 0
