@@ -78,7 +78,7 @@ def near_third(machine: Machine) -> bool:
     Examples
     --------
     >>> near_third(Machine.load("i7-6700k"))
-    True
+    False
     """
     if len(machine.caches) < 3:
         return False
