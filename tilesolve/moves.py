@@ -85,11 +85,8 @@ def copy(target: Array, source: Array, threads: int) -> None:
     """
     streamed = target.nbytes > _last_cache()
     aligned = streamed and target.ctypes.data % LINE == 0
-    steps, size, held = (
-        (target.strides, source.strides),
-        source.itemsize,
-        2 * target.nbytes <= _near(),
-    )
+    steps, size = (target.strides, source.strides), source.itemsize
+    held = 2 * target.nbytes <= _near()
     found = move(source.shape, *steps, size, threads, streamed=streamed, aligned=aligned, held=held)
     found.run(target, source)
 
