@@ -205,7 +205,8 @@ class Step(IntEnum):
     ALIGNED = 10
     """Whether every vector of C is whole lines away from the box's origin."""
     LONG = 11
-    """Whether C lies in runs that are long enough to go past the caches in parts of lines."""
+    """Whether C lies in runs that are long enough to go past the caches in parts of lines, on a
+    machine where that gains something."""
     FRESH = 12
     """Whether the rows' and the columns' operand differ from those of the step before."""
     NEXT = 14

@@ -221,9 +221,9 @@ def test_the_nearest_tile_is_walked_along_c(spec, sizes):
 @pytest.mark.parametrize("crowded", [1.0, 2.0])
 def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(crowded):
     """Else steps along C would be of two lengths, which hardware does not follow."""
-    tile = RegisterTile(2, 6, 12.0, 10.0)
+    kernels = (RegisterTile(2, 6, 12.0, 10.0),)
     usual = Machine.load("i7-6700k")
-    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, (tile,), crowded=crowded),))
+    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, kernels, crowded=crowded),))
     found = plan("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32", machine, cache=False)
     cell, tile = (dict(band.box) for band in found.nest.bands[:2])
     assert cell["c"] > 1  # its columns are whole pages apart
