@@ -6,10 +6,8 @@ plan. An object file can be kept: loading one takes a few milliseconds, making o
 
 from __future__ import annotations
 
-import gc
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -33,6 +31,7 @@ from tilesolve.kernels import (
     writing,
 )
 from tilesolve.kernels.dtypes import halves, real_of
+from tilesolve.kernels.garbage import not_collected
 from tilesolve.kernels.packers import Strip
 from tilesolve.kernels.shape import Shape
 
@@ -218,7 +217,7 @@ def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> 
     machine = _target(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
-    with _no_garbage():
+    with not_collected():
         for strip in dict.fromkeys(family.strips):
             packers.emit(module, strip)
         for wanted in family.shapes if shapes is None else shapes:
@@ -227,21 +226,6 @@ def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> 
     parsed = llvm.parse_assembly(text)
     parsed.verify()
     return parsed, machine
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Have none looked for: all instructions of a module are in use, and each search visits them.
-
-    That takes a fifth of the time in which a family is made.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @cache

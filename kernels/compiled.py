@@ -16,6 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.garbage import not_collected
 
 _intrinsic: Any = intrinsic
 _njit: Any = njit  # numba's types describe neither of the two well
@@ -143,10 +144,11 @@ def compiled(*signature: Any, returns: Any = types.void) -> Callable[[Any], Any]
     def decorate(function: Any) -> Any:  # noqa: ANN401 - numba's types have none
         kind = returns(*signature)
         options = {"nogil": True, "error_model": "numpy"}
-        try:
-            found = _njit(kind, cache=True, **options)(function)
-        except RuntimeError:  # no folder for numba's cache can be written
-            found = _njit(kind, **options)(function)
+        with not_collected():
+            try:
+                found = _njit(kind, cache=True, **options)(function)
+            except RuntimeError:  # no folder for numba's cache can be written
+                found = _njit(kind, **options)(function)
         _functions.setdefault(function.__module__, []).append(found)
         return found
 
@@ -177,4 +179,5 @@ def renew(module: str, compiled_for: int, layout: int) -> None:
     >>> renew("no module", compiled_for=1, layout=2)
     """
     for function in _functions.get(module, ()) if compiled_for != layout else ():
-        function.recompile()
+        with not_collected():
+            function.recompile()
