@@ -74,26 +74,6 @@ def test_a_bound_is_below_every_choice_it_stands_for(name):
                 assert bounds[key] <= full * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("spec", "sizes", "machine"),
-    [
-        ("bm-bkm-ibk", {"b": 34, "m": 12, "k": 2, "i": 28}, "i7-6700k"),
-        ("bm-bkm-ibk", {"b": 34, "m": 12, "k": 2, "i": 28}, "e5-2680v4"),
-        ("mn-mk-kn", {"m": 48, "n": 48, "k": 96}, "i7-6700k"),
-    ],
-)
-def test_what_calls_load_and_store_bounds_every_choice(spec, sizes, machine):
-    """Where that takes longest, all choices take that long: hardly any has to be solved."""
-    setting = setting_of(Problem.of(spec, sizes), Machine.load(machine), 1e13)
-    found = relax(setting)
-    everything = [optimum(formulate(setting, c), c) for c in choices(setting)]
-    nearest = setting.places[0].server
-    assert all(one.times[nearest] >= one.seconds * (1 - GAIN) for one in everything)
-    assert found.bound <= min(one.seconds for one in everything) * (1 + 1e-6)
-    assert found.bound >= found.best.seconds * (1 - GAIN)
-    assert found.solved <= len(everything) / 8
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_levels_are_refined_in_order_of_tightness(name):
     """Refining keeps the longest time and never lengthens the sorted list of times."""

@@ -209,9 +209,8 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
     """Return a smaller program whose optimum no choice with these loops around a tile beats.
 
     It keeps the one time that the loops around the level's tile decide, and for the outermost
-    level the arithmetic and what calls load and store, whose packing they decide too; nothing but
-    the level's own limits (and the nearest level's, for the calls) binds, and the tiles beyond are
-    free.
+    level the arithmetic, whose packing they decide too; nothing but the level's own limits (and
+    the nearest level's, for the calls) binds, and the tiles beyond are free.
 
     Parameters
     ----------
@@ -227,16 +226,14 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
     >>> from tilesolve.planning import plan
     >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
     >>> sorted(bounding(setting, 3, "M").times)
-    ['L1', 'compute', 'memory']
+    ['compute', 'memory']
     """
     any_order = "".join(setting.fused.problem.spec.letters)
     inner = [None if at < level - 1 else any_order for at in range(1, level)]
     outer = [any_order] * (setting.levels - level)
     program = formulate(setting, (*inner, first, *outer), loose=True)
     outermost = level == setting.levels
-    times = {setting.places[level].server}
-    if outermost:
-        times |= {setting.places[0].server, "compute"}
+    times = {setting.places[level].server, *(["compute"] if outermost else [])}
     names = {setting.places[at].name for at in ([1, level] if outermost else [level])}
     return replace(
         program,
