@@ -30,6 +30,9 @@ STREAMS = 1.25
 HINDERED = 1.25
 """How many times as long writing past the caches may take before C goes through them instead."""
 
+GAINED = 0.98
+"""Part of its time that a call must stay under that asks for lines, or it had better not."""
+
 WALK = 5.0
 """Cycles that the macrokernel takes for each tile: a call, which takes 40, mostly computes a run of
 eight or more."""
@@ -161,6 +164,9 @@ class Catalogue:
     crowded
         How many times as long short calls take that write C past the caches where its lines are at
         one place in their pages; None where that was not measured.
+    asked
+        What part of their time short calls take that write C past the caches where each tile asks
+        for the first lines of the next one's rows before; None where that was not measured.
 
     Examples
     --------
@@ -175,11 +181,14 @@ class Catalogue:
     tiles: tuple[RegisterTile, ...]
     placed: float | None = None
     crowded: float | None = None
+    asked: float | None = None
 
     def __post_init__(self) -> None:
         for what, times in (("rows in place", self.placed), ("crowded lines", self.crowded)):
             if times is not None and not (isfinite(times) and times >= 1):
                 raise MachineError(f"{what} cannot take {times!r} times as long")
+        if self.asked is not None and not (isfinite(self.asked) and self.asked > 0):
+            raise MachineError(f"calls that ask for lines cannot take {self.asked!r} of their time")
 
     def __hash__(self) -> int:
         # Plans are looked up by their machine: hundreds of tiles would take longer than the rest.
@@ -208,6 +217,20 @@ class Catalogue:
         [False, False, True]
         """
         return self.crowded is not None and self.crowded >= HINDERED
+
+    @property
+    def asks(self) -> bool:
+        """Whether tiles ask for the next one's first lines before they write C past the caches.
+
+        It is so where that was not measured.
+
+        Examples
+        --------
+        >>> tiles = (RegisterTile(3, 8, step=24.0, call=24.0),)
+        >>> [Catalogue("float64", 512, 32, tiles, asked=part).asks for part in (None, 0.9, 1.0)]
+        [True, True, False]
+        """
+        return self.asked is None or self.asked <= GAINED
 
     def share(self, tile: RegisterTile, sums: float) -> float:
         """Return the share of the fastest tile's rate that calls of a length reach.

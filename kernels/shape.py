@@ -36,6 +36,7 @@ FIELDS = (
     "rows_c",
     "columns_c",
     "rows",
+    "entering",
     "mode",
     "alpha",
     "alpha_imaginary",

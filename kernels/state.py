@@ -93,6 +93,8 @@ class S(IntEnum):
 
     FRAME = 0
     """The microkernel's frame: `shape.FIELDS`."""
+    ENTERING = FRAME + shape.FIELDS.index("entering")
+    """Whether tiles ask for the next one's first lines before they write C past the caches."""
     PACKER = FRAME + len(shape.FIELDS)
     """The packing kernels' frame: `packers.FIELDS`."""
     TOP = PACKER + len(packers.FIELDS)

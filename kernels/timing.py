@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -19,6 +20,7 @@ from tilesolve.kernels.catalogue import Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family, Loaded
 from tilesolve.kernels.compiled import INT, invoke
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
+from tilesolve.kernels.writing import woven
 from tilesolve.packing.buffers import pages
 
 SHORT, LONG = 16, 80
@@ -52,6 +54,31 @@ PASSING = 64
 
 ASKEW = 16
 """Bytes by which rows in place miss the beginnings of lines, as arrays of numpy's do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How tiles are timed that write C past the caches.
+
+    Parameters
+    ----------
+    pitch
+        Bytes between columns of C.
+    fresh
+        Whether each tile has rows of its own: they come from the second cache then.
+    asks
+        Whether each tile asks for the first lines of the next one's.
+
+    Examples
+    --------
+    >>> Past(4096).fresh
+    False
+    """
+
+    pitch: int
+    fresh: bool = False
+    asks: bool = False
+
 
 Progress = Callable[[float, str], None]
 """Told the fraction that is done, and what is being done."""
@@ -109,7 +136,10 @@ def measure(
     ]
     (usual_shape,) = (shape for shape in both if shape.packed)
     beside = {(shape, STEPS): float("inf") for shape in both}
-    past = dict.fromkeys((PITCH, CROWDED), float("inf"))
+    past = dict.fromkeys((Past(PITCH), Past(CROWDED)), float("inf"))
+    # Narrow kernels never ask for lines.
+    turns = (False, True) if woven(usual_shape) else ()
+    past |= {Past(PITCH, fresh=True, asks=asks): float("inf") for asks in turns}
     block = pages(_bytes(family)).view(np.int64)
     block[:] = 0
     pace = speed()
@@ -121,9 +151,9 @@ def measure(
             for shape, sums in times:
                 seconds = _seconds(loaded, shape, sums, room, frequency)
                 taken.append((times, (shape, sums), seconds))
-        for pitch in past:
-            seconds = _seconds(loaded, usual_shape, SHORT, room, frequency, past=pitch)
-            taken.append((past, pitch, seconds))
+        for way in past:
+            seconds = _seconds(loaded, usual_shape, SHORT, room, frequency, way)
+            taken.append((past, way, seconds))
         before, pace = pace, speed()
         for times, key, seconds in taken:
             # A turn that was disturbed tells too low a speed: one of the two mostly was not.
@@ -132,13 +162,15 @@ def measure(
         min(seconds for (shape, _), seconds in beside.items() if shape.packed is packed)
         for packed in (False, True)
     )
+    without, asking = (past.get(Past(PITCH, fresh=True, asks=asks)) for asks in (False, True))
     return Catalogue(
         family.dtype,
         family.bits,
         family.registers,
         tiles_of(best, frequency),
         round(max(1.0, placed / packed), 2),
-        round(max(1.0, past[CROWDED] / past[PITCH]), 2),
+        round(max(1.0, past[Past(CROWDED)] / past[Past(PITCH)]), 2),
+        round(asking / without, 2) if asking and without else None,
     )
 
 
@@ -184,7 +216,8 @@ def _bytes(family: Family) -> int:
     longest = max(shape.columns for shape in family.shapes) + family.group
     element = np.dtype(family.dtype).itemsize
     sums = max(STEPS, LONG)
-    strips = longest * sums * element + max(widest * sums * element, PITCH * (sums + 1))
+    rows = widest * max(sums, SHORT * PASSING) * element
+    strips = longest * sums * element + max(rows, PITCH * (sums + 1))
     return strips + longest * PITCH + widest * PASSING * element + (1 << 14)
 
 
@@ -194,13 +227,11 @@ def _seconds(
     sums: int,
     room: tuple[int, int],
     frequency: float,
-    *,
-    past: int | None = None,
+    past: Past | None = None,
 ) -> float:
     """Return the seconds of one tile of a call, over and over on the same zeros.
 
-    C is one tile in the nearest cache; or tile after tile is written past the caches, in columns
-    that are so many bytes apart.
+    C is one tile in the nearest cache; or tile after tile is written past the caches.
     """
     element = np.dtype(shape.dtype).itemsize
     block, shift = room
@@ -212,10 +243,12 @@ def _seconds(
     steps = np.arange(sums, dtype=np.int64)
     pitches, groups = steps * PITCH, steps * shape.group * element
     nothing = np.array([block])
-    b = block + (shape.vectors * a_step if shape.packed else PITCH * (sums + 1))
-    c = b + -(-shape.columns // shape.group) * b_step
-    across = columns * (shape.rows * element if past is None else past)
     tiles = TILES if past is None else PASSING
+    tall = shape.vectors * a_step
+    fresh = past is not None and past.fresh
+    b = block + (tall * (tiles if fresh else 1) if shape.packed else PITCH * (sums + 1))
+    c = b + -(-shape.columns // shape.group) * b_step
+    across = columns * (shape.rows * element if past is None else past.pitch)
     down = np.arange(shape.rows * tiles, dtype=np.int64) * element
     values = {
         "a": block if shape.packed else block + ASKEW,
@@ -229,6 +262,8 @@ def _seconds(
         "sums_a": pitches.ctypes.data,
         "sums_b": groups.ctypes.data,
         "a_ahead": shape.rows * element,
+        "a_move": tall * fresh,
+        "entering": past is not None and past.asks,
         "k": sums,
         "c": c + -c % 64 + shift,
         "rows_c": down.ctypes.data,
@@ -243,6 +278,7 @@ def _seconds(
     ideal = tiles * sums * shape.accumulators / frequency
     count = max(1, int(CALL / ideal))
     address, where = loaded.address(shape.name), frame.ctypes.data
+    _repeat(address, where, 1)  # what it reads is in its caches from here on
     begin = time.perf_counter()
     _repeat(address, where, count)
     return (time.perf_counter() - begin) / (count * tiles)

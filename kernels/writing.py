@@ -26,7 +26,9 @@ ENTERING = 16
 """Lines of each of the next tile's strips that are asked for before C goes past the caches. What is
 on its way there is so for long, and takes the same few buffers as what comes from the second cache:
 asked for afterwards, the first lines keep the next tile waiting (measured on a Granite Rapids: sums
-of 24 take 350 cycles a tile instead of 400, sums of 72 take 940 instead of 1000)."""
+of 24 take 350 cycles a tile instead of 400, sums of 72 take 940 instead of 1000). Where there are
+buffers enough they are only so many more instructions (Zen 4: `abcdef-` takes 1 to 3 % longer). So
+the frame's `entering` says whether they are."""
 
 MANY = 16
 """Vectors of a tile from which on stores are woven into the sums."""
@@ -136,7 +138,8 @@ def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> No
             choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
         if way is Mode.STREAM:
-            _bring_next(tile)
+            with builder.if_then(builder.icmp_signed("!=", tile.field("entering"), INT64(0))):
+                _bring_next(tile)
         steps = [read(builder.add(first, INT64(i))) for i in range(woven(tile.shape))]
         multiply(tile, steps, sums, _columns(tile, way))
         builder.branch(end)

@@ -19,8 +19,12 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels import timing
 from tilesolve.kernels.catalogue import PACK, PLACED, WALK, Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family, Loaded, build
+from tilesolve.kernels.shape import Shape
+from tilesolve.kernels.state import S
 from tilesolve.kernels.timing import LONG, SHORT, tiles_of
+from tilesolve.kernels.writing import woven
 from tilesolve.level import Peak
+from tilesolve.packing.buffers import empty
 from tilesolve.register_tile import _waste, register_tile
 
 BASE = Machine.load("i7-6700k")
@@ -76,8 +80,8 @@ def test_another_clock_changes_no_figure(monkeypatch, pace):
     family = Family("float32", 128, 4, 4)
     loaded, now, asked = Loaded(build(family)), [1.0], itertools.count()
 
-    def seconds(_loaded, shape, sums, _room, _frequency, *, past=None):
-        return (30 + sums * shape.accumulators + (past or 0)) * 1e-9 / now[0]
+    def seconds(_loaded, shape, sums, _room, _frequency, past=None):
+        return (30 + sums * shape.accumulators + (past.pitch if past else 0)) * 1e-9 / now[0]
 
     monkeypatch.setattr(timing, "_seconds", seconds)
     steady = timing.measure(family, loaded, 1e9)
@@ -251,6 +255,44 @@ def test_crowded_lines_count_where_they_hinder(here, crowded):
     part = _waste(problem, {"n": 12, "m": 4}, machine)
     assert part == pytest.approx(0.0 if hinder else (64 + 56) / 96)
     assert _waste(problem, {"n": 4, "m": 4}, machine) >= 1.0
+
+
+@pytest.mark.parametrize("part", [0.0, float("nan"), -1.0, "0.9"])
+def test_no_call_takes_nothing_of_its_time(part):
+    """An impossible gain of asking is an error that names the file."""
+    data = tomllib.loads(measured().to_toml())
+    data["kernels"][0]["asked"] = part
+    with pytest.raises(MachineError, match=r"mine\.toml"):
+        Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
+
+
+@pytest.mark.parametrize("asked", [None, 0.5, 1.0])
+def test_tiles_ask_for_lines_where_that_gains(asked):
+    """What was measured decides whether kernels ask before C goes past the caches, not results."""
+    tiles = (RegisterTile(2, 8, step=16.0, call=20.0),)
+    machine = BASE.replace(
+        vector_bits=512,
+        vector_registers=32,
+        catalogues=(Catalogue("float64", 512, 32, tiles, asked=asked),),
+    )
+    assert Machine.from_toml(machine.to_toml()) == machine
+    problem = Problem.of("mn-mk-kn", "m=640 n=2048 k=24")
+    found = plan(problem, machine=machine, cache=False)
+    rng = np.random.default_rng()
+    a, b = rng.standard_normal((640, 24)), rng.standard_normal((24, 2048))
+    assert found.output == "stream"
+    out = empty((640, 2048), np.dtype("float64"))
+    out[:] = np.nan
+    assert np.allclose(found(a, b, out=out), a @ b)
+    states = [task.state for layout in found.layouts.values() for task in layout.tasks]
+    assert [bool(state[S.ENTERING]) for state in states] == [asked != 1.0]
+
+
+def test_asking_is_measured_where_kernels_can(here):
+    """Narrow kernels never ask; of wide ones it is known what that takes."""
+    for catalogue in here.catalogues:
+        tile = Shape(catalogue.dtype, catalogue.bits, 3, 8, 8, packed=True)
+        assert (catalogue.asked is not None) == (woven(tile) > 0)
 
 
 @pytest.mark.parametrize("fast", [(1, 3), (2, 2), (4, 1), (3, 2)])

@@ -125,6 +125,8 @@ def catalogue_table(catalogue: Catalogue) -> Table:
         caption += (
             f"; lines of C at one place in pages, past the caches, {catalogue.crowded:g} times"
         )
+    if catalogue.asked is not None:
+        caption += f"; asking for the next rows before that takes {catalogue.asked:g} times as long"
     title = f"{catalogue.dtype}, vectors of {catalogue.bits} bits"
     return table(title, columns, rows, caption=caption)
 

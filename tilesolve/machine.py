@@ -182,6 +182,19 @@ class Machine:
         found = self.catalogue(dtype)
         return found is not None and found.hinders
 
+    def asks(self, dtype: str) -> bool:
+        """Return whether tiles ask for the next one's lines before C goes past the caches.
+
+        It is so where that was not measured.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").asks("float64")
+        True
+        """
+        found = self.catalogue(dtype)
+        return found is None or found.asks
+
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tilesolve.machine import Machine
 
 FORMAT = 1
+
+BESIDE = ("placed", "crowded", "asked")
+"""Fields of a catalogue that may not have been measured."""
+
 """Version of the TOML format; a file of another version is refused."""
 
 _ENTRIES = frozenset(
@@ -101,7 +105,7 @@ def _tiles(catalogue: Catalogue) -> dict[str, Any]:
     tiles = ", ".join(
         f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
     )
-    beside = {"placed": catalogue.placed, "crowded": catalogue.crowded}
+    beside = {name: getattr(catalogue, name) for name in BESIDE}
     measured = {name: times for name, times in beside.items() if times is not None}
     return {
         "dtype": catalogue.dtype,
@@ -119,7 +123,7 @@ def _catalogue(table: Mapping[str, Any]) -> Catalogue:
         vectors, columns = sides.split("x")
         tiles.append(RegisterTile(int(vectors), int(columns), float(step), float(call)))
     known = table["dtype"], table["bits"], table["registers"]
-    return Catalogue(*known, tuple(tiles), table.get("placed"), table.get("crowded"))
+    return Catalogue(*known, tuple(tiles), *(table.get(name) for name in BESIDE))
 
 
 def arguments(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -134,6 +134,7 @@ class Task:
         cell = dict(plan.nest.bands[0].box)
         streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
         state = _state(schedule, stream=streams)
+        state[S.ENTERING] = machine.asks(problem.dtype)
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
