@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import tilesolve
 from tilesolve import Machine, Problem, plan
+from tilesolve.asking import near_third
 from tilesolve.catalogue import _speed, catalogued
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
@@ -237,6 +239,34 @@ def test_calls_write_long_runs_where_c_goes_past_the_caches():
     problem = Problem.of("acf-ak-kcf", "a=64 c=48 f=16 k=64")
     found = [register_tile(problem, machine, streams=streams).rows for streams in (False, True)]
     assert found == [24, 16]
+
+
+@pytest.mark.parametrize("pages", [64, 256, 1024])
+@pytest.mark.parametrize("near", [True, False])
+def test_register_tiles_have_lines_that_can_be_asked_for(pages, near):
+    """A cell of fewer rows is taken where the second cache keeps its lines, and not a larger one's.
+
+    The rows are pages apart, each 32 runs at one place in their pages.
+    """
+    tiles = RegisterTile(3, 8, step=24.0, call=20.0), RegisterTile(2, 8, step=16.0, call=20.0)
+    first, second, third, memory = BASE.levels
+    machine = BASE.replace(
+        levels=(
+            replace(first, bandwidth=1e12),  # caches feed vectors of 512 bits
+            replace(second, capacity=4096 * pages, ways=None, bandwidth=1e12),
+            replace(third, capacity=1 << 25, ways=None),
+            replace(memory, bandwidth=third.bandwidth / (4 if near else 2)),
+        ),
+        vector_bits=512,
+        vector_registers=32,
+        catalogues=(Catalogue("float64", 512, 32, tiles),),
+    )
+    problem = tilesolve.suite("tccg")["abcde-efcad-bf"]
+    assert near_third(machine) == near
+    kept = [rows for rows in (16, 24) if 32 * rows <= 2 * pages]
+    found = register_tile(problem, machine, streams=True)
+    assert found.rows == (kept[-1] if near and kept else 24)
+    assert register_tile(problem, machine).rows == 24
 
 
 @pytest.mark.parametrize("crowded", [None, 1.0, 2.0])

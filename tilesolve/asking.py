@@ -30,10 +30,8 @@ KEPT = 0.5
 def foreseen(strides: Mapping[str, int], box: Problem, machine: Machine) -> bool:
     """Return whether the lines of a box had better be asked for before it is packed.
 
-    They must stay in the second cache, beside the copy in use: where lines are in pages is known,
-    where the pages are is not, so that of those at one place as many stay as the cache has pages
-    (measured on a Zen 3, without and with what does not stay: `abcd-aebf-dfce` 6.57 and 7.07 s,
-    `abcde-efbad-cf` 214 and 228 ms).
+    They must stay in the second cache, see `staying` (measured on a Zen 3, without and with what
+    does not stay: `abcd-aebf-dfce` 6.57 and 7.07 s, `abcde-efbad-cf` 214 and 228 ms).
 
     That is enough where there is a third cache that is much faster than memory (measured on a Zen
     4, where it reads 3.5 times as fast: with runs of 512 bytes `abcde-efcad-bf` takes 98 ms instead
@@ -60,16 +58,41 @@ def foreseen(strides: Mapping[str, int], box: Problem, machine: Machine) -> bool
     """
     if len(machine.caches) < 2:
         return True
-    memory = machine.memory
-    size, room = box.itemsize * prod(box.sizes[i] for i in strides), machine.caches[1].capacity or 0
-    crowds = crowds_of(strides, box.sizes, memory.line)
-    if 2 * size > room or crowds.max() > CROWDED * max(room // PAGE, crowds.mean()):
+    if not staying(strides, box, machine):
         return False
+    memory, size = machine.memory, box.itemsize * prod(box.sizes[i] for i in strides)
     reading = size / (memory.read or memory.bandwidth)
     return near_third(machine) or bool(
         reading > SELDOM * box.flops / machine.peak(box.dtype)
         and size >= CLOSE * memory.line * pages_of(strides, box.sizes)
     )
+
+
+def staying(strides: Mapping[str, int], box: Problem, machine: Machine) -> bool:
+    """Return whether the lines of a box stay in the second cache, beside the copy in use.
+
+    Where lines are in pages is known, where the pages are is not, so that of those at one place as
+    many stay as the cache has pages.
+
+    Parameters
+    ----------
+    strides
+        Of the operand, in bytes.
+    box
+        Whose part of the operand is packed at once.
+    machine
+        With two caches at least.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> [staying({"m": 1 << 12, "k": 8}, Problem.of("mn-mk-kn", n), machine) for n in (48, 192)]
+    [True, False]
+    """
+    room = machine.caches[1].capacity or 0
+    crowds = crowds_of(strides, box.sizes, machine.memory.line)
+    crowded = crowds.max() > CROWDED * max(room // PAGE, crowds.mean())
+    return not crowded and 2 * box.itemsize * prod(box.sizes[i] for i in strides) <= room
 
 
 def near_third(machine: Machine) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
+from tilesolve.asking import near_third, staying
 from tilesolve.boxes import box, run_of, run_waste
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import PACK, WALK, Catalogue, Microkernel, RegisterTile, default
 from tilesolve.kernels.dtypes import columns_together, lanes, real_of
+from tilesolve.kernels.state import COLUMNS, ROWS
 from tilesolve.machine import Machine
 from tilesolve.pages import crowded, runs_of
 
@@ -27,6 +29,10 @@ have 1.49 times, `abc-ad-bdc` takes 196 and 215 ms; for 32 by 6, which have 1.26
 CELLS = 16
 """Tiles of rows that a call passes by, about: they come from the nearest cache where it holds as
 many, from the second one else."""
+
+UNASKED = 0.7
+"""Cycles that packing an element takes longer where its line was not asked for before (measured on
+a Zen 4, `abcde-efcad-bf` by 24 and by 16 rows: 106 and 95 ms)."""
 
 SUMS = 512
 """Products that a call sums at most, when tiles are compared: about what the caches allow."""
@@ -134,8 +140,9 @@ def _times(
     """Return for each tile the cycles of all calls, edges included, and of packing the columns.
 
     Where rows pass by, no step takes less than the second cache takes to bring them. Of a cell's
-    last columns whole groups are packed. Where C is written past the caches, what is
-    lost at the ends of the runs that a call writes is counted, too.
+    last columns whole groups are packed. Where C is written past the caches, all sums are in the
+    nearest tile; what is lost at the ends of the runs that a call writes is counted then, too, and
+    that lines of an operand cannot be asked for of which even a cell's do not stay.
     """
     fused = fuse(problem)
     rows = fused.letters(fused.rows) if fused.rows else ()
@@ -160,6 +167,11 @@ def _times(
     second = machine.levels[min(1, len(machine.levels) - 1)]
     nearest = machine.levels[0].usable or 0
     known = {(tile.vectors, tile.columns): tile.step for tile in tiles}
+    unasked = {
+        (count, side): _unasked(problem, sides, machine)
+        for side, cells in ((ROWS, high), (COLUMNS, wide))
+        for count, (_, _, sides) in (cells.items() if streams else ())
+    }
     all_rows = prod(max(1, problem.sizes[i]) for i in rows)
     fed = problem.itemsize * FEEDS * machine.frequency / (second.read or second.bandwidth)
     found = {}
@@ -179,7 +191,26 @@ def _times(
         if streams:
             waste = _waste(problem, down | across, machine)
             found[tile] += waste * written * machine.frequency
+            found[tile] += UNASKED * (unasked[tile.vectors, ROWS] + unasked[tile.columns, COLUMNS])
     return found
+
+
+def _unasked(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
+    """Return how many elements are packed whose lines are not asked for, whatever the tiles are.
+
+    That is so of an operand, some letters of which have these sides in a cell. Where memory is not
+    much slower than the third cache, it depends on more than these lines.
+    """
+    if len(machine.caches) < 2 or not near_third(machine) or nearby(problem, machine):
+        return 0.0
+    output, room = problem.spec.output.letters, machine.caches[1].capacity or 0
+    sizes = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
+    cell, lost = Problem.of(problem.spec, sizes, problem.dtype), 0.0
+    for at, operand in enumerate(problem.spec.operands, start=1):
+        if set(operand.letters) & set(sides) and problem.bytes[at] > room:
+            stays = staying(problem.strides(at), cell, machine)
+            lost += 0.0 if stays else problem.bytes[at] / problem.itemsize
+    return lost
 
 
 def _steps(
