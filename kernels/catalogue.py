@@ -33,6 +33,12 @@ HINDERED = 1.25
 GAINED = 0.98
 """Part of its time that a call must stay under that asks for lines, or it had better not."""
 
+ADDING = 80.0
+"""Cycles that a tile takes besides its steps, at least, where it adds to C, which is mostly in the
+second cache, after sums too long to be foreseen (measured on a Zen 4: 58 to 125 with sums of 64 to
+128, and `ab-acd-dbc` takes 382 ms with sums of 64 and 363 with 192; all in the nearest cache, tiles
+that sum 16 and 80 products seem to take next to none)."""
+
 WALK = 5.0
 """Cycles that the macrokernel takes for each tile: a call, which takes 40, mostly computes a run of
 eight or more."""
@@ -243,8 +249,8 @@ class Catalogue:
         """
         return sums * tile.vectors * tile.columns * self.rate / tile.cycles(sums)
 
-    def microkernel(self, tile: RegisterTile) -> Microkernel:
-        """Return a tile as the planner counts with it.
+    def microkernel(self, tile: RegisterTile, *, adds: bool = False) -> Microkernel:
+        """Return a tile as the planner counts with it, for calls that may have to add to C.
 
         Examples
         --------
@@ -252,7 +258,10 @@ class Catalogue:
         >>> found = Catalogue("float64", 512, 32, (tile,), placed=1.5).microkernel(tile)
         >>> found.call, found.placed
         (53.0, 1.5)
+        >>> Catalogue("float64", 512, 32, (tile,)).microkernel(tile, adds=True).call
+        85.0
         """
+        call = max(tile.call, ADDING) if adds else tile.call
         usual = default(self.dtype, self.bits, self.registers)
         group = max(1, lanes(self.dtype, self.bits))
         return replace(
@@ -260,6 +269,6 @@ class Catalogue:
             rows=tile.vectors * group,
             columns=tile.columns,
             efficiency=tile.vectors * tile.columns * self.rate / tile.step,
-            call=tile.call + WALK,
+            call=call + WALK,
             placed=max(usual.placed, self.placed or 1.0),
         )

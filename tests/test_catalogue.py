@@ -19,7 +19,15 @@ from tilesolve.catalogue import _speed, catalogued
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels import timing
-from tilesolve.kernels.catalogue import PACK, PLACED, WALK, Catalogue, RegisterTile, default
+from tilesolve.kernels.catalogue import (
+    ADDING,
+    PACK,
+    PLACED,
+    WALK,
+    Catalogue,
+    RegisterTile,
+    default,
+)
 from tilesolve.kernels.code import Family, Loaded, build
 from tilesolve.kernels.shape import Shape
 from tilesolve.kernels.state import S
@@ -285,6 +293,16 @@ def test_crowded_lines_count_where_they_hinder(here, crowded):
     part = _waste(problem, {"n": 12, "m": 4}, machine)
     assert part == pytest.approx(0.0 if hinder else (64 + 56) / 96)
     assert _waste(problem, {"n": 4, "m": 4}, machine) >= 1.0
+
+
+@pytest.mark.parametrize("call", [0.0, 10.0, 200.0])
+def test_tiles_that_add_to_c_cost_more(call):
+    """Sums in one piece cost what was measured, sums in parts no less than adding takes."""
+    machine = measured(call=lambda v, c: call)
+    problem = Problem.of("mn-mk-kn", 1024)
+    once, adding = (register_tile(problem, machine, streams=once).call for once in (True, False))
+    assert once == call + WALK
+    assert adding == max(call, ADDING) + WALK
 
 
 @pytest.mark.parametrize("part", [0.0, float("nan"), -1.0, "0.9"])

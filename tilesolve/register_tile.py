@@ -76,7 +76,7 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     for tile, cycles in times.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if times[best] < WORTH * cycles else tile
-    kernel = catalogue.microkernel(best)
+    kernel = catalogue.microkernel(best, adds=not streams)
     kernel = replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
     return kernel.nearby() if small else kernel
 
