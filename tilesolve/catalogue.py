@@ -10,11 +10,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tilesolve.code_store import kernels
+from tilesolve.code_store import family_of, kernels
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.catalogue import Catalogue
-from tilesolve.kernels.code import Family
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.timing import measure
 from tilesolve.machine import Machine
@@ -75,8 +74,7 @@ def catalogued(
             progress((number + fraction) / len(dtypes), what)
 
         report(0.0, f"{dtype}, compiling")
-        bits, registers = machine.vector_bits, machine.vector_registers
-        family = Family.of(dtype, bits, registers, halved=machine.halves(dtype))
+        family = family_of(dtype, machine)
         speed = _speed(machine, dtype)
         found[dtype] = measure(family, kernels(family), machine.frequency, report, speed)
     progress(1.0, "done")

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 from tilesolve.contractions.errors import FileAccessError
 from tilesolve.files import cache_dir, warn_once, write_atomically
 from tilesolve.kernels.code import Family, Loaded, build, fingerprint
+from tilesolve.machine import Machine
+
+PATIENCE = 120.0
+"""Seconds after which what another process has not made is made here."""
 
 _MAGIC = b"tilesolve kernels 1\n"
 _lock = threading.Lock()
 _loaded: dict[Family, Loaded] = {}
+_makers: dict[Family, subprocess.Popen[bytes]] = {}
 
 
 def folder() -> Path:
@@ -24,6 +32,45 @@ def folder() -> Path:
     'code'
     """
     return cache_dir() / "code"
+
+
+def family_of(dtype: str, machine: Machine) -> Family:
+    """Return the family that plans of a dtype run with.
+
+    Examples
+    --------
+    >>> family_of("float64", Machine.load("i7-6700k")).bits
+    256
+    """
+    halved = machine.halves(dtype)
+    return Family.of(dtype, machine.vector_bits, machine.vector_registers, halved=halved)
+
+
+def begin(family: Family) -> None:
+    """Have another process compile a family's kernels, where no file has them and a core is free.
+
+    The first run of all compiles what walks nests besides, which takes as long: `kernels` then
+    finds the file. What that process fails to make is made here.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> begin(family)
+    >>> kernels(family).address("packed_float64_128_1x1_4") > 0
+    True
+    """
+    with _lock:
+        known = family in _loaded or family in _makers or _path(family).exists()
+        if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
+            return
+        order = f"from tilesolve.code_store import Family, kernels; kernels({family!r})"
+        nothing = subprocess.DEVNULL
+        try:
+            _makers[family] = subprocess.Popen(
+                [sys.executable, "-P", "-c", order], stdin=nothing, stdout=nothing, stderr=nothing
+            )
+        except OSError:
+            return  # no process can be had
 
 
 def kernels(family: Family) -> Loaded:
@@ -43,8 +90,18 @@ def kernels(family: Family) -> Loaded:
         return _loaded[family]
 
 
+def _path(family: Family) -> Path:
+    return folder() / f"{family.dtype}-{family.bits}-{fingerprint(family)}.o"
+
+
 def _code(family: Family) -> bytes:
-    path = folder() / f"{family.dtype}-{family.bits}-{fingerprint(family)}.o"
+    path, maker = _path(family), _makers.pop(family, None)
+    if maker is not None:
+        try:
+            maker.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            maker.kill()
+            maker.wait()
     try:
         found = path.read_bytes()
     except FileNotFoundError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -283,7 +282,7 @@ class Plan:
         >>> matmul(np.eye(4), 2 * np.eye(4), alpha=0.5).tolist() == np.eye(4).tolist()
         True
         """
-        return _executor()(self, first, second, out, alpha=alpha, beta=beta)
+        return _executor(self)(self, first, second, out, alpha=alpha, beta=beta)
 
     def __repr__(self) -> str:
         return (
@@ -408,12 +407,23 @@ def plan(
     return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate)
 
 
-@cache
-def _executor() -> Callable[..., npt.NDArray[Any]]:
-    """Return what runs plans: code that planning alone does not load, looked up once."""
-    from tilesolve.execution import execute
+_executors: list[Callable[..., npt.NDArray[Any]]] = []
+"""What runs plans, once a plan has run."""
 
-    return execute
+
+def _executor(plan: Plan) -> Callable[..., npt.NDArray[Any]]:
+    """Return what runs plans: code that planning alone does not load, looked up once.
+
+    It may have to be compiled, and so may the plan's kernels: both at once where cores are free.
+    """
+    if not _executors:
+        from tilesolve.code_store import begin, family_of
+
+        begin(family_of(plan.problem.dtype, plan.machine))
+        from tilesolve.execution import execute
+
+        _executors.append(execute)
+    return _executors[0]
 
 
 def _usual_threads() -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from tilesolve import deadline
 from tilesolve.arrays import Array, pointer
 from tilesolve.asking import afar, foreseen, near_third
-from tilesolve.code_store import kernels
+from tilesolve.code_store import family_of, kernels
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels import macrokernel, packers
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS, Family
@@ -117,12 +117,7 @@ class Task:
         schedule = Schedule(
             problem,
             plan.nest,
-            Family.of(
-                problem.dtype,
-                machine.vector_bits,
-                machine.vector_registers,
-                halved=machine.halves(problem.dtype),
-            ),
+            family_of(problem.dtype, machine),
             steps,
             roles,
             (copies[first], copies[1 - first]),
