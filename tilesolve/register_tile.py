@@ -12,7 +12,6 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import PACK, WALK, Catalogue, Microkernel, RegisterTile, default
 from tilesolve.kernels.dtypes import columns_together, lanes, real_of
-from tilesolve.kernels.state import COLUMNS, ROWS
 from tilesolve.machine import Machine
 from tilesolve.pages import crowded, runs_of
 
@@ -167,11 +166,12 @@ def _times(
     second = machine.levels[min(1, len(machine.levels) - 1)]
     nearest = machine.levels[0].usable or 0
     known = {(tile.vectors, tile.columns): tile.step for tile in tiles}
-    unasked = {
-        (count, side): _unasked(problem, sides, machine)
-        for side, cells in ((ROWS, high), (COLUMNS, wide))
-        for count, (_, _, sides) in (cells.items() if streams else ())
-    }
+    high_lost, wide_lost = (
+        {count: _unasked(problem, sides, machine) for count, (_, _, sides) in cells.items()}
+        if streams
+        else {}
+        for cells in (high, wide)
+    )
     all_rows = prod(max(1, problem.sizes[i]) for i in rows)
     fed = problem.itemsize * FEEDS * machine.frequency / (second.read or second.bandwidth)
     found = {}
@@ -191,7 +191,7 @@ def _times(
         if streams:
             waste = _waste(problem, down | across, machine)
             found[tile] += waste * written * machine.frequency
-            found[tile] += UNASKED * (unasked[tile.vectors, ROWS] + unasked[tile.columns, COLUMNS])
+            found[tile] += UNASKED * (high_lost[tile.vectors] + wide_lost[tile.columns])
     return found
 
 
