@@ -11,13 +11,19 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.operands import LINE, Operands, Reader
-from tilesolve.kernels.shape import Mode
+from tilesolve.kernels.shape import Mode, Shape
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.unrolling import LISTED, WIDE, pending, trip_steps
 from tilesolve.kernels.vectors import INT64
 
 FAR = 64
 """Steps of k that take long enough for prefetches of C to be worth their issue."""
+
+REGISTERS = 32
+"""Vector registers of CPUs that have vectors of 512 bits, the only ones with halved groups."""
+
+MOST_BESIDE = 8
+"""Columns that halved groups multiply side by side at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,25 +275,53 @@ def multiply(
     >>> len(new), order
     (6, [0, 1, 2])
     """
-    builder, size = tile.builder, tile.parts
+    builder, size, kind = tile.builder, tile.parts, tile.kind
     found = list(sums)
-    for number in range(tile.shape.columns):
+    together = beside(tile.shape)
+    for first in range(0, tile.shape.columns, together):
+        numbers = range(first, min(first + together, tile.shape.columns))
         for rows, columns in steps:
-            address, offset = columns[number]
-            parts = [
-                vectors.broadcast(builder, tile.number(address, offset + i * tile.size), tile.kind)
-                for i in range(size)
+            factors = [
+                [
+                    vectors.broadcast(builder, tile.number(address, offset + i * tile.size), kind)
+                    for i in range(size)
+                ]
+                for address, offset in (columns[number] for number in numbers)
             ]
-            for at, group in zip(tile.places(number), rows, strict=True):
-                row = group()
-                found[at] = tile.fma(row[0], tile.narrowed(parts[0], row[0].type), found[at])
-                if size == 2:
-                    found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
-                    found[at] = tile.fms(row[1], parts[1], found[at])
-                    found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
-        values = tile.column(found, number)
+            places = zip(*map(tile.places, numbers), strict=True)
+            for ats, group in zip(places, rows, strict=True):
+                for at, parts in zip(ats, factors, strict=True):
+                    row = group()
+                    found[at] = tile.fma(row[0], tile.narrowed(parts[0], row[0].type), found[at])
+                    if size == 2:
+                        found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
+                        found[at] = tile.fms(row[1], parts[1], found[at])
+                        found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
+        values = [tile.column(found, number) for number in numbers]
         # LLVM would load all columns first, and spill accumulators to find room for them.
         if tile.ordered:
-            vectors.after(builder, [part for group in values for part in group])
-        done(number, values)
+            vectors.after(
+                builder, [part for column in values for group in column for part in group]
+            )
+        for number, column in zip(numbers, values, strict=True):
+            done(number, column)
     return found
+
+
+def beside(shape: Shape) -> int:
+    """Return how many columns a step multiplies side by side, group of rows by group.
+
+    A CPU that takes whole vectors in two halves loses half a cycle at each change between whole and
+    halved ones (measured on a Zen 4: a step of one and a half groups by 8 columns takes 16.4 cycles
+    column by column, as long as two whole groups, and 14.0 so; two and a half groups 21.4 and
+    20.3). So halved groups have as many columns together as registers are free for.
+
+    Examples
+    --------
+    >>> [beside(Shape("float64", 512, 2, 8, 8, True, halved)) for halved in (False, True)]
+    [1, 8]
+    """
+    if not shape.halved or shape.vectors == 1:
+        return 1
+    free = REGISTERS - shape.accumulators - shape.vectors - 1
+    return max(1, min(MOST_BESIDE, free))
