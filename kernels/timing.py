@@ -57,7 +57,7 @@ ASKEW = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Streamed:
     """How tiles are timed that write C past the caches.
 
     Parameters
@@ -71,7 +71,7 @@ class Past:
 
     Examples
     --------
-    >>> Past(4096).fresh
+    >>> Streamed(4096).fresh
     False
     """
 
@@ -136,10 +136,10 @@ def measure(
     ]
     (usual_shape,) = (shape for shape in both if shape.packed)
     beside = {(shape, STEPS): float("inf") for shape in both}
-    past = dict.fromkeys((Past(PITCH), Past(CROWDED)), float("inf"))
+    past = dict.fromkeys((Streamed(PITCH), Streamed(CROWDED)), float("inf"))
     # Narrow kernels never ask for lines.
     turns = (False, True) if woven(usual_shape) else ()
-    past |= {Past(PITCH, fresh=True, asks=asks): float("inf") for asks in turns}
+    past |= {Streamed(PITCH, fresh=True, asks=asks): float("inf") for asks in turns}
     block = pages(_bytes(family)).view(np.int64)
     block[:] = 0
     pace = speed()
@@ -162,14 +162,14 @@ def measure(
         min(seconds for (shape, _), seconds in beside.items() if shape.packed is packed)
         for packed in (False, True)
     )
-    without, asking = (past.get(Past(PITCH, fresh=True, asks=asks)) for asks in (False, True))
+    without, asking = (past.get(Streamed(PITCH, fresh=True, asks=asks)) for asks in (False, True))
     return Catalogue(
         family.dtype,
         family.bits,
         family.registers,
         tiles_of(best, frequency),
         round(max(1.0, placed / packed), 2),
-        round(max(1.0, past[Past(CROWDED)] / past[Past(PITCH)]), 2),
+        round(max(1.0, past[Streamed(CROWDED)] / past[Streamed(PITCH)]), 2),
         round(asking / without, 2) if asking and without else None,
     )
 
@@ -227,7 +227,7 @@ def _seconds(
     sums: int,
     room: tuple[int, int],
     frequency: float,
-    past: Past | None = None,
+    past: Streamed | None = None,
 ) -> float:
     """Return the seconds of one tile of a call, over and over on the same zeros.
 
