@@ -13,15 +13,15 @@ from tilesolve.kernels import packers, shape, state
 from tilesolve.kernels.compiled import INT, POINTER, compiled, pointer
 from tilesolve.kernels.state import Ahead, S, Step
 from tilesolve.packing import tables
-from tilesolve.packing.tables import Field
+from tilesolve.packing.tables import Blocks, Field
 
 # numba takes plain integers for constants, not members of an enumeration.
-_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(len(packers.KINDS))
+_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER, *_ = range(len(packers.KINDS))
 _F = {name: S.FRAME + at for at, name in enumerate(shape.FIELDS)}
 _FETCH, _FETCH_MOVE, _FETCHES = _F["fetch"], _F["fetch_move"], _F["fetches"]
 _STEPS_OF_K = _F["k"]
 _TOP, _ORDERS, _SCRATCH = int(S.TOP), int(S.ORDERS), int(S.SCRATCH)
-_WAY, _GROUP, _AHEAD, _BASES = int(S.WAY), int(S.GROUP), int(S.AHEAD), int(S.BASES)
+_WAY, _AHEAD, _BASES = int(S.WAY), int(S.AHEAD), int(S.BASES)
 _SOURCES, _TABLES, _BOX, _SELF = int(S.SOURCE), int(S.TABLES), int(S.BOX), int(S.SELF)
 _STEPS, _ROOM, _FORESEEN = int(S.STEPS), int(S.ROOM), int(S.FORESEEN)
 _OUTER, _END, _INNER, _INNERS = (
@@ -32,7 +32,8 @@ _OUTER, _END, _INNER, _INNERS = (
 )
 _AT, _SOURCE, _SHARE, _SIZE = int(Ahead.AT), int(Ahead.SOURCE), int(Ahead.SHARE), int(Ahead.SIZE)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
-_FIRSTS, _BLOCKS, _LINES = int(Field.FIRSTS), int(Field.BLOCKS), int(Field.LINES)
+_FIRSTS, _BLOCKS, _TURNS = int(Field.FIRSTS), int(Field.BLOCKS), int(Blocks.SIZE)
+_LINES, _LINE_BOUNDS = int(Blocks.LINES), int(Blocks.LINE_BOUNDS)
 _STEP_TABLES, _STEP_NEXT, _STEP_SIZE = int(Step.TABLES), int(Step.NEXT), int(Step.SIZE)
 
 MOST = 8192
@@ -92,7 +93,8 @@ def _list(s, side, x, k, b, tables, source, tiles, level):  # type: ignore[no-un
     X, K, B = pointer(rows), pointer(sums), pointer(addresses[3])
     k0, k1 = extent(K, level, k)
     b0, _ = extent(B, level, b)
-    way, blocks = s[_WAY + side], _BLOCKS + 4 * side
+    way, blocks = s[_WAY + side], _BLOCKS + _TURNS * side
+    lines, bounds = blocks + _LINES, blocks + _LINE_BOUNDS
     found[_OUTER] = sums + 8 * (K[_OFFSETS + 1 + side] + k0)
     outers = k1 - k0
     inners = 0
@@ -101,11 +103,11 @@ def _list(s, side, x, k, b, tables, source, tiles, level):  # type: ignore[no-un
         low, high = X[X[_PLACES] + first], X[X[_PLACES] + last]
         found[_INNER], inners = rows + 8 * (X[_FIRSTS] + low), high - low
     elif way == _TURN_ROWS:
-        low, high = X[X[blocks] + x] * s[_GROUP + side], X[X[blocks] + x + 1] * s[_GROUP + side]
-        found[_INNER], inners = rows + 8 * (X[_LINES + side] + low), high - low
+        low, high = X[X[bounds] + x], X[X[bounds] + x + 1]
+        found[_INNER], inners = rows + 8 * (X[lines] + low), high - low
     elif way == _TURN_SUMS:
-        low, high = K[K[blocks] + k], K[K[blocks] + k + 1]
-        found[_INNER], inners = sums + 8 * (K[_LINES + side] + low), high - low
+        low, high = K[K[bounds] + k], K[K[bounds] + k + 1]
+        found[_INNER], inners = sums + 8 * (K[lines] + low), high - low
         r0, r1 = extent(X, level, x)
         found[_OUTER], outers = rows + 8 * (X[_OFFSETS + 1 + side] + r0), r1 - r0
     found[_END] = found[_OUTER] + 8 * outers

@@ -12,7 +12,7 @@ from tilesolve.kernels.ahead import extent, span
 from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
 from tilesolve.kernels.state import WIDEST, S
 from tilesolve.packing import buffers, tables
-from tilesolve.packing.tables import Field
+from tilesolve.packing.tables import Blocks, Field
 
 # numba takes plain integers for constants, not members of an enumeration.
 _P = {name: S.PACKER + at for at, name in enumerate(packers.FIELDS)}
@@ -29,7 +29,9 @@ _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PL
 _FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUNTS)
 _WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
 _LANES, _SPACE = int(Field.LANES), buffers.SPACE
-_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER = range(_WAYS)
+_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER, _FEW_SUMS, _FEW_ROWS = range(_WAYS)
+_TURNS, _FEW, _FEW_BOUNDS = int(Blocks.SIZE), int(Blocks.FEW), int(Blocks.FEW_BOUNDS)
+_REST, _REST_BOUNDS = int(Blocks.REST), int(Blocks.REST_BOUNDS)
 
 _NEAR = 1 << 18
 """Bytes of strips that are written again and again before others: they stay in a near cache."""
@@ -98,9 +100,10 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
                 _gather(s, side, origin, X, g, K, everything, k0, k1)
                 g += 1
     elif way == _TURN_SUMS:
-        table = _BLOCKS + 4 * side
+        table = _BLOCKS + _TURNS * side
         low, high = K[K[table] + k], K[K[table] + k + 1]
-        rest_low, rest_high = K[K[table + 2] + k], K[K[table + 2] + k + 1]
+        few, few_end = K[K[table + _FEW_BOUNDS] + k], K[K[table + _FEW_BOUNDS] + k + 1]
+        rest, rest_end = K[K[table + _REST_BOUNDS] + k], K[K[table + _REST_BOUNDS] + k + 1]
         for g in range(g0, g1):
             s[_P_TARGET] = origin + g * strip
             rows = s[_TABLES + side] + 8 * X[_LANES]
@@ -108,11 +111,16 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
             s[_P_LATER] = rows + 8 * group * min(g + 1, g1 - 1)
             s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + 1]
             s[_P_FIRST], s[_P_COUNT] = low, high - low
-            invoke(s[_PACKERS + _WAYS * side + _TURN_SUMS], frame)
-            if rest_high > rest_low:
-                _gather(s, side, origin, X, g, K, K[table + 3], rest_low, rest_high)
+            if high > low:
+                invoke(s[_PACKERS + _WAYS * side + _TURN_SUMS], frame)
+            if few_end > few:
+                s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + _FEW]
+                s[_P_FIRST], s[_P_COUNT] = few, few_end - few
+                invoke(s[_PACKERS + _WAYS * side + _FEW_SUMS], frame)
+            if rest_end > rest:
+                _gather(s, side, origin, X, g, K, K[table + _REST], rest, rest_end)
     elif way == _TURN_ROWS:
-        table = _BLOCKS + 4 * side
+        table = _BLOCKS + _TURNS * side
         low, high = X[X[table] + x], X[X[table] + x + 1]
         s[_P_TARGET] = origin
         s[_P_ROWS] = s[_TABLES + side] + 8 * X[_LANES]
@@ -124,8 +132,14 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
             s[_P_LANES], s[_P_GROUPS] = low, end - low
             invoke(s[_PACKERS + _WAYS * side + _TURN_ROWS], frame)
             low = end
-        for at in range(X[X[table + 2] + x], X[X[table + 2] + x + 1]):
-            _gather(s, side, origin, X, X[X[table + 3] + at], K, everything, k0, k1)
+        few, few_end = X[X[table + _FEW_BOUNDS] + x], X[X[table + _FEW_BOUNDS] + x + 1]
+        if few_end > few:
+            s[_P_STEPS] = s[_TABLES + side] + 8 * X[table + _FEW]
+            s[_P_LANES], s[_P_GROUPS] = few, few_end - few
+            invoke(s[_PACKERS + _WAYS * side + _FEW_ROWS], frame)
+        rest = table + _REST_BOUNDS
+        for at in range(X[X[rest] + x], X[X[rest] + x + 1]):
+            _gather(s, side, origin, X, X[X[table + _REST] + at], K, everything, k0, k1)
     else:
         for g in range(g0, g1):
             _gather(s, side, origin, X, g, K, everything, k0, k1)

@@ -1,13 +1,15 @@
 """Packing kernels: strips of vectors from elements that lie anywhere.
 
 A strip holds one *group* of ``lanes`` rows (or columns): for each k one vector of them. Its
-elements lie in the source at ``row offset + k offset``. Four kernels cover every layout; `frame`
+elements lie in the source at ``row offset + k offset``. These kernels cover every layout; `frame`
 addresses their arguments by `FIELDS`:
 
 * ``copy``: groups that are contiguous in the source, moved as vectors, k by k;
 * ``turn_sums``: k is contiguous in the source: blocks of ``lanes`` steps of k are transposed in
   registers;
 * ``turn_rows``: other rows are contiguous: blocks of ``lanes`` groups are transposed;
+* ``few_sums``, ``few_rows``: as these two, for blocks of only as many steps or groups as lie in 16
+  bytes (`tables.few`);
 * ``gather``: anything, an element at a time; it also fills the lanes that a group lacks with 0.
 
 ``source`` is the address that the offsets count from, ``target`` that of strip 0 at the first k of
@@ -19,12 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.dtypes import lanes, real_of
 from tilesolve.kernels.operands import LINE
 from tilesolve.kernels.vectors import INT64
+from tilesolve.packing.tables import few
 
 FIELDS = (
     "source",
@@ -53,7 +57,7 @@ of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks
 AHEAD = 4
 """Steps of a packing kernel from asking for a line to reading it."""
 
-KINDS = ("copy", "turn_sums", "turn_rows", "gather")
+KINDS = ("copy", "turn_sums", "turn_rows", "gather", "few_sums", "few_rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +90,17 @@ def emit(module: ir.Module, strip: Strip) -> list[ir.Function]:
 
     Examples
     --------
-    >>> [f.name for f in emit(ir.Module(), Strip("float64", 4))]
-    ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4', 'gather_float64_4']
+    >>> [f.name for f in emit(ir.Module(), Strip("float64", 4))][:3]
+    ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4']
     """
+    together = few(strip.lanes, np.dtype(strip.dtype).itemsize)
     return [
         _Packer(module, strip, "copy").copy(),
-        _Packer(module, strip, "turn_sums").turn_sums(),
-        _Packer(module, strip, "turn_rows").turn_rows(),
+        _Packer(module, strip, "turn_sums").turn_sums(strip.lanes),
+        _Packer(module, strip, "turn_rows").turn_rows(strip.lanes),
         _Packer(module, strip, "gather").gather(),
+        _Packer(module, strip, "few_sums").turn_sums(together),
+        _Packer(module, strip, "few_rows").turn_rows(together),
     ]
 
 
@@ -175,20 +182,24 @@ class _Packer:
         ]
 
     def _block(self, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> None:
-        """Load a vector from each source, transpose, and store one to each target."""
-        builder = self.builder
+        """Load as many elements as there are targets from each source, and store transposed."""
+        builder, count = self.builder, len(targets)
+        kind = ir.VectorType(self.kind.element, count * self.parts)
         loaded = [
-            vectors.load(builder, vectors.pointer(builder, place), self.kind, self.size)
+            vectors.load(builder, vectors.pointer(builder, place), kind, self.size)
             for place in sources
         ]
-        turned = vectors.transpose(builder, loaded, self.parts)
+        # The pieces of each vector are from rows so far apart that transposing leaves them there.
+        wide = [vectors.joined(builder, loaded[at::count]) for at in range(count)]
+        turned = vectors.transpose(builder, wide, self.parts)
         for value, place in zip(turned, targets, strict=True):
             vectors.store(builder, value, vectors.pointer(builder, place), min(self.step, 64))
 
-    def turn_sums(self) -> ir.Function:
-        """Emit the blocks of one group, while the next group's are brought to the second cache.
+    def turn_sums(self, length: int) -> ir.Function:
+        """Emit blocks of so many steps of one group.
 
-        Each row is a stream that ends with the segment: before hardware follows it, it is over.
+        Meanwhile the next group's lines are brought to the second cache. Each row is a stream that
+        ends with the segment: before hardware follows it, it is over.
         """
         builder = self.builder
         places = self._lanes_from(self.field("source"))
@@ -199,17 +210,19 @@ class _Packer:
         count = self.field("count")
 
         def ask(trip: ir.Value, offset: ir.Value) -> None:
-            soon = builder.mul(self.ahead(first, trip, count), INT64(self.lanes))
+            soon = builder.mul(self.ahead(first, trip, count), INT64(length))
             self._expect(places, self.integer(sums, self.integer(steps, soon)))
             self._expect(then, builder.add(source, offset), near=False)
+
+        size = length * self.size * self.parts
 
         def blocks(begin: ir.Value, together: int) -> None:
             """Emit some blocks, and ask once for those that follow each other in the source."""
             follows = None
             for at in range(together):
                 trip = builder.add(begin, INT64(at))
-                entry = builder.mul(builder.add(first, trip), INT64(self.lanes))
-                ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)]
+                entry = builder.mul(builder.add(first, trip), INT64(length))
+                ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(length)]
                 offset = self.integer(sums, ks[0])
                 if follows is None:
                     ask(trip, offset)
@@ -217,13 +230,13 @@ class _Packer:
                     apart = builder.icmp_signed("!=", offset, follows)
                     with builder.if_then(apart, likely=False):
                         ask(trip, offset)
-                follows = builder.add(offset, INT64(self.step))
+                follows = builder.add(offset, INT64(size))
                 self._block(
                     [builder.add(place, offset) for place in places],
                     [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
                 )
 
-        line = max(1, LINE // self.step)
+        line = max(1, LINE // size)
         lines = builder.udiv(count, INT64(line))
         done = builder.mul(lines, INT64(line))
         vectors.each(builder, lines, lambda trip: blocks(builder.mul(trip, INT64(line)), line))
@@ -232,12 +245,13 @@ class _Packer:
             vectors.each(builder, rest, lambda trip: blocks(builder.add(done, trip), 1))
         return self.end()
 
-    def turn_rows(self) -> ir.Function:
-        """Emit the blocks in the inner loop: their sources are neighbours, those of k are not.
+    def turn_rows(self, length: int) -> ir.Function:
+        """Emit blocks of so many groups in the inner loop.
 
-        So hardware follows the blocks, but not the step to the next k: its lines are asked for, a
-        line of each lane with each block. They go to the second cache, as lanes are often so far
-        apart that all of them fall into one set of the nearest.
+        Their sources are neighbours, those of k are not. So hardware follows the blocks, but not
+        the step to the next k: its lines are asked for, a line of each lane with each block. They
+        go to the second cache, as lanes are often so far apart that all of them fall into one set
+        of the nearest.
         """
         builder = self.builder
         source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
@@ -253,10 +267,8 @@ class _Packer:
             far = builder.add(target, builder.mul(k, INT64(self.step)))
 
             def turn(number: ir.Value) -> None:
-                entry = builder.mul(builder.add(low, number), INT64(self.lanes))
-                groups = [
-                    self.integer(steps, builder.add(entry, INT64(i))) for i in range(self.lanes)
-                ]
+                entry = builder.mul(builder.add(low, number), INT64(length))
+                groups = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(length)]
                 begin = builder.mul(groups[0], INT64(self.lanes))
                 lanes = [
                     self.integer(rows, builder.add(begin, INT64(lane)))

@@ -197,21 +197,24 @@ def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -
     """Return the columns of as many vectors as each has elements, a power of two.
 
     Halves, quarters, … of vectors change places, so every step is a shuffle of two vectors. An
-    element may have several parts, such as real and imaginary ones.
+    element may have several parts, such as real and imaginary ones. Of longer vectors, each piece
+    of as many elements as there are vectors is transposed by itself.
 
     Examples
     --------
     >>> builder, address = _example()
     >>> x = load(builder, pointer(builder, address), vector_type("float64", 256), 8)
-    >>> len(transpose(builder, [x, x, x, x])), len(transpose(builder, [x, x], parts=2))
-    (4, 2)
+    >>> [len(transpose(builder, [x] * count)) for count in (4, 2)]
+    [4, 2]
+    >>> len(transpose(builder, [x, x], parts=2))
+    2
     """
     found = list(rows)
-    count = len(found)
+    count, elements = len(found), found[0].type.count // parts
     distance = count // 2
     while distance:
-        first = [i if not i & distance else count + i - distance for i in range(count)]
-        second = [i + distance if not i & distance else count + i for i in range(count)]
+        first = [i if not i & distance else elements + i - distance for i in range(elements)]
+        second = [i + distance if not i & distance else elements + i for i in range(elements)]
         orders = [
             [parts * i + part for i in order for part in range(parts)] for order in (first, second)
         ]
@@ -222,6 +225,25 @@ def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -
                 found[at + distance] = shuffle(builder, x, y, orders[1])
         distance //= 2
     return found
+
+
+def joined(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
+    """Return the vector of the elements of as many pieces as a power of two, one after the other.
+
+    Examples
+    --------
+    >>> builder, address = _example()
+    >>> x = load(builder, pointer(builder, address), vector_type("float64", 128), 8)
+    >>> print(joined(builder, [x, x, x, x]).type)
+    <8 x double>
+    """
+    found = list(pieces)
+    while len(found) > 1:
+        order = range(2 * found[0].type.count)
+        found = [
+            shuffle(builder, x, y, order) for x, y in zip(found[::2], found[1::2], strict=True)
+        ]
+    return found[0]
 
 
 def prefetch(

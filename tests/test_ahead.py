@@ -17,6 +17,7 @@ from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
+from tilesolve.packing.tables import few
 from tilesolve.pages import PAGE, crowds_of
 from tilesolve.register_tile import nearby
 
@@ -34,15 +35,16 @@ def word(address):
 def lines(kind, lanes, frame):
     """Return the lines in which the vectors begin that a packing kernel reads."""
     f = {name: word(frame + 8 * at) for at, name in enumerate(packers.FIELDS)}
+    length = few(lanes, 8) if kind.startswith("few") else lanes
     ks = range(f["first"], f["first"] + f["count"])
     if kind == "copy":
         rows, sums = range(f["groups"]), ks
-    elif kind == "turn_rows":
+    elif kind in ("turn_rows", "few_rows"):
         blocks = range(f["lanes"], f["lanes"] + f["groups"])
-        begins = [lanes * word(f["steps"] + 8 * at * lanes) for at in blocks]
+        begins = [lanes * word(f["steps"] + 8 * at * length) for at in blocks]
         rows, sums = [begin + lane for begin in begins for lane in range(lanes)], ks
-    elif kind == "turn_sums":
-        rows, sums = range(lanes), [word(f["steps"] + 8 * at * lanes) for at in ks]
+    elif kind in ("turn_sums", "few_sums"):
+        rows, sums = range(lanes), [word(f["steps"] + 8 * at * length) for at in ks]
     else:
         rows, sums = (), ()
     return {
@@ -127,6 +129,7 @@ def watched(problem, machine):
         ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}),
         ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}),
         ("abcd-dbea-ec", 40),
+        ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}),
     ],
 )
 def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):

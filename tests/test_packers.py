@@ -6,6 +6,7 @@ from machine_code import NOWHERE, WIDTHS, Room, call, loaded
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.packers import FIELDS
+from tilesolve.packing.tables import few
 
 TRIALS = 20
 
@@ -105,21 +106,28 @@ def test_copy(dtype, bits, side):
         moved(room, kernels, strip.name("copy"), fields, places, values)
 
 
+def length_of(kind, strip):
+    """Return how many entries a kernel's blocks have."""
+    few_of_them = few(strip.lanes, np.dtype(strip.dtype).itemsize)
+    return strip.lanes if kind.startswith("turn") else few_of_them
+
+
 @strips
-def test_turn_sums(dtype, bits, side):
+@pytest.mark.parametrize("kind", ["turn_sums", "few_sums"])
+def test_turn_sums(dtype, bits, side, kind):
     """Blocks of steps that are contiguous, in any order, are transposed; rows lie anywhere."""
     family, _, kernels = loaded(dtype, bits)
     strip = family.strips[side]
-    lanes = strip.lanes
+    lanes, length = strip.lanes, length_of(kind, strip)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
         room = Room()
-        blocks = int(generator.integers(1, 4))
-        steps = blocks * lanes + 3
-        order = generator.permutation(steps)[: blocks * lanes].reshape(blocks, lanes)
+        blocks = int(generator.integers(1, 7))
+        steps = blocks * length + 3
+        order = generator.permutation(steps)[: blocks * length].reshape(blocks, length)
         sums = np.zeros(steps, int)
-        begin = generator.permutation(blocks) * (lanes + int(generator.integers(0, 3)))
-        sums[order] = begin[:, None] + np.arange(lanes)
+        begin = generator.permutation(blocks) * (length + int(generator.integers(0, 3)))
+        sums[order] = begin[:, None] + np.arange(length)
         wide = int(sums.max()) + 1
         rows = generator.permutation(lanes) * wide * int(generator.choice((-1, 0, 1)))
         source = Source(room, generator, dtype, rows, sums)
@@ -139,26 +147,26 @@ def test_turn_sums(dtype, bits, side):
         }
         wanted = order[first:last].ravel()
         places = target.places(np.zeros(1, int), np.arange(lanes), wanted)
-        moved(
-            room, kernels, strip.name("turn_sums"), fields, places, source.values[None][..., wanted]
-        )
+        values = source.values[None][..., wanted]
+        moved(room, kernels, strip.name(kind), fields, places, values)
 
 
 @strips
-def test_turn_rows(dtype, bits, side):
+@pytest.mark.parametrize("kind", ["turn_rows", "few_rows"])
+def test_turn_rows(dtype, bits, side, kind):
     """Blocks of groups whose lanes are contiguous are transposed; lanes and steps lie anywhere."""
     family, _, kernels = loaded(dtype, bits)
     strip = family.strips[side]
-    lanes = strip.lanes
+    lanes, length = strip.lanes, length_of(kind, strip)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
         room = Room()
         blocks = int(generator.integers(1, 3))
-        groups = blocks * lanes
-        order = generator.permutation(groups).reshape(blocks, lanes)
+        groups = blocks * length
+        order = generator.permutation(groups).reshape(blocks, length)
         starts = np.arange(groups) * lanes
         begin = np.zeros(groups, int)
-        begin[order] = (generator.permutation(blocks) * lanes)[:, None] + np.arange(lanes)
+        begin[order] = (generator.permutation(blocks) * length)[:, None] + np.arange(length)
         lane = generator.permutation(lanes) * groups * int(generator.choice((-1, 1)))
         rows = np.zeros(groups * lanes, int)
         rows[starts[:, None] + np.arange(lanes)] = begin[:, None] + lane
@@ -181,7 +189,7 @@ def test_turn_rows(dtype, bits, side):
         wanted = order[low:high].ravel()
         values = source.values[starts[wanted][:, None] + np.arange(lanes), first:last]
         places = target.places(wanted, np.arange(lanes), np.arange(first, last))
-        moved(room, kernels, strip.name("turn_rows"), fields, places, values)
+        moved(room, kernels, strip.name(kind), fields, places, values)
 
 
 @strips

@@ -20,13 +20,13 @@ from tilesolve.kernels.code import MOST_VECTORS, Family
 from tilesolve.kernels.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
 from tilesolve.nest import Band, Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
-from tilesolve.packing.buffers import SPACE
+from tilesolve.packing.buffers import ALIGNMENT, SPACE
 from tilesolve.packing.tables import Field, Turned, table
 
 MOST_INDICES = 1 << 17
 """Indices of one role that are tabulated at once; a larger problem is walked box by box."""
 
-COPY, TURN_SUMS, TURN_ROWS, GATHER = range(len(packers.KINDS))
+COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(packers.KINDS))
 """How an operand is packed: numbers of `packers.KINDS`."""
 
 Strides = Sequence[Mapping[str, int]]
@@ -350,7 +350,9 @@ class Schedule:
         for side in (0, 1):
             if self.packed[side] and self.ways[side] in (TURN_SUMS, TURN_ROWS):
                 role = SUMS if self.ways[side] == TURN_SUMS else side
-                turned[role][side] = Turned(self.packed[side], group[side], element)
+                steps = self.strides[1 + side].values()
+                lined = all(step % ALIGNMENT == 0 for step in steps if step != element)
+                turned[role][side] = Turned(self.packed[side], group[side], element, lined)
         tables = (
             table(axes[ROWS], operand=1, group=group[0], element=element, turned=turned[ROWS]),
             table(
