@@ -11,7 +11,7 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
-from tilesolve.asking import NEARER, foreseen
+from tilesolve.asking import NEARER, foreseen, staying, staying_side
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
@@ -204,6 +204,7 @@ def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
     strides = problem.strides(1)
     assert {strides[letter] % 4096 for letter in "ef"} == {0}
     fast = replace(levels[2], bandwidth=NEARER * levels[3].bandwidth)
+    monkeypatch.setattr("tilesolve.candidates.staying_side", lambda *_: {})
     for third in (levels[2], fast):
         packs, *_ = watched(problem, machine.replace(levels=(*caches, third, levels[3])))
         later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
@@ -212,6 +213,48 @@ def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
     monkeypatch.setattr("tilesolve.asking.CROWDED", 16)
     packs, *_ = watched(problem, machine.replace(levels=(*caches, fast, levels[3])))
     assert any(asked for *_, asked, tiles in packs if tiles)
+
+
+@pytest.mark.parametrize(("times", "side"), [(0.99, 48), (1, 24)])
+def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
+    """Of 48 by 32 runs as above too few stay, of 24 not; that counts with a near third cache."""
+    sizes = {"a": 16, "b": 24, "c": 8, "d": 32, "e": 48, "f": 32}
+    problem = Problem.of("abcde-efcad-bf", sizes)
+    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 1e11, ways=16)]
+    memory = Level("memory", None, 2e10)
+    third = Level("L3", 2**25, times * NEARER * memory.bandwidth, ways=16)
+    machine = Machine.load("i7-6700k").replace(levels=(*caches, third, memory), **WIDE)
+    found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
+    box = dict(found.nest.bands[-2].box)
+    assert box["e"] == side
+    assert staying(problem.strides(1), Problem.of(problem.spec, box), machine) == (times == 1)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@given(st.data())
+def test_a_smaller_box_is_the_largest_whose_lines_stay(number, data):
+    """Of those that are smaller in one letter, compared one by one."""
+    machine = USUAL
+    problem = Problem.of("mxn-mkx-knx", {"m": 256, "n": 256, "x": 4, "k": 64})
+    sides = st.integers(1, 16).map(lambda times: 16 * times)
+    box = {"m": data.draw(sides), "n": data.draw(sides), "x": 4, "k": 64}
+    cell = {"m": 8, "n": 16, "x": 1, "k": 64}
+    strides = problem.strides(number)
+
+    def stays(one):
+        return staying(strides, Problem.of(problem.spec, one, problem.dtype), machine)
+
+    smaller = [
+        (side / box[letter], letter, side)
+        for letter in strides
+        if letter != "k"
+        for side in range(cell[letter], box[letter], cell[letter])
+        if stays({**box, letter: side})
+    ]
+    found = staying_side(problem, number, box, cell, machine)
+    kept = [side / box[letter] for letter, side in found.items()]
+    assert kept == [max(smaller)[0]] if smaller else not found
+    assert all((kept[0], letter, side) in smaller for letter, side in found.items())
 
 
 def test_kernels_that_read_in_place_are_given_no_lines():

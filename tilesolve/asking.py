@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from math import prod
 
@@ -22,6 +23,11 @@ SELDOM = 0.05
 """Share of the time of arithmetic with a box below which the time in which memory reads the box is
 of no account (measured on a Granite Rapids, without and with: a share of 0.10, `abc-acd-db`, 191
 and 186 ms; of 0.01, `abcd-aebf-dfce`, 2583 and 2626 ms)."""
+
+UNASKED = 0.7
+"""Cycles that packing an element takes longer where its line was not asked for before (measured on
+a Zen 4, `abcde-efcad-bf` by 24 and by 16 rows: 106 and 95 ms; in float32, in boxes of 48 and of 16
+of `e`: 65 and 55 ms)."""
 
 KEPT = 0.5
 """Share of the second cache in which a copy stays while much else passes by."""
@@ -93,6 +99,83 @@ def staying(strides: Mapping[str, int], box: Problem, machine: Machine) -> bool:
     crowds = crowds_of(strides, box.sizes, machine.memory.line)
     crowded = crowds.max() > CROWDED * max(room // PAGE, crowds.mean())
     return not crowded and 2 * box.itemsize * prod(box.sizes[i] for i in strides) <= room
+
+
+def unasked(problem: Problem, number: int, box: Mapping[str, int], machine: Machine) -> bool:
+    """Return whether an operand is packed whose lines cannot be asked for before.
+
+    Where memory is not much slower than the third cache, it depends on more than whether they stay.
+    What fits the second cache is there anyway.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    number
+        1 or 2.
+    box
+        Sides of what is packed at once.
+    machine
+        Where.
+
+    Examples
+    --------
+    >>> unasked(Problem.of("mn-mk-kn", 512), 1, {"m": 512, "k": 512}, Machine.load("i7-6700k"))
+    False
+    """
+    if not near_third(machine) or problem.bytes[number] <= (machine.caches[1].capacity or 0):
+        return False
+    return not staying(problem.strides(number), _within(problem, box), machine)
+
+
+def staying_side(
+    problem: Problem,
+    number: int,
+    box: Mapping[str, int],
+    cell: Mapping[str, int],
+    machine: Machine,
+) -> dict[str, int]:
+    """Return a letter and the side of a smaller box, whose lines stay; nothing if there is none.
+
+    Of all letters of the operand and the output the one is taken that leaves the largest box.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    number
+        1 or 2, of the operand.
+    box
+        Whose lines do not stay, see `unasked`.
+    cell
+        What the sides of the box are multiples of.
+    machine
+        Where.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> problem = Problem.of("mn-mk-kn", {"m": 192, "n": 64, "k": 512})
+    >>> staying_side(problem, 1, {"m": 192, "n": 64, "k": 8}, {"m": 16, "n": 8}, machine)
+    {'m': 128}
+    """
+    strides, found, kept = problem.strides(number), dict[str, int](), 0.0
+
+    def leaves(letter: str, side: int) -> bool:
+        return not staying(strides, _within(problem, {**box, letter: side}), machine)
+
+    for letter in strides:
+        if letter in problem.spec.output.letters:
+            sides = range(cell[letter], box[letter], cell[letter])
+            stays = bisect_left(sides, True, key=lambda side, i=letter: leaves(i, side))
+            if stays and sides[stays - 1] / box[letter] > kept:
+                found, kept = {letter: sides[stays - 1]}, sides[stays - 1] / box[letter]
+    return found
+
+
+def _within(problem: Problem, box: Mapping[str, int]) -> Problem:
+    """Return a problem as large as a box."""
+    return Problem.of(problem.spec, {**problem.sizes, **box}, problem.dtype)
 
 
 def near_third(machine: Machine) -> bool:

@@ -52,6 +52,7 @@ def unfuse(
     lanes: int = 1,
     *,
     hinders: bool = False,
+    most: Mapping[str, int] = MappingProxyType({}),
 ) -> Nest:
     """Return a nest over letters whose boxes are as large as the tiles of a nest over classes.
 
@@ -71,6 +72,8 @@ def unfuse(
     hinders
         Whether C goes through the caches where its lines are at one place in pages, see
         `Machine.hinders`.
+    most
+        Sides of some letters that no box but the whole problem exceeds.
 
     Examples
     --------
@@ -115,6 +118,8 @@ def unfuse(
             weight = OUTER if at or index in fused.reduced else 1.0
             inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at])
             chosen[at] |= inner
+    for sides in chosen[:-1]:
+        sides |= {letter: min(side, sides[letter]) for letter, side in most.items()}
     order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
     strides = [problem.strides(t) for t in range(len(tensors))]
     bands = []

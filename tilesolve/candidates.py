@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.asking import UNASKED, staying_side, unasked
 from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
@@ -230,11 +231,31 @@ def _candidate(
     machine: Machine,
     threads: int,
 ) -> Candidate:
-    """Return a tiling over letters, and what it costs."""
-    nest, cost = _packing(share, setting, integral.nest, machine, threads)
-    tile = _outermost(nest)
-    room = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
-    return Candidate(optimum, integral, nest, cost, waits(share, nest, cost, machine), room)
+    """Return a tiling over letters, and what it costs.
+
+    Where packing would take longer, as lines cannot be asked for before, smaller boxes whose lines
+    can be are taken if they cost less than that.
+    """
+
+    def within(most: Mapping[str, int]) -> Candidate:
+        nest, cost = _packing(share, setting, integral.nest, machine, threads, most)
+        tile = _outermost(nest)
+        room = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
+        return Candidate(optimum, integral, nest, cost, waits(share, nest, cost, machine), room)
+
+    usual = within({})
+    box, cell, lost = _outermost(usual.nest), dict(usual.nest.bands[0].box), 0.0
+    most: dict[str, int] = {}
+    each = UNASKED / machine.frequency / share.itemsize
+    for number, copy in enumerate(usual.nest.packed, start=1):
+        seconds = each * usual.price.levels[-1].volumes[number]
+        if copy and seconds > LITTLE * usual.seconds and unasked(share, number, box, machine):
+            lost += seconds
+            most |= staying_side(share, number, box, cell, machine)
+    if not most:
+        return usual
+    smaller = within(most)
+    return smaller if smaller.seconds < usual.seconds + lost else usual
 
 
 def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
@@ -271,7 +292,12 @@ def _outermost(nest: Nest) -> dict[str, int]:
 
 
 def _packing(
-    share: Problem, setting: Setting, tiles: Nest, machine: Machine, threads: int
+    share: Problem,
+    setting: Setting,
+    tiles: Nest,
+    machine: Machine,
+    threads: int,
+    most: Mapping[str, int],
 ) -> tuple[Nest, Price]:
     """Return a nest over letters that packs only what repays it, and its price.
 
@@ -293,7 +319,7 @@ def _packing(
     priced = []
     for packed in product(*options):
         kept = replace(tiles, packed=packed)
-        candidate = unfuse(share, fused, kept, line, vectors, hinders=hinders)
+        candidate = unfuse(share, fused, kept, line, vectors, hinders=hinders, most=most)
         if packed != tiles.packed and not _readable(share, candidate, machine):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)

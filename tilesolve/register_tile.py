@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
-from tilesolve.asking import near_third, staying
+from tilesolve.asking import UNASKED, unasked
 from tilesolve.boxes import box, run_of, run_waste
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
@@ -28,10 +28,6 @@ have 1.49 times, `abc-ad-bdc` takes 196 and 215 ms; for 32 by 6, which have 1.26
 CELLS = 16
 """Tiles of rows that a call passes by, about: they come from the nearest cache where it holds as
 many, from the second one else."""
-
-UNASKED = 0.7
-"""Cycles that packing an element takes longer where its line was not asked for before (measured on
-a Zen 4, `abcde-efcad-bf` by 24 and by 16 rows: 106 and 95 ms)."""
 
 SUMS = 512
 """Products that a call sums at most, when tiles are compared: about what the caches allow."""
@@ -198,19 +194,15 @@ def _times(
 def _unasked(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
     """Return how many elements are packed whose lines are not asked for, whatever the tiles are.
 
-    That is so of an operand, some letters of which have these sides in a cell. Where memory is not
-    much slower than the third cache, it depends on more than these lines.
+    That is so of an operand, some letters of which have these sides in a cell.
     """
-    if len(machine.caches) < 2 or not near_third(machine) or nearby(problem, machine):
-        return 0.0
-    output, room = problem.spec.output.letters, machine.caches[1].capacity or 0
-    sizes = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
-    cell, lost = Problem.of(problem.spec, sizes, problem.dtype), 0.0
-    for at, operand in enumerate(problem.spec.operands, start=1):
-        if set(operand.letters) & set(sides) and problem.bytes[at] > room:
-            stays = staying(problem.strides(at), cell, machine)
-            lost += 0.0 if stays else problem.bytes[at] / problem.itemsize
-    return lost
+    output = problem.spec.output.letters
+    cell = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
+    return sum(
+        problem.bytes[number] / problem.itemsize
+        for number, operand in enumerate(problem.spec.operands, start=1)
+        if set(operand.letters) & set(sides) and unasked(problem, number, cell, machine)
+    )
 
 
 def _steps(
