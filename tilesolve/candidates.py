@@ -131,9 +131,10 @@ def best_candidate(
     ]
     equal = [one for one in equal if one.waits <= SHORTEST * one.price.seconds] or equal
     shortest = min(one.seconds for one in equal)
+    alike = [one for one in equal if one.seconds <= (1 + LITTLE) * shortest]
+    least = min(one.waits for one in alike) + LITTLE * shortest
     return min(
-        (one for one in equal if one.seconds <= (1 + LITTLE) * shortest),
-        key=lambda one: (one.room, one.seconds),
+        (one for one in alike if one.waits <= least), key=lambda one: (one.room, one.seconds)
     )
 
 
@@ -244,18 +245,13 @@ def _candidate(
         return Candidate(optimum, integral, nest, cost, waits(share, nest, cost, machine), room)
 
     usual = within({})
-    box, cell, lost = _outermost(usual.nest), dict(usual.nest.bands[0].box), 0.0
+    box, cell = _outermost(usual.nest), dict(usual.nest.bands[0].box)
     most: dict[str, int] = {}
-    each = UNASKED / machine.frequency / share.itemsize
-    for number, copy in enumerate(usual.nest.packed, start=1):
-        seconds = each * usual.price.levels[-1].volumes[number]
-        if copy and seconds > LITTLE * usual.seconds and unasked(share, number, box, machine):
-            lost += seconds
+    for number, seconds in _unasked(share, usual.nest, usual.price, machine).items():
+        if seconds > LITTLE * usual.seconds:
             most |= staying_side(share, number, box, cell, machine)
-    if not most:
-        return usual
-    smaller = within(most)
-    return smaller if smaller.seconds < usual.seconds + lost else usual
+    smaller = within(most) if most else usual
+    return min(usual, smaller, key=lambda one: one.seconds)
 
 
 def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
@@ -283,7 +279,21 @@ def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
             runs = runs_of(share.strides(t), tile, PAGE)
             each = VISIT - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)
-    return float(memory.seconds(wasted)) + visits
+    unasked = sum(_unasked(share, nest, cost, machine).values())
+    return float(memory.seconds(wasted)) + visits + unasked
+
+
+def _unasked(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
+    """Return for each operand whose lines are not asked for before how much longer packing takes.
+
+    In seconds, by the operand's number.
+    """
+    volumes, each = cost.levels[-1].volumes, UNASKED / machine.frequency / share.itemsize
+    return {
+        number: volumes[number] * each
+        for number, copy in enumerate(nest.packed, start=1)
+        if copy and unasked(share, number, _outermost(nest), machine)
+    }
 
 
 def _outermost(nest: Nest) -> dict[str, int]:
