@@ -89,27 +89,33 @@ class Axis:
         return int(self.bounds[0][low]), int(self.bounds[0][high])
 
 
-def even(extent: int, most: int, lanes: int) -> int:
+def even(extent: int, most: int, lanes: int, parts: int = 1) -> int:
     """Return the side that cuts an extent into as few cells as `most` does, but near-equal ones.
 
     Nine columns are two cells of five and four: a cell of one column would keep the FMA units
-    waiting (section 3 of TTile, hal-03149553). Sides are whole vectors where that is possible.
+    waiting (section 3 of TTile, hal-03149553). Sides are whole vectors where that is possible; of
+    an extent that is not, whole parts of them: five and four halves take less time than six and
+    three.
 
     Examples
     --------
     >>> even(9, 8, 1), even(40, 24, 8), even(32, 24, 8), even(7, 24, 8)
     (5, 24, 16, 7)
+    >>> even(72, 48, 16), even(72, 48, 16, parts=2)
+    (48, 40)
     """
     if extent <= most:
         return max(1, extent)
     side = ceil(extent / ceil(extent / most))
-    return min(most, ceil(side / lanes) * lanes)
+    unit = lanes if extent % lanes == 0 else max(1, lanes // parts)
+    return min(most, ceil(side / unit) * unit)
 
 
 def lay(
     tiles: Sequence[Tile],
     strides: Sequence[Mapping[str, int]],
     lanes: Mapping[str, int] = MappingProxyType({}),
+    parts: int = 1,
 ) -> Axis:
     """Return the axis of a box.
 
@@ -121,6 +127,8 @@ def lay(
         For the output and each operand the bytes between neighbours along each letter.
     lanes
         For a letter that runs along vectors how many of its indices one holds.
+    parts
+        Of vectors that there are microkernels for: two where the last ones may be halves.
 
     Examples
     --------
@@ -140,7 +148,7 @@ def lay(
         extent = dict(zip(letters, sides, strict=True))
         inner = {letter: max(1, tiles[level - 1].side(letter)) for letter in letters}
         if level == 1:
-            inner = {i: even(extent[i], inner[i], lanes.get(i, 1)) for i in letters}
+            inner = {i: even(extent[i], inner[i], lanes.get(i, 1), parts) for i in letters}
         outermost_first = tiles[level].order[::-1]
         steps = [range(0, extent[letter], inner[letter]) for letter in outermost_first]
         pieces, shifts = [], []

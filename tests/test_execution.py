@@ -139,6 +139,17 @@ def test_copies_take_no_more_than_said(problem, width, depth):
     assert task.room <= sum(copy_bytes(found)) + nothing
 
 
+def test_sums_that_whole_ways_have_no_room_for_are_cut():
+    """The nearest cache has room for all sums as real numbers, not as integers."""
+    sizes = {"j": 9, "é": 37, "b": 4, "i": 35, "a": 3}
+    problem = Problem.of("jé-bjé[3i+a+b]-", sizes, "complex128")
+    operands, out = drawn(problem), poisoned(problem)
+    found = plan(problem, machine=shallow(256, 16), cache=False)
+    assert found.output == "store"
+    found(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
+
+
 @pytest.mark.parametrize("empty", ["a", "b", "i", "ij", "ija", "bija"])
 def test_any_letters_of_extent_zero(empty):
     """Letters of extent 0, the output's unit-stride one among them, leave nothing or zeros."""

@@ -251,10 +251,11 @@ class Schedule:
                 return next((i for i in inner if cell[i] > 1), inner[0])
         return preferred if preferred in members else next(iter(members), None)
 
-    def _lanes(self, role: int) -> dict[str, int]:
-        """Return the letter of rows that runs along vectors, and how many of it one holds."""
+    def _lay(self, role: int, tiles: Sequence[Tile], strides: Strides) -> Axis:
+        """Return the axis of a box: rows are cut along vectors, or halves of them."""
         lane = self.lane(ROWS) if role == ROWS else None
-        return {lane: self.family.lanes} if lane else {}
+        lanes = {lane: self.family.lanes} if lane else {}
+        return lay(tiles, strides, lanes, 2 if self.family.halved else 1)
 
     def _way(self, side: int) -> int:
         unit = self.unit(1 + side)
@@ -341,9 +342,7 @@ class Schedule:
         return found
 
     def _box(self, sizes: Mapping[str, int]) -> Box:
-        axes = tuple(
-            lay(self._tiles(role, sizes), self.strides, self._lanes(role)) for role in range(4)
-        )
+        axes = tuple(self._lay(role, self._tiles(role, sizes), self.strides) for role in range(4))
         element = self.element
         group = (self.group(ROWS), self.group(COLUMNS))
         turned: list[list[Turned | None]] = [[None, None] for _ in range(3)]
@@ -407,7 +406,7 @@ class Schedule:
         for letter in self.roles[role]:
             only = {letter: 1}
             tiles, strides = self._tiles(role, sizes), (only, only, only)
-            found[letter] = lay(tiles, strides, self._lanes(role)).offsets[0]
+            found[letter] = self._lay(role, tiles, strides).offsets[0]
         return found
 
 

@@ -16,6 +16,8 @@ from tilesolve.movement import stores
 from tilesolve.nest import Output
 from tilesolve.program import Setting, formulate
 from tilesolve.register_tile import FEEDS
+from tilesolve.repair import trivial_tilings
+from tilesolve.tilings import feasible
 from tilesolve.traffic import Store
 
 OWN = 0.6
@@ -110,13 +112,20 @@ def satisfiable(setting: Setting) -> bool:
 
 
 def _kept(setting: Setting, first: str) -> bool:
-    """Return whether the smallest tiles keep all limits with a class innermost everywhere."""
+    """Return whether the smallest tiles keep all limits with a class innermost everywhere.
+
+    As real numbers, which is where a program begins, and as integers, in whole ways of caches.
+    """
+    choice = (first,) * setting.levels
     try:
-        program = formulate(setting, (first,) * setting.levels)
+        program = formulate(setting, choice)
     except SolverError:
         return False
     least = {tile: least for tile, (least, _) in program.variables.items()}
-    return all(limit.at(least) <= 1 for limit in program.limits.values())
+    smallest, _ = trivial_tilings(setting)
+    return all(limit.at(least) <= 1 for limit in program.limits.values()) and feasible(
+        setting, choice, smallest
+    )
 
 
 def _tiled(
