@@ -34,15 +34,12 @@ SPECS = {"full vectors": "ij-ik-kj", "vectors along I": "ji-jk-ki"}
 GOALS = {"kernels": 0.80, "call": 0.65}
 """Shares of the peak to reach where vectors are full."""
 
-_FRAME = 8 * len(FIELDS)
-
-
-@compiled.compiled(INT, INT, INT, INT)
-def _repeat(addresses, frames, count, times):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Call each kernel with its frame, one after the other, again and again."""
+@compiled.compiled(INT, INT, INT, INT, INT)
+def _repeat(addresses, frames, size, count, times):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Call each kernel with its frame of so many bytes, one after the other, again and again."""
     for _ in range(times):
         for at in range(count):
-            invoke(pointer(addresses)[at], frames + _FRAME * at)
+            invoke(pointer(addresses)[at], frames + size * at)
 
 
 def strips(values: np.ndarray, starts: Sequence[int], group: int) -> tuple[np.ndarray, list[int]]:
@@ -121,7 +118,8 @@ class Case:
     def kernels(self, times: int) -> None:
         """Call the microkernels of all cells."""
         addresses, frames = self.kept[:2]
-        _repeat(addresses.ctypes.data, frames.ctypes.data, len(frames), times)
+        begins = addresses.ctypes.data, frames.ctypes.data
+        _repeat(*begins, frames.strides[0], len(frames), times)
 
     def call(self, times: int) -> None:
         """Call the plan."""
