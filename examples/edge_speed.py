@@ -34,6 +34,7 @@ SPECS = {"full vectors": "ij-ik-kj", "vectors along I": "ji-jk-ki"}
 GOALS = {"kernels": 0.80, "call": 0.65}
 """Shares of the peak to reach where vectors are full."""
 
+
 @compiled.compiled(INT, INT, INT, INT, INT)
 def _repeat(addresses, frames, size, count, times):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call each kernel with its frame of so many bytes, one after the other, again and again."""

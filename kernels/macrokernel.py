@@ -6,7 +6,9 @@ box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns
 
 from __future__ import annotations
 
-from tilesolve.kernels import ahead, code, compiled, filling, packers, past, shape, state
+from tilesolve import arrays
+from tilesolve.arrays import HEAD
+from tilesolve.kernels import ahead, code, compiled, filling, guards, packers, past, shape, state
 from tilesolve.kernels.ahead import ask, expect
 from tilesolve.kernels.compiled import (
     INT,
@@ -19,6 +21,7 @@ from tilesolve.kernels.compiled import (
     word,
 )
 from tilesolve.kernels.filling import pack
+from tilesolve.kernels.guards import Call, holds
 from tilesolve.kernels.past import WORDS, arrange, leave
 from tilesolve.kernels.shape import Mode
 from tilesolve.kernels.state import TRACE, WIDEST, Past, S, Step
@@ -61,6 +64,8 @@ _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.
 _ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + ahead.MOST
 _STOP = int(S.STOP)
 _PAST, _PAST_ROOM = S.PAST + Past.WANTED, S.PAST + Past.ROOM
+_STATE, _CALL_STEPS = int(Call.STATE), int(Call.STEPS)
+_BOXES, _TURNED = int(Call.BOXES), int(Call.TURNED)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
@@ -289,23 +294,23 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
         s[o3] += 1
 
 
-@compiled.compiled(INT, INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
-def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, beta, beta_i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+@compiled.compiled(INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
+def run(words, guarded, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Compute a problem box by box and return how many calls of a microkernel that took.
 
     Arguments are plain numbers, which reach compiled code in a third of a microsecond together.
 
     Parameters
     ----------
-    start
-        Address of the state before a run, see `S`. It is copied, so that several threads can run
+    words
+        Address of the fields of `guards.Call`. The state is copied, so that several threads can run
         from one.
-    steps, boxes
-        Address of a row of `Step` for each box, and how many there are.
+    guarded
+        Whether nothing is to be done, and -1 returned, unless `guards.holds`.
+    out, first, second
+        Addresses of the output and the operands, which are arrays.
     memory
         Address of room for both packed copies.
-    out, rows, columns
-        Addresses of the words that hold the addresses of the output and the operands.
     trace
         Address of the trace; 0 for none.
     alpha, alpha_i, beta, beta_i
@@ -318,8 +323,14 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     >>> run.nopython_signatures[0].return_type
     int64
     """
+    if guarded and not holds(words, out, first, second):
+        return -1
+    call = pointer(words)
+    steps, rows, columns = call[_CALL_STEPS], first, second
+    if call[_TURNED]:
+        rows, columns = second, first
     here = on_stack(_SIZE)
-    s, before = pointer(here), pointer(start)
+    s, before = pointer(here), pointer(call[_STATE])
     for field in range(_SIZE):
         s[field] = before[field]
     single = s[_SINGLE]
@@ -333,12 +344,12 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     if beta != 0 or beta_i != 0:
         s[_STREAMING], s[_STORE] = 0, _ADD
         s[_WRITE + _SCATTERED], s[_WRITE + _PART] = _SCATTER_ADD, _PART_ADD
-    s[_BASES] += pointer(out)[0]
-    s[_BASES + 1] += pointer(rows)[0]
-    s[_BASES + 2] += pointer(columns)[0]
+    s[_BASES] += pointer(out + HEAD)[0]
+    s[_BASES + 1] += pointer(rows + HEAD)[0]
+    s[_BASES + 2] += pointer(columns + HEAD)[0]
     s[_BUFFER] += memory
     s[_BUFFER + 1] += memory
-    for box in range(boxes):
+    for box in range(call[_BOXES]):
         step = pointer(steps + 8 * _STEP_SIZE * box)
         s[_BOX] = box
         s[_OUTPUT] = s[_BASES] + step[0]
@@ -362,7 +373,9 @@ def run(start, steps, boxes, memory, out, rows, columns, trace, alpha, alpha_i, 
     return s[_CALLS]
 
 
-_LAYOUT = compiled.checksum(ahead, code, compiled, filling, packers, past, shape, state, tables)
+_LAYOUT = compiled.checksum(
+    ahead, arrays, code, compiled, filling, guards, packers, past, shape, state, tables
+)
 
 
 @compiled.compiled(returns=INT)

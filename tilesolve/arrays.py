@@ -12,7 +12,8 @@ Array = npt.NDArray[Any]
 OVERLAP_WORK = 10_000
 """Effort to prove that two arrays share no element before they count as overlapping."""
 
-_HEAD = object.__basicsize__
+HEAD = object.__basicsize__
+"""Bytes from the beginning of an object to what is its own."""
 
 
 def pointer(array: Array) -> int:
@@ -28,7 +29,24 @@ def pointer(array: Array) -> int:
     >>> ctypes.c_size_t.from_address(pointer(array)).value == array.ctypes.data
     True
     """
-    return id(array) + _HEAD
+    return id(array) + HEAD
+
+
+def span(array: Array) -> tuple[int, int]:
+    """Return the addresses of an array's first byte and of the one past its last.
+
+    Examples
+    --------
+    >>> array = np.zeros(4)[::-1]
+    >>> low, high = span(array)
+    >>> high - low, array.ctypes.data - low
+    (32, 24)
+    """
+    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    begin: int = array.ctypes.data
+    return begin + sum(x for x in reach if x < 0), (
+        begin + sum(x for x in reach if x > 0) + array.itemsize
+    )
 
 
 def folded(array: Array) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 from tilesolve.contractions.problem import Problem
@@ -161,13 +161,14 @@ def staying_side(
     """
     strides, found, kept = problem.strides(number), dict[str, int](), 0.0
 
-    def leaves(letter: str, side: int) -> bool:
-        return not staying(strides, _within(problem, {**box, letter: side}), machine)
+    def leaves(letter: str) -> Callable[[int], bool]:
+        """Return what tells whether lines leave a box with a side of that letter."""
+        return lambda side: not staying(strides, _within(problem, {**box, letter: side}), machine)
 
     for letter in strides:
         if letter in problem.spec.output.letters:
             sides = range(cell[letter], box[letter], cell[letter])
-            stays = bisect_left(sides, True, key=lambda side, i=letter: leaves(i, side))
+            stays = bisect_left(sides, True, key=leaves(letter))
             if stays and sides[stays - 1] / box[letter] > kept:
                 found, kept = {letter: sides[stays - 1]}, sides[stays - 1] / box[letter]
     return found

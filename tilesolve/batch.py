@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from tilesolve.arguments import check_output
-from tilesolve.arrays import Array, overlap
+from tilesolve.arrays import Array, overlap, span
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.machine import Machine
 from tilesolve.planning import Plan, plan
@@ -147,25 +148,16 @@ def _check_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | A
     for number, (out, pair) in enumerate(zip(outs, given, strict=True)):
         for array, written in ((out, True), *((operand, False) for operand in pair)):
             if array.size:
-                spans.append((*_span(array), number, array, written))
-    spans.sort(key=lambda span: span[0])
+                spans.append((*span(array), number, array, written))
+    spans.sort(key=itemgetter(0))
     open_: list[tuple[int, int, int, Array, bool]] = []
-    for span in spans:
-        low, _, number, array, written = span
+    for one in spans:
+        low, _, number, array, written = one
         open_ = [other for other in open_ if other[1] > low]
         for _, _, before, other, also in open_:
             if number != before and (written or also) and overlap(array, other):
-                one, two = sorted((number, before))
+                lower, higher = sorted((number, before))
                 raise PlanError(
-                    f"contractions {one} and {two} of a batch share memory that is written to"
+                    f"contractions {lower} and {higher} of a batch share memory that is written to"
                 )
-        open_.append(span)
-
-
-def _span(array: Array) -> tuple[int, int]:
-    """Return the addresses of an array's first byte and of the one past its last."""
-    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
-    begin: int = array.ctypes.data
-    return begin + sum(x for x in reach if x < 0), (
-        begin + sum(x for x in reach if x > 0) + array.itemsize
-    )
+        open_.append(one)

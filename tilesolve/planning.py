@@ -29,7 +29,7 @@ from tilesolve.whatif import changed
 
 if TYPE_CHECKING:
     from tilesolve.certificate import Certificate
-    from tilesolve.execution import Layout
+    from tilesolve.execution import Layout, Recent
 
 Sizes = Mapping[str, int] | str | int
 """Extents as `Problem.of` takes them."""
@@ -138,6 +138,8 @@ class Plan:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """What has been worked out for layouts of arrays that the plan was called with."""
+    recent: list[Recent] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What the last call's arrays were like, if calls with such ones can be short."""
 
     @property
     def share(self) -> Problem:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesolve import deadline
-from tilesolve.arrays import Array, pointer
+from tilesolve.arrays import Array
 from tilesolve.asking import afar, foreseen, near_third
 from tilesolve.code_store import family_of, kernels
 from tilesolve.contractions.problem import Problem
@@ -55,8 +55,6 @@ class Task:
         How the part is walked.
     start
         Where each letter of the part begins.
-    order
-        Which tensors are the output, the rows' and the columns' operand.
     boxes
         Sizes, corner and tables of every box.
     steps
@@ -65,8 +63,8 @@ class Task:
         The state before a run, see `S`.
     sums
         Offsets of packed k for both operands.
-    addresses
-        Of the state and of the steps.
+    words
+        What a run is told, see `guards.Call`.
     room
         Bytes of the packed copies of both operands.
 
@@ -83,12 +81,11 @@ class Task:
 
     schedule: Schedule
     start: dict[str, int]
-    order: tuple[int, int, int]
     boxes: Boxes
     steps: Integers
     state: Integers
     sums: Integers
-    addresses: tuple[int, int]
+    words: Integers
     room: int
 
     @classmethod
@@ -145,23 +142,20 @@ class Task:
             taken += -taken % ALIGNMENT
         state[S.FAR] = afar(int(state[S.BUFFER + COLUMNS]), machine)
         rows = _rows(schedule, boxes, gathers=not near_third(machine))
-        addresses = (state.ctypes.data, rows.ctypes.data)
-        return cls(schedule, start, order, boxes, rows, state, sums, addresses, taken)
+        call = [state.ctypes.data, rows.ctypes.data, len(boxes), first]
+        words = np.array(call, np.int64)
+        return cls(schedule, start, boxes, rows, state, sums, words, taken)
 
     def run(
         self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
     ) -> int:
         """Compute the part and return how many calls of a microkernel that took."""
-        out, rows, columns = self.order
         memory = room(self.room)
         calls: int = macrokernel.run(
-            self.addresses[0],
-            self.addresses[1],
-            len(self.boxes),
+            self.words.ctypes.data,
+            0,
+            *map(id, arrays),
             memory.address,
-            pointer(arrays[out]),
-            pointer(arrays[rows]),
-            pointer(arrays[columns]),
             0 if trace is None else trace.ctypes.data,
             alpha.real,
             alpha.imag,
