@@ -21,6 +21,7 @@ from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest
 from tilesolve.pages import PAGE, runs_of
 from tilesolve.program import TIE, Setting, formulate
+from tilesolve.register_tile import nearby
 from tilesolve.relaxation import Optimum, Relaxation, optimum
 from tilesolve.repair import relieved, repair, resized, trivial_tilings, whole
 from tilesolve.tilings import Integral, altogether, integral_of, score_of, times_of
@@ -342,15 +343,18 @@ def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
     """Return whether a call does well with what it reads in place.
 
     It should use whole lines, and these should not share a few sets of the nearest cache: steps
-    that are a multiple of a way apart all fall into one (measured: twice the time).
+    that are a multiple of a way apart all fall into one (measured: twice the time). Where all is in
+    the second cache anyway, that costs less than a copy (measured on a Zen 4: a product of 8 rows
+    with 128 by 128 takes 7.2 us without and 9.4 with it).
     """
     cell, line = dict(nest.bands[0].box), machine.memory.line
+    near = nearby(share, machine)
     for number, copy in enumerate(nest.packed, start=1):
         if copy is None:
             run = run_of(share, share.spec.tensors[number], cell)
             if run < min(line, share.bytes[number]):
                 return False
-            if not _spread(lines_of(share, number, cell, line), machine):
+            if not near and not _spread(lines_of(share, number, cell, line), machine):
                 return False
     return True
 
