@@ -25,7 +25,8 @@ all in the nearest cache, 1.2 to 2 in whole runs)."""
 
 STREAMS = 1.25
 """The same where columns are read in place: their addresses take registers, and loads of their own
-(measured on a Granite Rapids with all in the nearest caches: 1.19 to 1.33)."""
+(measured on a Granite Rapids with all in the nearest caches: 1.19 to 1.33; where a catalogue has
+it, that counts)."""
 
 HINDERED = 1.25
 """How many times as long writing past the caches may take before C goes through them instead."""
@@ -173,6 +174,9 @@ class Catalogue:
     asked
         What part of their time short calls take that write C past the caches where each tile asks
         for the first lines of the next one's rows before; None where that was not measured.
+    streams
+        How many times as long calls take that read columns in place, each in another page; None
+        where that was not measured.
 
     Examples
     --------
@@ -188,9 +192,14 @@ class Catalogue:
     placed: float | None = None
     crowded: float | None = None
     asked: float | None = None
+    streams: float | None = None
 
     def __post_init__(self) -> None:
-        for what, times in (("rows in place", self.placed), ("crowded lines", self.crowded)):
+        for what, times in (
+            ("rows in place", self.placed),
+            ("columns in place", self.streams),
+            ("crowded lines", self.crowded),
+        ):
             if times is not None and not (isfinite(times) and times >= 1):
                 raise MachineError(f"{what} cannot take {times!r} times as long")
         if self.asked is not None and not (isfinite(self.asked) and self.asked > 0):
@@ -271,4 +280,5 @@ class Catalogue:
             efficiency=tile.vectors * tile.columns * self.rate / tile.step,
             call=call + WALK,
             placed=max(usual.placed, self.placed or 1.0),
+            streams=self.streams or usual.streams,
         )

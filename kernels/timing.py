@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from math import prod
 from typing import Any
 
@@ -40,7 +41,7 @@ CALL = 1e-4
 """Seconds of one timing."""
 
 STEPS = 128
-"""Length of the sums for which rows are read in place: as many pages as nests mostly have."""
+"""Length of the sums for which operands are read in place: as many pages as nests mostly have."""
 
 PITCH = 4096 + 3 * 64
 """Bytes between the rows in place of one step and those of the next: their lines are spread over
@@ -78,6 +79,21 @@ class Streamed:
     pitch: int
     fresh: bool = False
     asks: bool = False
+
+
+class Placed(Enum):
+    """Which operand a kernel reads in place; the other one lies in strips.
+
+    Examples
+    --------
+    >>> [place.name for place in Placed]
+    ['ROWS', 'COLUMNS']
+    """
+
+    ROWS = "rows"
+    """Each step of k in another page."""
+    COLUMNS = "columns"
+    """Each column in another page, its steps side by side."""
 
 
 Progress = Callable[[float, str], None]
@@ -129,13 +145,15 @@ def measure(
     high, wide = usual.rows // family.lanes, usual.columns
     within = [tile for tile in family.tiles if tile[0] <= high and tile[1] <= wide]
     tile = max(within, key=prod)  # the usual one, where there are registers for it
-    both = [
-        shape
-        for shape in family.shapes
-        if (shape.vectors, shape.columns) == tile and not shape.halved
-    ]
-    (usual_shape,) = (shape for shape in both if shape.packed)
-    beside = {(shape, STEPS): float("inf") for shape in both}
+    usual_shape, placed_shape = (
+        next(
+            shape
+            for shape in family.shapes
+            if (shape.vectors, shape.columns, shape.packed) == (*tile, packed) and not shape.halved
+        )
+        for packed in (True, False)
+    )
+    beside = dict.fromkeys((None, *Placed), float("inf"))
     past = dict.fromkeys((Streamed(PITCH), Streamed(CROWDED)), float("inf"))
     # Narrow kernels never ask for lines.
     turns = (False, True) if woven(usual_shape) else ()
@@ -147,10 +165,13 @@ def measure(
         progress(number / ROUNDS, f"{family.dtype}, round {number + 1} of {ROUNDS}")
         room = block.ctypes.data, SHIFT * number % (1 << 12)
         taken: list[tuple[dict[Any, float], Any, float]] = []
-        for times in (best, beside):
-            for shape, sums in times:
-                seconds = _seconds(loaded, shape, sums, room, frequency)
-                taken.append((times, (shape, sums), seconds))
+        for shape, sums in best:
+            seconds = _seconds(loaded, shape, sums, room, frequency)
+            taken.append((best, (shape, sums), seconds))
+        for place in beside:
+            shape = placed_shape if place else usual_shape
+            seconds = _seconds(loaded, shape, STEPS, room, frequency, place=place)
+            taken.append((beside, place, seconds))
         for way in past:
             seconds = _seconds(loaded, usual_shape, SHORT, room, frequency, way)
             taken.append((past, way, seconds))
@@ -158,9 +179,8 @@ def measure(
         for times, key, seconds in taken:
             # A turn that was disturbed tells too low a speed: one of the two mostly was not.
             times[key] = min(times[key], max(before, pace) * seconds)
-    placed, packed = (
-        min(seconds for (shape, _), seconds in beside.items() if shape.packed is packed)
-        for packed in (False, True)
+    placed, streams = (
+        round(max(1.0, beside[place] / beside[None]), 2) for place in (Placed.ROWS, Placed.COLUMNS)
     )
     without, asking = (past.get(Streamed(PITCH, fresh=True, asks=asks)) for asks in (False, True))
     return Catalogue(
@@ -168,9 +188,10 @@ def measure(
         family.bits,
         family.registers,
         tiles_of(best, frequency),
-        round(max(1.0, placed / packed), 2),
+        placed,
         round(max(1.0, past[Streamed(CROWDED)] / past[Streamed(PITCH)]), 2),
         round(asking / without, 2) if asking and without else None,
+        streams,
     )
 
 
@@ -228,10 +249,12 @@ def _seconds(
     room: tuple[int, int],
     frequency: float,
     past: Streamed | None = None,
+    place: Placed | None = None,
 ) -> float:
     """Return the seconds of one tile of a call, over and over on the same zeros.
 
-    C is one tile in the nearest cache; or tile after tile is written past the caches.
+    C is one tile in the nearest cache; or tile after tile is written past the caches. Kernels that
+    read in place have one operand there.
     """
     element = np.dtype(shape.dtype).itemsize
     block, shift = room
@@ -241,27 +264,34 @@ def _seconds(
     # Where the elements of a column lie in a strip.
     strips = columns // shape.group * b_step + columns % shape.group * element
     steps = np.arange(sums, dtype=np.int64)
-    pitches, groups = steps * PITCH, steps * shape.group * element
+    group = shape.lanes * element
+    if place is Placed.COLUMNS:
+        offsets = rows // group * a_step + rows % group, steps * group
+        offsets += columns * PITCH, steps * element
+    else:
+        offsets = rows, steps * PITCH, strips, steps * shape.group * element
     nothing = np.array([block])
     tiles = TILES if past is None else PASSING
     tall = shape.vectors * a_step
     fresh = past is not None and past.fresh
-    b = block + (tall * (tiles if fresh else 1) if shape.packed else PITCH * (sums + 1))
+    far = PITCH * (sums + 1) if place is Placed.ROWS else tall * (tiles if fresh else 1)
+    b = block + far
     c = b + -(-shape.columns // shape.group) * b_step
     across = columns * (shape.rows * element if past is None else past.pitch)
     down = np.arange(shape.rows * tiles, dtype=np.int64) * element
     values = {
-        "a": block if shape.packed else block + ASKEW,
+        "a": block + ASKEW if place is Placed.ROWS else block,
         "a_step": a_step,
         "b": b,
         "b_step": b_step,
         "next_a": block,
         "fetch": nothing.ctypes.data,
-        "rows_a": rows.ctypes.data,
-        "columns_b": strips.ctypes.data,
-        "sums_a": pitches.ctypes.data,
-        "sums_b": groups.ctypes.data,
+        "rows_a": offsets[0].ctypes.data,
+        "sums_a": offsets[1].ctypes.data,
+        "columns_b": offsets[2].ctypes.data,
+        "sums_b": offsets[3].ctypes.data,
         "a_ahead": shape.rows * element,
+        "b_ahead": shape.columns * PITCH if place is Placed.COLUMNS else 0,
         "a_move": tall * fresh,
         "entering": past is not None and past.asks,
         "k": sums,

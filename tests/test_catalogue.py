@@ -23,6 +23,7 @@ from tilesolve.kernels.catalogue import (
     ADDING,
     PACK,
     PLACED,
+    STREAMS,
     WALK,
     Catalogue,
     RegisterTile,
@@ -90,8 +91,9 @@ def test_another_clock_changes_no_figure(monkeypatch, pace):
     family = Family("float32", 128, 4, 4)
     loaded, now, asked = Loaded(build(family)), [1.0], itertools.count()
 
-    def seconds(_loaded, shape, sums, _room, _frequency, past=None):
-        return (30 + sums * shape.accumulators + (past.pitch if past else 0)) * 1e-9 / now[0]
+    def seconds(_loaded, shape, sums, _room, _frequency, past=None, place=None):
+        more = (past.pitch if past else 0) + 50 * len(place.value if place else "")
+        return (30 + sums * shape.accumulators + more) * 1e-9 / now[0]
 
     monkeypatch.setattr(timing, "_seconds", seconds)
     steady = timing.measure(family, loaded, 1e9)
@@ -100,6 +102,7 @@ def test_another_clock_changes_no_figure(monkeypatch, pace):
         family, loaded, 1e9, speed=lambda: pace * (0.9 if next(asked) % 2 else 1.0)
     )
     assert found == steady
+    assert found.streams > found.placed > 1
 
 
 def test_the_speed_is_told_beside_the_measured_peak_of_the_same_vectors():
@@ -132,10 +135,10 @@ def test_a_damaged_catalogue_is_refused(tiles):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
 
 
-@pytest.mark.parametrize("what", ["placed", "crowded"])
+@pytest.mark.parametrize("what", ["placed", "crowded", "streams"])
 @pytest.mark.parametrize("times", [0.5, float("nan"), -2.0, "1.5"])
-def test_rows_in_place_and_crowded_lines_cannot_be_faster(what, times):
-    """An impossible cost of either is an error that names the file."""
+def test_what_is_in_place_and_crowded_lines_cannot_be_faster(what, times):
+    """An impossible cost of one of them is an error that names the file."""
     data = tomllib.loads(measured().to_toml())
     data["kernels"][0][what] = times
     with pytest.raises(MachineError, match=r"mine\.toml"):
@@ -154,6 +157,20 @@ def test_rows_that_cost_more_in_place_are_packed(here):
         assert register_tile(problem, machine).placed == counts
     found = plan(problem, machine=machine, threads=1, cache=False)
     assert found.nest.packed[1] is not None
+
+
+def test_columns_that_cost_more_in_place_are_packed(here):
+    """The same of columns: all in the second cache, they are worth it if it costs little."""
+    assert here.catalogue("float32").streams >= 1
+    problem = Problem.of("mn-km-kn", "m=24 n=24 k=96")
+    [usual] = measured().catalogues
+    assert usual.streams is None
+    for streams, counts in (None, STREAMS), (1.0, 1.0), (9.0, 9.0):
+        machine = BASE.replace(catalogues=(replace(usual, streams=streams),))
+        assert Machine.from_toml(machine.to_toml()) == machine
+        assert register_tile(problem, machine).streams == counts
+        found = plan(problem, machine=machine, threads=1, cache=False)
+        assert (found.nest.packed[0] is None) == (streams == 1)
 
 
 def test_another_computer_is_not_measured_here():

@@ -119,6 +119,8 @@ def catalogue_table(catalogue: Catalogue) -> Table:
     caption = f"percent of the fastest rate, summing {short} and {usual} products"
     if catalogue.placed is not None:
         caption += f"; rows read in place take {catalogue.placed:g} times as long"
+    if catalogue.streams is not None:
+        caption += f"; columns {catalogue.streams:g} times"
     if catalogue.crowded is not None:
         caption += (
             f"; lines of C at one place in pages, past the caches, {catalogue.crowded:g} times"

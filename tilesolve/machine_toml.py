@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
-BESIDE = ("placed", "crowded", "asked")
+BESIDE = ("placed", "crowded", "asked", "streams")
 """Fields of a catalogue that may not have been measured."""
 
 """Version of the TOML format; a file of another version is refused."""
