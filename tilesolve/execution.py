@@ -24,6 +24,8 @@ from tilesolve.workers import together
 if TYPE_CHECKING:
     from tilesolve.planning import Plan
 
+_ARRAY = np.ndarray  # looked up more often than all else
+
 LAYOUTS = 64
 """Combinations of shapes, strides and dtypes that a plan remembers what to do for."""
 
@@ -91,40 +93,57 @@ class Recent:
 
     Parameters
     ----------
-    layout
-        Of these arrays, with one task.
-    dtypes
-        Of the output and the operands: no other one can be where these are.
-    words
-        What the run is told.
     address
-        Of the words.
+        Of what the run is told.
+    room
+        Bytes of packed copies.
+    shape, dtype
+        Of the output.
+    kept
+        What these are of: the layout, the words at the address, and the dtypes of all arrays, so
+        that no other ones can be where they are.
 
     Examples
     --------
     >>> from tilesolve import plan
     >>> found = plan("ik-ij-jk", 2, "i7-6700k", cache=False)
     >>> arrays = np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2))
-    >>> Recent.of(Layout.of(found, *arrays[1:], arrays[0]), arrays).run(*arrays, 1.0, 0.0)
-    True
+    >>> Recent.of(Layout.of(found, *arrays[1:], arrays[0]), arrays).shape
+    (2, 2)
     """
 
-    layout: Layout
-    dtypes: tuple[np.dtype[Any], ...]
-    words: Integers
     address: int
+    room: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    kept: tuple[Layout, Integers, tuple[np.dtype[Any], ...]]
 
     @classmethod
     def of(cls, layout: Layout, arrays: Sequence[Array]) -> Self:
         """Note what the output and the operands are like."""
-        words = np.concatenate([layout.tasks[0].words, like(arrays)])
-        return cls(layout, tuple(array.dtype for array in arrays), words, words.ctypes.data)
+        (task,) = layout.tasks
+        words = np.concatenate([task.words, like(arrays)])
+        kept = layout, words, tuple(array.dtype for array in arrays)
+        return cls(words.ctypes.data, task.room, layout.shape, layout.dtype, kept)
 
-    def run(self, out: Array, first: Array, second: Array, alpha: float, beta: float) -> bool:
-        """Compute the contraction, and return whether that was done: for arrays like these."""
-        memory, arrays = room(self.layout.tasks[0].room).address, (id(out), id(first), id(second))
-        calls: int = run(self.address, 1, *arrays, memory, 0, alpha, 0.0, beta, 0.0)
-        return calls >= 0
+    def again(
+        self,
+        first: npt.ArrayLike,
+        second: npt.ArrayLike,
+        out: Array | None,
+        alpha: complex,
+        beta: complex,
+    ) -> Array | None:
+        """Return what the call gives if its arrays are like these, or nothing if it is another."""
+        if not type(first) is type(second) is _ARRAY or not type(alpha) is type(beta) is float:
+            return None
+        if type(out) is not _ARRAY:
+            if out is not None or beta:
+                return None
+            out = empty(self.shape, self.dtype)
+        memory, a, b, c = room(self.room).address, id(first), id(second), id(out)
+        calls: int = run(self.address, 1, c, a, b, memory, 0, alpha, 0.0, beta, 0.0)
+        return None if calls < 0 else out
 
 
 def execute(
@@ -139,8 +158,8 @@ def execute(
     """Compute ``alpha * contraction + beta * out`` by a plan; see `Plan.__call__`.
 
     What shapes, strides and dtypes decide is worked out when they come for the first time; a call
-    with the same ones again only looks at where the arrays are. Whether they are those of the last
-    call, compiled code tells.
+    with the same ones again only looks at where the arrays are. Where they are those of the last
+    call, the plan does not even get here: see `Recent`.
 
     Examples
     --------
@@ -149,10 +168,6 @@ def execute(
     >>> execute(found, np.ones((2, 3)), np.ones((3, 2))).tolist()
     [[3.0, 3.0], [3.0, 3.0]]
     """
-    if plan.recent:
-        done = _again(plan.recent[0], first, second, out, alpha, beta)
-        if done is not None:
-            return done
     if type(first) is not np.ndarray or type(second) is not np.ndarray:
         first, second = _as_operands(plan.problem, first, second)
     if type(alpha) is not float:
@@ -191,29 +206,11 @@ def execute(
         together([partial(task.run, arrays, alpha, beta) for task in tasks])
     elif tasks:
         tasks[0].run((out, first, second), alpha, beta)
-        if not layout.lined and type(out) is type(first) is type(second) is np.ndarray:
+        if not layout.lined and type(out) is type(first) is type(second) is _ARRAY:
             if not layout.recent:
                 layout.recent.append(Recent.of(layout, (out, first, second)))
             plan.recent[:] = layout.recent[:1]
     return out
-
-
-def _again(
-    recent: Recent,
-    first: npt.ArrayLike,
-    second: npt.ArrayLike,
-    out: Array | None,
-    alpha: complex,
-    beta: complex,
-) -> Array | None:
-    """Return what the same call as the last one gives, or nothing if it is not the same."""
-    if not type(alpha) is type(beta) is float or not type(first) is type(second) is np.ndarray:
-        return None
-    if out is None and not beta:
-        out = empty(recent.layout.shape, recent.layout.dtype)
-    if type(out) is np.ndarray and recent.run(out, first, second, alpha, beta):
-        return out
-    return None
 
 
 def visited(plan: Plan) -> list[Visit]:

@@ -284,6 +284,10 @@ class Plan:
         >>> matmul(np.eye(4), 2 * np.eye(4), alpha=0.5).tolist() == np.eye(4).tolist()
         True
         """
+        if self.recent:
+            done = self.recent[0].again(first, second, out, alpha, beta)
+            if done is not None:
+                return done
         return _executor(self)(self, first, second, out, alpha=alpha, beta=beta)
 
     def __repr__(self) -> str:
