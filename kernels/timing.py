@@ -265,11 +265,11 @@ def _seconds(
     strips = columns // shape.group * b_step + columns % shape.group * element
     steps = np.arange(sums, dtype=np.int64)
     group = shape.lanes * element
-    if place is Placed.COLUMNS:
-        offsets = rows // group * a_step + rows % group, steps * group
-        offsets += columns * PITCH, steps * element
-    else:
-        offsets = rows, steps * PITCH, strips, steps * shape.group * element
+    rows_a, sums_a, columns_b, sums_b = (
+        (rows // group * a_step + rows % group, steps * group, columns * PITCH, steps * element)
+        if place is Placed.COLUMNS
+        else (rows, steps * PITCH, strips, steps * shape.group * element)
+    )
     nothing = np.array([block])
     tiles = TILES if past is None else PASSING
     tall = shape.vectors * a_step
@@ -286,10 +286,10 @@ def _seconds(
         "b_step": b_step,
         "next_a": block,
         "fetch": nothing.ctypes.data,
-        "rows_a": offsets[0].ctypes.data,
-        "sums_a": offsets[1].ctypes.data,
-        "columns_b": offsets[2].ctypes.data,
-        "sums_b": offsets[3].ctypes.data,
+        "rows_a": rows_a.ctypes.data,
+        "sums_a": sums_a.ctypes.data,
+        "columns_b": columns_b.ctypes.data,
+        "sums_b": sums_b.ctypes.data,
         "a_ahead": shape.rows * element,
         "b_ahead": shape.columns * PITCH if place is Placed.COLUMNS else 0,
         "a_move": tall * fresh,
