@@ -277,6 +277,8 @@ def _seconds(
     far = PITCH * (sums + 1) if place is Placed.ROWS else tall * (tiles if fresh else 1)
     b = block + far
     c = b + -(-shape.columns // shape.group) * b_step
+    if place is Placed.COLUMNS:  # these lie in as many pages
+        c = b + shape.columns * PITCH + sums * element
     across = columns * (shape.rows * element if past is None else past.pitch)
     down = np.arange(shape.rows * tiles, dtype=np.int64) * element
     values = {
