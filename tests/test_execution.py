@@ -1,6 +1,8 @@
 """Plans that run: right for every layout, exact about their tiles, clear about bad input."""
 
+import copy
 import itertools
+import pickle
 import subprocess
 import sys
 import threading
@@ -602,6 +604,26 @@ def test_every_call_is_checked():
             found(**bad(**changes))
     assert not fixed.any()
     assert np.all(room == 1)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))]
+)
+def test_copies_of_plans_know_nothing_of_arrays(copied):
+    """What a plan worked out for arrays has addresses in it, which another process has not."""
+    problem = Problem.of("abc-bda-dc", {"a": 9, "b": 10, "c": 11, "d": 12})
+    operands, out = drawn(problem), poisoned(problem)
+    found = plan(problem, machine=machine(), threads=1, cache=False)
+    found(*operands, out)
+    assert found.layouts
+    other = copied(found)
+    assert other == found
+    assert not other.layouts
+    assert not other.recent
+    out = poisoned(problem)
+    del found
+    other(*operands, out)
+    close(problem, out, reference(problem, *operands), operands)
 
 
 def test_layouts_take_turns():

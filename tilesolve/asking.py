@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 
 from tilesolve.contractions.problem import Problem
@@ -160,17 +159,13 @@ def staying_side(
     {'m': 128}
     """
     strides, found, kept = problem.strides(number), dict[str, int](), 0.0
-
-    def leaves(letter: str) -> Callable[[int], bool]:
-        """Return what tells whether lines leave a box with a side of that letter."""
-        return lambda side: not staying(strides, _within(problem, {**box, letter: side}), machine)
-
     for letter in strides:
         if letter in problem.spec.output.letters:
-            sides = range(cell[letter], box[letter], cell[letter])
-            stays = bisect_left(sides, True, key=leaves(letter))
-            if stays and sides[stays - 1] / box[letter] > kept:
-                found, kept = {letter: sides[stays - 1]}, sides[stays - 1] / box[letter]
+            for side in reversed(range(cell[letter], box[letter], cell[letter])):
+                if side / box[letter] <= kept:
+                    break
+                if staying(strides, _within(problem, {**box, letter: side}), machine):
+                    found, kept = {letter: side}, side / box[letter]
     return found
 
 

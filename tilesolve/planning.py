@@ -290,6 +290,10 @@ class Plan:
                 return done
         return _executor(self)(self, first, second, out, alpha=alpha, beta=beta)
 
+    def __reduce__(self) -> tuple[Callable[[str], Plan], tuple[str]]:
+        """Return how to make an equal plan: what was worked out for arrays has addresses in it."""
+        return Plan.from_json, (self.to_json(),)
+
     def __repr__(self) -> str:
         return (
             f"<Plan {self.problem.spec} {self.problem.dtype}: {self.flops / 1e9:.1f} GFLOP/s "
