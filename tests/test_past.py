@@ -16,6 +16,7 @@ from tilesolve.execution import Layout
 from tilesolve.kernels import past, runs
 from tilesolve.kernels.blocks import LINE
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
+from tilesolve.kernels.guards import Call
 from tilesolve.kernels.shape import Mode
 from tilesolve.packing.axes import Tile, lay
 from tilesolve.packing.tables import Field, table
@@ -249,5 +250,5 @@ def test_what_would_be_read_amid_lines_is_packed(width):
         close(problem, out, reference(problem, first, second), (first, second))
     copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.layouts.items()}
     assert len(found.layouts) == len(copied) == 2
-    side = copied[True].order[1:].index(1)
+    side = int(copied[True].words[Call.TURNED])
     assert [copied[amid].schedule.packed[side] > 0 for amid in (False, True)] == [False, True]
