@@ -189,7 +189,7 @@ class _Packer:
             vectors.load(builder, vectors.pointer(builder, place), kind, self.size)
             for place in sources
         ]
-        # The pieces of each vector are from rows so far apart that transposing leaves them there.
+        # Vectors of pieces of every so many rows: transposing each piece brings rows in order.
         wide = [vectors.joined(builder, loaded[at::count]) for at in range(count)]
         turned = vectors.transpose(builder, wide, self.parts)
         for value, place in zip(turned, targets, strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tilesolve
-from tilesolve.kernels import filling, macrokernel
+from tilesolve.kernels import filling, guards, macrokernel
 
 SCRIPT = """
 import numpy, tilesolve
@@ -53,7 +53,7 @@ def test_another_layout_is_noticed(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", [filling, macrokernel])
+@pytest.mark.parametrize("module", [filling, guards, macrokernel])
 def test_layouts_cover_all_that_is_taken_from_others(module):
     """The checksum that code is compiled for is that of every module of ours that it imports."""
     parsed = ast.parse(Path(module.__file__).read_text("utf-8"))
