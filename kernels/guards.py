@@ -19,6 +19,7 @@ from tilesolve import arrays
 from tilesolve.arrays import HEAD, Array, span
 from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.compiled import INT, compiled, pointer
+from tilesolve.packing import axes
 from tilesolve.packing.axes import Integers
 
 
@@ -97,16 +98,16 @@ def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: A
     begin = end = 0
     for number in range(3):
         array = pointer((out if number == 0 else first if number == 1 else second) + HEAD)
-        axes = wanted[at]
-        if (array[_AXES] >> _HALF) & 0xFFFFFFFF != axes or array[_DTYPE] != wanted[at + 1]:
+        count = wanted[at]
+        if (array[_AXES] >> _HALF) & 0xFFFFFFFF != count or array[_DTYPE] != wanted[at + 1]:
             return 0
         low, high = array[0] + wanted[at + 2], array[0] + wanted[at + 3]
         shape, strides = pointer(array[_SHAPE]), pointer(array[_STRIDES])
         at += 4
-        for axis in range(axes):
-            if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + axes + axis]:
+        for axis in range(count):
+            if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + count + axis]:
                 return 0
-        at += 2 * axes
+        at += 2 * count
         if number:
             if low < end and begin < high:
                 return 0
@@ -117,7 +118,7 @@ def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: A
     return 1
 
 
-_LAYOUT = compiling.checksum(compiling, arrays)
+_LAYOUT = compiling.checksum(arrays, axes, compiling)
 
 
 @compiled(returns=INT)
