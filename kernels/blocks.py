@@ -106,21 +106,25 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                 vector: ir.VectorType = vector,
                 whole: bool = whole,
             ) -> None:
-                loaded = []
-                for lane in range(side):
-                    place = builder.add(near, builder.mul(INT64(lane), column_near))
-                    where = vectors.pointer(builder, place)
-                    loaded.append(vectors.load(builder, where, vector, 1))
-                    # Each line is asked for by several blocks: one request may be dropped.
-                    ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
+                places = [
+                    builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
+                ]
+                loaded = [
+                    vectors.load(builder, vectors.pointer(builder, place), vector, 1)
+                    for place in places
+                ]
+                # Each line is asked for by several blocks: one request may be dropped. CPUs drop
+                # many that follow each other at once, so they are spread over the stores.
+                ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
+                moved = vectors.transpose(builder, loaded, size // part)
+                for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
+                    where = vectors.pointer(builder, far, builder.mul(INT64(lane), row_far))
+                    align = LINE if whole else 1
+                    vectors.store(builder, value, where, align, streaming=whole)
                     for away in ends:
                         line = builder.add(ahead, INT64(away))
                         where = vectors.pointer(builder, place, line)
                         vectors.prefetch(builder, where, near=False)
-                for lane, value in enumerate(vectors.transpose(builder, loaded, size // part)):
-                    where = vectors.pointer(builder, far, builder.mul(INT64(lane), row_far))
-                    align = LINE if whole else 1
-                    vectors.store(builder, value, where, align, streaming=whole)
 
             # Lines that go past the caches do so row by row: those of a row are neighbours.
             _each_block(

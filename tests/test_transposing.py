@@ -294,6 +294,17 @@ def test_blocks_that_are_no_lines_go_through_the_buffer(monkeypatch, shape, begi
     assert chosen == [whole]
 
 
+def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
+    chosen, a = [], np.zeros((64, 64))
+    monkeypatch.setattr(
+        moves.Move, "run", lambda self, *_: chosen.append(self.walk[moves.W.STREAMED])
+    )
+    for capacity in (2 * a.nbytes - 1, 2 * a.nbytes):
+        monkeypatch.setattr(moves, "_last_cache", lambda capacity=capacity: capacity)
+        transpose(a)
+    assert chosen == [1, 0]
+
+
 def test_ways_of_the_machine(monkeypatch):
     """The second cache's ways are the machine's; where they are unknown, no lines are too many."""
     machine = moves.Machine.load("i7-6700k")

@@ -76,6 +76,9 @@ class Move:
 def copy(target: Array, source: Array, threads: int) -> None:
     """Copy an array that is not empty to another one of the same shape and dtype.
 
+    What the last cache cannot hold of both goes past it: a target that would drive its source out
+    is read before it is written, and driven out itself by what comes next.
+
     Examples
     --------
     >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
@@ -83,7 +86,7 @@ def copy(target: Array, source: Array, threads: int) -> None:
     >>> target.tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    streamed = target.nbytes > _last_cache()
+    streamed = target.nbytes + source.nbytes > _last_cache()
     aligned = streamed and target.ctypes.data % LINE == 0
     steps, size = (target.strides, source.strides), source.itemsize
     held = 2 * target.nbytes <= _near()
