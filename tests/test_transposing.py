@@ -324,10 +324,15 @@ def test_ways_of_the_machine(monkeypatch):
 
 
 def test_room_in_the_last_cache(monkeypatch):
-    """A cache that is far larger than the cores that are seen would have is others', too."""
+    """Arrays take a share of it; one far larger than the cores seen would have is others', too."""
     machine = moves.Machine.load("i7-6700k")
     huge = replace(machine.levels[2], capacity=480 << 20, shared_by=2)
-    for last, expected in ((machine.levels[2], machine.levels[2].capacity), (huge, 32 << 20)):
+    near = replace(huge, read=100 * machine.memory.bandwidth)
+    for last, expected in (
+        (machine.levels[2], machine.levels[2].capacity // 2),
+        (huge, 16 << 20),
+        (near, 8 << 20),
+    ):
         levels = (*machine.levels[:2], last, machine.levels[3])
         chosen = replace(machine, levels=levels)
         monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)

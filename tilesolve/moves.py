@@ -29,7 +29,10 @@ from tilesolve.workers import together
 Strides = tuple[int, ...]
 
 SHARED = 0.25
-"""Share of a third cache that source and target may take together to count as near."""
+"""Share of a third cache that is near that source and target may take together."""
+
+LASTING = 0.5
+"""The same of a last cache that is not, or not known to be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +79,8 @@ class Move:
 def copy(target: Array, source: Array, threads: int) -> None:
     """Copy an array that is not empty to another one of the same shape and dtype.
 
-    What the last cache cannot hold of both goes past it: a target that would drive its source out
-    is read before it is written, and driven out itself by what comes next.
+    What the last cache cannot hold of both goes past it: otherwise the target's lines would be read
+    before they are written, and drive the source out.
 
     Examples
     --------
@@ -262,11 +265,16 @@ def _near() -> float:
     without a buffer, those of 8 MiB not).
     """
     machine = Machine.load()
-    last = SHARED * machine.lasting if near_third(machine) else 0
+    last = _last_cache() if near_third(machine) else 0
     return max(last, *(level.usable or 0 for level in machine.caches[:2]), 0)
 
 
 @cache
 def _last_cache() -> int:
-    """Return the bytes of this machine's last cache that its cores may count on."""
-    return Machine.load().lasting
+    """Return the bytes that source and target may have together to stay in the last cache.
+
+    Beyond a share of a third cache that is near, writing past it is faster (measured on a Zen 4
+    with 32 MiB: 1.1 to 1.4 times from 5 MiB an array on, with what reads the target afterwards).
+    """
+    machine = Machine.load()
+    return int((SHARED if near_third(machine) else LASTING) * machine.lasting)
