@@ -305,6 +305,15 @@ def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
     assert chosen == [1, 0]
 
 
+def test_lines_that_go_past_the_caches_are_asked_for_just_before():
+    """A few rows are filled with what is next to each other in the target, however short."""
+    far, near = (1433600, 17920, 320, 4), (17920, 1433600, 4, 224)
+    walk = moves.move((80, 80, 56, 80), far, near, 4, 1, streamed=True, aligned=True).walk
+    fills = walk[moves.W.FILLS : moves.W.FILLS + walk[moves.W.COUNTS + 3]]
+    assert walk[moves.W.WHOLE]
+    assert not len(fills)
+
+
 def test_ways_of_the_machine(monkeypatch):
     """The second cache's ways are the machine's; where they are unknown, no lines are too many."""
     machine = moves.Machine.load("i7-6700k")

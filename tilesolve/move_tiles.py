@@ -169,9 +169,9 @@ class Buffer:
 
         They go there past the caches: a few rows of what a run would cover, then the next ones.
         """
-        others, run, length = [*range(len(axes) - 1)], [len(axes) - 1], element * axes[-1].tile
-        others.remove(rows)
-        while others and length < SIDE // 4:
+        others, run = [at for at in range(len(axes) - 1) if at != rows], [len(axes) - 1]
+        length = element * axes[-1].tile
+        while others and axes[others[-1]].far == length < SIDE // 4:
             run.append(others.pop())
             length *= axes[run[-1]].tile
         others.sort(key=lambda at: abs(axes[at].near), reverse=True)
