@@ -40,7 +40,7 @@ KINDS = (
 """All of these, in the order of the numbers that `turn` takes, and after them those whose columns
 are lines that go past the caches: the size of an element, the side, and whether they do."""
 
-_STREAMED = 4
+STREAMED = 4
 """Bytes of the smallest part of a line that is written past the caches."""
 
 _PART = 8
@@ -349,7 +349,7 @@ def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None: 
     for power in powers:
         part = builder.and_(size, INT64(power))
         with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
-            _copy(builder, power, (source, target), streaming=power >= _STREAMED)
+            _copy(builder, power, (source, target), streaming=power >= STREAMED)
         source, target = builder.add(source, part), builder.add(target, part)
 
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from tilesolve.kernels import blocks, runs, vectors
 from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels.blocks import LINE, own, piece, turn
+from tilesolve.kernels.blocks import LINE, STREAMED, own, piece, turn
 from tilesolve.kernels.compiled import INT, POINTER, compiled, on_stack, pointer, store_fence
 from tilesolve.kernels.runs import ALL, REACH, copy, release
 
@@ -113,7 +113,8 @@ _COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
-_LINE, _MOST, _TOGETHER, _CLOSE, _REACH = LINE, MOST, TOGETHER, CLOSE, REACH
+_LINE, _SMALLEST, _REACH = LINE, STREAMED, REACH
+_MOST, _TOGETHER, _CLOSE = MOST, TOGETHER, CLOSE
 
 # Fields of a part of columns and rows that blocks of one kind cover, behind the kind: where it
 # begins in the source and in the buffer, its extents, and the steps of both loops. All fills of a
@@ -199,12 +200,14 @@ def _pieces(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  
     """Move the elements of columns and rows that are too long, or too odd, for blocks."""
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
     across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
-    element, streamed = w[_ELEMENT], 0
-    if w[_STREAMED] and not w[_RUN]:
-        streamed = ALL if w[columns + _FAR] == element else 1
+    element, past = w[_ELEMENT], w[_STREAMED] and not w[_RUN]
+    close = w[columns + _FAR] == element
     away = -(-_REACH // element)
     for row in range(high):
         x, y = near + row * down[1], here + row * down[0]
+        streamed = 1 if past else 0
+        if past and close and (y | element) % _SMALLEST == 0:
+            streamed = ALL
         if element < _LINE and not streamed:
             for column in range(wide):
                 piece(x + column * across[1], y + column * across[0], element)

@@ -314,6 +314,28 @@ def test_lines_that_go_past_the_caches_are_asked_for_just_before():
     assert not len(fills)
 
 
+@pytest.mark.parametrize(
+    ("size", "longest"), [(1, 512), (2, 512), (4, 1024), (8, 2048), (16, 2048)]
+)
+def test_rows_of_the_buffer_stay_near(size, longest):
+    """The more rows the lines of a source are, the shorter are runs; none is cut in small parts."""
+    n = 6001
+    walk = moves.move((n, n), (n * size, size), (size, n * size), size, 1, streamed=True).walk
+    run = walk[moves.W.RUN] * walk[moves.W.AXES + moves.A.SIZE + moves.A.TILE]
+    assert 0.9 * longest <= run <= 1.1 * longest
+    assert [move_tiles._share(extent, 100, even=False) for extent in (140, 160)] == [140, 80]
+
+
+@pytest.mark.parametrize(
+    ("length", "buffered"), [(130, True), (132, False), (254, True), (258, False)]
+)
+def test_parts_that_cannot_go_past_the_caches(length, buffered):
+    """Long elements need no buffer, unless they end amid what is written past the caches."""
+    far, near = (40 * length, length, 1), (length, 50 * length, 1)
+    walk = moves.move((50, 40, length), far, near, 1, 1, streamed=True).walk
+    assert bool(walk[moves.W.RUN]) == buffered
+
+
 def test_ways_of_the_machine(monkeypatch):
     """The second cache's ways are the machine's; where they are unknown, no lines are too many."""
     machine = moves.Machine.load("i7-6700k")

@@ -13,13 +13,14 @@ from math import prod
 import numpy as np
 
 from tilesolve.kernels import moving
-from tilesolve.kernels.blocks import BLOCKS, LINE
+from tilesolve.kernels.blocks import BLOCKS, LINE, STREAMED
 from tilesolve.machine import Machine
 from tilesolve.pages import crowded
 
 SIDE = 2048
 """Bytes of a run, more or less; half as many where the source of a run would crowd a cache, or
-where there is no buffer."""
+where there is no buffer. A quarter at least where elements are so small that lines of the source
+are many rows, all of which have to stay in the nearest cache."""
 
 ROOM = 1 << 20
 """Bytes of a tile at most, more or less. No cache has to hold it: its source is read once."""
@@ -29,6 +30,9 @@ NEAREST = 3 << 14
 
 MOST = 1 << 15
 """Bytes of a run that covers rows, at most: the longer, the earlier is what follows asked for."""
+
+ROWS = 1 << 15
+"""Bytes of `LINES` of rows, about: they are the least that the buffer holds."""
 
 NEAR = 512
 """Bytes of rows that are moved at once where they go to the target without the buffer, about: the
@@ -44,7 +48,8 @@ ALL = 1 << 40
 """No bound of rows."""
 
 WHOLE = 128
-"""Bytes of an element from which on it is moved without the buffer."""
+"""Bytes of an element from which on it is moved without the buffer; twice as many if it ends amid
+what can be written past the caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +241,10 @@ def cut(
     if whole:  # what is not whole lines of columns would end amid a block
         tiled = _tiled(element, axes, max(LINE, SIDE // 2))
         return tiled, Buffer.skipped(tiled, element, rows)
-    if axes[-1].far == element < WHOLE and not (held and _spread(element, axes, rows)):
-        for side in (SIDE, SIDE // 2):
+    least = WHOLE if element % STREAMED == 0 else 2 * WHOLE
+    if axes[-1].far == element < least and not (held and _spread(element, axes, rows)):
+        longest = min(SIDE, max(SIDE // 4, ROWS // (LINES * -(-LINE // element))))
+        for side in (longest, longest // 2):
             tiled = _tiled(element, axes, side)
             if all(axis.trips == 1 for axis in tiled):
                 return tiled, Buffer.none(tiled, rows)
@@ -289,7 +296,7 @@ def _crowded(axes: Sequence[Axis], run: Sequence[int]) -> bool:
 
 def _share(extent: int, most: int, *, even: bool) -> int:
     """Return near-equal parts of an extent, of about so many."""
-    share = -(-extent // max(1, -(-extent // max(1, most))))
+    share = -(-extent // max(1, round(extent / max(1, most))))
     return min(extent, -(-share // EVEN) * EVEN) if even else share
 
 
