@@ -155,7 +155,10 @@ class Buffer:
         total = prod(axes[at].tile for at in inner)
         if total % line:  # groups of about as many each, as lines are not whole in any case
             group = -(-total // max(1, round(total / group)))
-        group = moving.TOGETHER if crowded else min(moving.TOGETHER, group)
+        if crowded:  # what is asked for is what follows, if a cache holds that of a block at all
+            held = line <= _second_cache()[1]
+            group = max(LINES * line, moving.CLOSE // element) if held else moving.TOGETHER
+        group = min(moving.TOGETHER, group)
         outer = tuple(at for at in others if at not in inner)
         return cls(
             tuple(steps), run, outer, tuple(inner), group, not crowded, group * steps[rows] + LINE
