@@ -336,6 +336,16 @@ def test_parts_that_cannot_go_past_the_caches(length, buffered):
     assert bool(walk[moves.W.RUN]) == buffered
 
 
+@pytest.mark.parametrize("shape", [(400, 300), (300, 400), (64, 1000), (150, 40, 90)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_have_tiles(shape, threads):
+    """Arrays that would be one tile are several, where several threads share them."""
+    a = np.zeros(shape)
+    turned = a.transpose()
+    move = moves.move(turned.shape, np.empty(turned.shape).strides, turned.strides, 8, threads)
+    assert len(move.parts) == threads
+
+
 def test_ways_of_the_machine(monkeypatch):
     """The second cache's ways are the machine's; where they are unknown, no lines are too many."""
     machine = moves.Machine.load("i7-6700k")

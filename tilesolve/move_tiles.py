@@ -215,7 +215,13 @@ def in_lines(element: int, axes: Sequence[Axis], rows: int) -> bool:
 
 
 def cut(
-    element: int, axes: Sequence[Axis], rows: int, *, whole: bool, held: bool = False
+    element: int,
+    axes: Sequence[Axis],
+    rows: int,
+    *,
+    whole: bool,
+    held: bool = False,
+    threads: int = 1,
 ) -> tuple[list[Axis], Buffer]:
     """Return the axes with the extents of tiles, and how a tile lies before it is in the target.
 
@@ -232,6 +238,8 @@ def cut(
     held
         Whether a cache that is near holds both arrays: where their lines are neither short nor at
         one place in pages, they need no buffer.
+    threads
+        How many share the work: as many tiles at least, more or less.
 
     Examples
     --------
@@ -241,21 +249,22 @@ def cut(
     >>> [axis.tile for axis in axes], buffer.size
     ([40, 50], 0)
     """
+    room = min(ROOM, element * prod(axis.extent for axis in axes) // threads)
     if whole:  # what is not whole lines of columns would end amid a block
-        tiled = _tiled(element, axes, max(LINE, SIDE // 2))
+        tiled = _tiled(element, axes, max(LINE, SIDE // 2), room)
         return tiled, Buffer.skipped(tiled, element, rows)
     least = WHOLE if element % STREAMED == 0 else 2 * WHOLE
     if axes[-1].far == element < least and not (held and _spread(element, axes, rows)):
         longest = min(SIDE, max(SIDE // 4, ROWS // (LINES * -(-LINE // element))))
         for side in (longest, longest // 2):
-            tiled = _tiled(element, axes, side)
+            tiled = _tiled(element, axes, side, room)
             if all(axis.trips == 1 for axis in tiled):
                 return tiled, Buffer.none(tiled, rows)
             buffer = Buffer.of(tiled, element, rows, side)
             if buffer.ahead:
                 break
         return tiled, buffer
-    tiled = _tiled(element, axes, SIDE // 2)
+    tiled = _tiled(element, axes, SIDE // 2, room)
     return tiled, Buffer.none(tiled, rows)
 
 
@@ -266,7 +275,7 @@ def _spread(element: int, axes: Sequence[Axis], rows: int) -> bool:
     return axes[-1].extent * element >= LINES * LINE and not crowded(steps, block, LINE)
 
 
-def _tiled(element: int, axes: Sequence[Axis], side: int) -> list[Axis]:
+def _tiled(element: int, axes: Sequence[Axis], side: int, room: int) -> list[Axis]:
     """Return the axes with the extents of tiles: all of some, and a part of one on either side."""
     tile, length = [1] * len(axes), element
     for at in reversed(range(len(axes))):
@@ -279,7 +288,7 @@ def _tiled(element: int, axes: Sequence[Axis], side: int) -> list[Axis]:
     length = element
     for at in sorted(range(len(axes)), key=lambda at: abs(axes[at].near)):
         if tile[at] == 1 or length == element:
-            most = ROOM // (element * prod(tile) // tile[at])
+            most = room // (element * prod(tile) // tile[at])
             share = _share(axes[at].extent, most, even=length == element)
             tile[at] = max(tile[at], share)
         length *= tile[at]

@@ -139,7 +139,7 @@ def move(
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
     whole = streamed and aligned and begin[0] % LINE == 0 and in_lines(element, axes, rows)
-    axes, buffer = cut(element, axes, rows, whole=whole, held=held)
+    axes, buffer = cut(element, axes, rows, whole=whole, held=held, threads=threads)
     blocked = axes[columns].far == axes[rows].near == element
     sides = _sides(element, whole=whole) if blocked else BLOCKS.get(element, ())[-1:] or (0,)
     kinds = [
