@@ -113,8 +113,9 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
                     vectors.load(builder, vectors.pointer(builder, place), vector, 1)
                     for place in places
                 ]
-                # Each line is asked for by several blocks: one request may be dropped. CPUs drop
-                # many that follow each other at once, so they are spread over the stores.
+                # Each line is asked for by several blocks: one request may be dropped. Of many
+                # that follow each other at once most are (measured on a Zen 4), so they are
+                # spread over the stores.
                 ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
                 moved = vectors.transpose(builder, loaded, size // part)
                 for lane, (place, value) in enumerate(zip(places, moved, strict=True)):

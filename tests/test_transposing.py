@@ -295,6 +295,7 @@ def test_blocks_that_are_no_lines_go_through_the_buffer(monkeypatch, shape, begi
 
 
 def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
+    """Not a target that it could hold alone, either."""
     chosen, a = [], np.zeros((64, 64))
     monkeypatch.setattr(
         moves.Move, "run", lambda self, *_: chosen.append(self.walk[moves.W.STREAMED])
@@ -317,8 +318,9 @@ def test_lines_that_go_past_the_caches_are_asked_for_just_before():
 @pytest.mark.parametrize(
     ("size", "longest"), [(1, 512), (2, 512), (4, 1024), (8, 2048), (16, 2048)]
 )
-def test_rows_of_the_buffer_stay_near(size, longest):
+def test_rows_of_the_buffer_stay_near(monkeypatch, size, longest):
     """The more rows the lines of a source are, the shorter are runs; none is cut in small parts."""
+    monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 8))
     n = 6001
     walk = moves.move((n, n), (n * size, size), (size, n * size), size, 1, streamed=True).walk
     run = walk[moves.W.RUN] * walk[moves.W.AXES + moves.A.SIZE + moves.A.TILE]

@@ -89,10 +89,10 @@ def copy(target: Array, source: Array, threads: int) -> None:
     >>> target.tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    streamed = target.nbytes + source.nbytes > _last_cache()
+    both = 2 * target.nbytes
+    streamed, held = both > _last_cache(), both <= _near()
     aligned = streamed and target.ctypes.data % LINE == 0
     steps, size = (target.strides, source.strides), source.itemsize
-    held = 2 * target.nbytes <= _near()
     found = move(source.shape, *steps, size, threads, streamed=streamed, aligned=aligned, held=held)
     found.run(target, source)
 
