@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.packing.axes import Axis, Integers
 from tilesolve.packing.buffers import ALIGNMENT
 
-HEADER = 40
+Truths = NDArray[np.bool_]
+
+HEADER = 44
 """Entries before the data."""
 
 FEW = 16
@@ -50,15 +53,15 @@ class Field(IntEnum):
     """For each cell a number of `Stored`: how its groups lie in the output."""
     BLOCKS = 17
     """First of the fields of how each of the two operands is transposed: `Blocks`."""
-    COUNTING = 33
+    COUNTING = 37
     """0, 1, 2, …"""
-    RUNS = 34
+    RUNS = 38
     """For each cell how many, itself included, follow each other that are alike in size and in
     how they lie in the output."""
-    LANES = 35
+    LANES = 39
     """For each lane of each group its offset in the operand; lanes that a group lacks have that of
     its last index, so that all can be read."""
-    STEADY = 36
+    STEADY = 40
     """For each index how many, itself included, follow each other at one distance in the output."""
 
 
@@ -87,7 +90,12 @@ class Blocks(IntEnum):
     """Bounds of lines."""
     LINES = 7
     """Where the lines of the segments lie in the operand, lane by lane."""
-    SIZE = 8
+    EVEN_BOUNDS = 8
+    """Bounds of blocks of groups whose lanes are one distance apart, as the groups are; these are
+    in no other block."""
+    EVEN = 9
+    """Their entries."""
+    SIZE = 10
 
 
 class Stored(IntEnum):
@@ -199,7 +207,7 @@ def table(
     for tensor, offsets in enumerate(axis.offsets):
         put(Field.OFFSETS + tensor, offsets)
     put(Field.COUNTING, np.arange(max(axis.size, 1)))
-    units, alike, places = axis.offsets, None, None
+    units, alike, even, places = axis.offsets, None, None, None
     if group:
         starts, counts, places = _groups(axis.bounds[0], group)
         source, target = axis.offsets[operand], axis.offsets[0]
@@ -221,10 +229,11 @@ def table(
         units = (source[starts],) * 3
         if any(turned):
             _, alike = np.unique(lanes - lanes[:, :1], axis=0, return_inverse=True)
+            even = _even(lanes)
     for number, how in enumerate(turned):
         if how is not None:
             ranges = _segments(axis, how.level, places)
-            found = _blocks(units[number + 1], alike, ranges, how)
+            found = _blocks(units[number + 1], alike, even, ranges, how)
             if group:
                 found[Blocks.LINES] = lanes[found[Blocks.LINES]].ravel()
                 found[Blocks.LINE_BOUNDS] *= group
@@ -291,13 +300,14 @@ def _segments(axis: Axis, level: int, places: Integers | None) -> list[tuple[int
 def _blocks(
     offsets: Integers,
     alike: Integers | None,
+    even: Truths | None,
     ranges: Sequence[tuple[int, int]],
     how: Turned,
 ) -> list[Integers]:
     """Return the fields of `Blocks` for some ranges; of lines, an entry that is in each.
 
     The entries of a block lie one element apart. Where entries have kinds, those of a block are
-    alike.
+    alike, and some are even.
     """
     parts: list[list[Integers]] = [[] for _ in range(Blocks.SIZE // 2)]
     counts = np.zeros((len(ranges) + 1, Blocks.SIZE // 2), np.int64)
@@ -308,16 +318,29 @@ def _blocks(
         breaks = np.flatnonzero(broken | (np.diff(kinds[sort - low]) != 0)) + 1
         for run in np.split(sort, breaks):
             begin = int(offsets[run[0]]) if len(run) else 0
-            for at, entries in enumerate(_parted(run, begin, how)):
+            whole, *others = _parted(run, begin, how)
+            blocks = whole.reshape(-1, how.lanes)
+            evenly = np.zeros(len(blocks), bool)
+            if even is not None:
+                evenly = even[blocks[:, 0]] & _even(blocks)
+            found = (blocks[~evenly].ravel(), *others, blocks[evenly].ravel())
+            for at, entries in enumerate(found):
                 parts[at].append(entries)
                 counts[number, at] += len(entries)
-    ends = np.cumsum(counts, axis=0) // (how.lanes, how.few, 1, 1)
+    ends = np.cumsum(counts, axis=0) // (how.lanes, how.few, 1, 1, how.lanes)
     empty = np.zeros(0, np.int64)
     return [
         values
         for at, those in enumerate(parts)
         for values in (ends[:, at], np.concatenate([empty, *those]))
     ]
+
+
+def _even(rows: Integers) -> Truths:
+    """Return for each row whether its entries are all one distance apart."""
+    steps = np.diff(rows, axis=1)
+    found: Truths = (steps == steps[:, :1]).all(axis=1)
+    return found
 
 
 def _parted(

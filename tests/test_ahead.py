@@ -39,7 +39,7 @@ def lines(kind, lanes, frame):
     ks = range(f["first"], f["first"] + f["count"])
     if kind == "copy":
         rows, sums = range(f["groups"]), ks
-    elif kind in ("turn_rows", "few_rows"):
+    elif kind in ("turn_rows", "few_rows", "even_rows"):
         blocks = range(f["lanes"], f["lanes"] + f["groups"])
         begins = [lanes * word(f["steps"] + 8 * at * length) for at in blocks]
         rows, sums = [begin + lane for begin in begins for lane in range(lanes)], ks

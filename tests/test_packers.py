@@ -109,7 +109,7 @@ def test_copy(dtype, bits, side):
 def length_of(kind, strip):
     """Return how many entries a kernel's blocks have."""
     few_of_them = few(strip.lanes, np.dtype(strip.dtype).itemsize)
-    return strip.lanes if kind.startswith("turn") else few_of_them
+    return few_of_them if kind.startswith("few") else strip.lanes
 
 
 @strips
@@ -152,9 +152,12 @@ def test_turn_sums(dtype, bits, side, kind):
 
 
 @strips
-@pytest.mark.parametrize("kind", ["turn_rows", "few_rows"])
+@pytest.mark.parametrize("kind", ["turn_rows", "few_rows", "even_rows"])
 def test_turn_rows(dtype, bits, side, kind):
-    """Blocks of groups whose lanes are contiguous are transposed; lanes and steps lie anywhere."""
+    """Blocks of groups whose lanes are contiguous are transposed; lanes and steps lie anywhere.
+
+    Even ones have lanes and groups one distance apart, which may be negative or nothing at all.
+    """
     family, _, kernels = loaded(dtype, bits)
     strip = family.strips[side]
     lanes, length = strip.lanes, length_of(kind, strip)
@@ -164,10 +167,14 @@ def test_turn_rows(dtype, bits, side, kind):
         blocks = int(generator.integers(1, 3))
         groups = blocks * length
         order = generator.permutation(groups).reshape(blocks, length)
+        lane = generator.permutation(lanes) * groups * int(generator.choice((-1, 1)))
+        if kind == "even_rows":
+            interleaved = np.arange(groups).reshape(length, blocks).T
+            order = interleaved[:, :: int(generator.choice((-1, 1)))]
+            lane = np.arange(lanes) * groups * int(generator.choice((-1, 0, 1)))
         starts = np.arange(groups) * lanes
         begin = np.zeros(groups, int)
         begin[order] = (generator.permutation(blocks) * length)[:, None] + np.arange(length)
-        lane = generator.permutation(lanes) * groups * int(generator.choice((-1, 1)))
         rows = np.zeros(groups * lanes, int)
         rows[starts[:, None] + np.arange(lanes)] = begin[:, None] + lane
         source = Source(room, generator, dtype, rows, sums_of(generator, 6, rows))
