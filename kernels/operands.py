@@ -79,6 +79,9 @@ def _packed(tile: Tile) -> Reader:
     rows = [a]
     for _ in range(1, shape.vectors):
         rows.append(builder.add(rows[-1], a_step))
+    if shape.narrow:
+        half = INT64(shape.bits // 16)
+        rows = [place for row in rows for place in (row, builder.add(row, half))][:-1]
     groups = [b]
     for _ in range(1, -(-shape.columns // shape.group)):
         groups.append(builder.add(groups[-1], b_step))
@@ -134,7 +137,7 @@ def _group(tile: Tile, place: ir.Value, kind: ir.VectorType, *, held: bool) -> R
     """Return the vectors of a group of rows: loaded once, or anew for each column."""
 
     def load() -> list[ir.Value]:
-        return tile.unpacked(place, tile.shape.bits // 8, kind=kind)
+        return tile.unpacked(place, kind.count * tile.size, kind=kind)
 
     return _held(load()) if held else load
 

@@ -46,6 +46,10 @@ FIELDS = (
 """Names of the 8-byte fields of a frame, in order."""
 
 
+HALVED_REGISTERS = 32
+"""Vector registers of CPUs that have vectors of 512 bits, the only ones with halved groups."""
+
+
 class Mode(IntEnum):
     """How a microkernel writes C.
 
@@ -135,6 +139,16 @@ class Shape:
         return self.vectors * self.lanes
 
     @property
+    def narrow(self) -> bool:
+        """Whether a halved kernel has all of its vectors half as wide: where registers suffice.
+
+        See `summing.beside`.
+        """
+        groups = 2 * self.vectors - 1
+        return self.halved and groups * self.columns + groups < HALVED_REGISTERS
+
+    @property
     def accumulators(self) -> int:
         """Vectors that hold the tile of C."""
-        return self.vectors * self.columns * (2 if self.complex else 1)
+        groups = 2 * self.vectors - 1 if self.narrow else self.vectors
+        return groups * self.columns * (2 if self.complex else 1)

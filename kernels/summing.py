@@ -11,16 +11,13 @@ from llvmlite import ir
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.operands import LINE, Operands, Reader
-from tilesolve.kernels.shape import Mode, Shape
+from tilesolve.kernels.shape import HALVED_REGISTERS, Mode, Shape
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.unrolling import LISTED, WIDE, pending, trip_steps
 from tilesolve.kernels.vectors import INT64
 
 FAR = 64
 """Steps of k that take long enough for prefetches of C to be worth their issue."""
-
-REGISTERS = 32
-"""Vector registers of CPUs that have vectors of 512 bits, the only ones with halved groups."""
 
 MOST_BESIDE = 8
 """Columns that halved groups multiply side by side at most."""
@@ -275,7 +272,7 @@ def multiply(
     >>> len(new), order
     (6, [0, 1, 2])
     """
-    builder, size, kind = tile.builder, tile.parts, tile.kind
+    builder, size, kind = tile.builder, tile.parts, tile.kinds[0]
     found = list(sums)
     together = beside(tile.shape)
     for first in range(0, tile.shape.columns, together):
@@ -288,7 +285,7 @@ def multiply(
                 ]
                 for address, offset in (columns[number] for number in numbers)
             ]
-            places = zip(*map(tile.places, numbers), strict=True)
+            places = zip(*(tile.places(number, len(sums)) for number in numbers), strict=True)
             for ats, group in zip(places, rows, strict=True):
                 for at, parts in zip(ats, factors, strict=True):
                     row = group()
@@ -312,16 +309,17 @@ def beside(shape: Shape) -> int:
     """Return how many columns a step multiplies side by side, group of rows by group.
 
     A CPU that takes whole vectors in two halves loses half a cycle at each change between whole and
-    halved ones (measured on a Zen 4: a step of one and a half groups by 8 columns takes 16.4 cycles
-    column by column, as long as two whole groups, and 14.0 so; two and a half groups 21.4 and
-    20.3). So halved groups have as many columns together as registers are free for.
+    halved ones. So halved groups have as many columns together as registers are free for, if not
+    all vectors are halved (measured on a Zen 4, cycles a step: one and a half groups by 8 columns
+    take 16.4 column by column, as long as two whole groups, 14.0 side by side, 12.6 in halves only;
+    two and a half groups 21.4 and 20.3).
 
     Examples
     --------
-    >>> [beside(Shape("float64", 512, 2, 8, 8, True, halved)) for halved in (False, True)]
-    [1, 8]
+    >>> [beside(Shape("float64", 512, 3, 8, 8, True, halved)) for halved in (False, True)]
+    [1, 4]
     """
-    if not shape.halved or shape.vectors == 1:
+    if not shape.halved or shape.narrow:
         return 1
-    free = REGISTERS - shape.accumulators - shape.vectors - 1
+    free = HALVED_REGISTERS - shape.accumulators - shape.vectors - 1
     return max(1, min(MOST_BESIDE, free))

@@ -43,8 +43,12 @@ class Tile:
         self.size = shape.bits // 8 // shape.lanes
         self.element = self.size * (2 if shape.complex else 1)
         self.parts = 2 if shape.complex else 1
-        last = vectors.vector_type(shape.real, shape.bits // 2) if shape.halved else self.kind
-        self.kinds = [self.kind] * (shape.vectors - 1) + [last]
+        half = vectors.vector_type(shape.real, shape.bits // 2)
+        self.kinds = [self.kind] * shape.vectors
+        if shape.narrow:
+            self.kinds = [half] * (2 * shape.vectors - 1)
+        elif shape.halved:
+            self.kinds[-1] = half
         self.ordered = shape.bits <= native
         self._fields: dict[str, ir.Value] = {}
 
@@ -68,14 +72,14 @@ class Tile:
         where = vectors.pointer(self.builder, address, offset)
         return self.builder.load(where, typ=self.scalar, align=1)
 
-    def places(self, column: int) -> list[int]:
-        """Return where the parts of each group of a column begin in a list of sums."""
-        groups = range(self.shape.vectors)
-        return [(i * self.shape.columns + column) * self.parts for i in groups]
+    def places(self, column: int, count: int) -> list[int]:
+        """Return where the parts of each group of a column begin in a list of so many sums."""
+        each = self.parts * self.shape.columns
+        return [begin + column * self.parts for begin in range(0, count, each)]
 
     def column(self, sums: Sequence[ir.Value], number: int) -> list[list[ir.Value]]:
         """Return the sums of a column: the parts of each group."""
-        return [list(sums[at : at + self.parts]) for at in self.places(number)]
+        return [list(sums[at : at + self.parts]) for at in self.places(number, len(sums))]
 
     def zeros(self) -> list[ir.Value]:
         """Return the sums before the first step."""
@@ -88,12 +92,18 @@ class Tile:
             return value
         return vectors.shuffle(self.builder, value, value, range(kind.count))
 
-    def widened(self, value: ir.Value) -> ir.Value:
-        """Return a vector of the full width: behind what there is, zeros."""
-        if value.type == self.kind:
-            return value
-        nothing = ir.Constant(value.type, None)
-        return vectors.shuffle(self.builder, value, nothing, range(self.kind.count))
+    def whole(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """Return sums in vectors of the full width: behind what there is of the last, zeros."""
+        if not self.shape.halved:
+            return sums
+        columns, found = self.shape.columns, []
+        groups = [sums[at : at + columns] for at in range(0, len(sums), columns)]
+        groups.append([ir.Constant(self.kinds[-1], None)] * columns)
+        while groups:
+            pieces = groups[:1] if groups[0][0].type == self.kind else groups[:2]
+            found += [vectors.joined(self.builder, parts) for parts in zip(*pieces, strict=True)]
+            groups = groups[len(pieces) :]
+        return found
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``x * y + z``."""

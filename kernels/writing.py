@@ -191,7 +191,7 @@ def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
     True
     """
     builder, function = tile.builder, tile.builder.function
-    scaled = _scaled(tile, [tile.widened(one) for one in sums], scaling)
+    scaled = _scaled(tile, tile.whole(sums), scaling)
     mode = tile.field("mode")
     end = function.append_basic_block("end")
     otherwise = function.append_basic_block("otherwise")

@@ -106,11 +106,11 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
     what is left. In kernels that read strips a first one asks for lines of what is packed next, of
     narrow vectors several steps at once, and a last one, of several steps, for lines of C. Narrow
     ones that read in place do not ask for columns where these are packed. Of halved kernels each
-    column has one FMA of half the width.
+    column has one FMA of half the width, or all of them where registers suffice.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         step = shape.accumulators * (2 if shape.complex else 1)
-        narrow = shape.columns if shape.halved else 0
+        narrow = step if shape.narrow else shape.columns if shape.halved else 0
         sets = 1
         while sets * shape.accumulators < PENDING:
             sets *= 2
