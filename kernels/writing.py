@@ -204,17 +204,19 @@ def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
         for column in range(tile.shape.columns):
             put(column, tile.column(scaled, column))
         builder.branch(end)
+    part = function.append_basic_block("part")
+    choice.add_case(INT64(int(Mode.PART)), part)
+    builder.position_at_end(part)
+    _part(tile, scaled)
+    builder.branch(end)
     builder.position_at_end(otherwise)
     scratch = _scratch(tile, scaled)
-    part_adding, scatter, scatter_adding = (
-        builder.icmp_signed("==", mode, INT64(int(way)))
-        for way in (Mode.PART_ADD, Mode.SCATTER, Mode.SCATTER_ADD)
-    )
-    with builder.if_else(builder.or_(scatter, scatter_adding)) as (scattered, part):
-        with scattered:
-            _scatter(tile, scratch, scatter_adding)
-        with part:
-            _part(tile, scratch, part_adding)
+    adding = builder.icmp_signed("==", mode, INT64(int(Mode.PART_ADD)))
+    with builder.if_else(adding) as (parts, elements):
+        with parts:
+            _part_add(tile, scratch)
+        with elements:
+            _scatter(tile, scratch, builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD))))
     builder.branch(end)
     builder.position_at_end(end)
 
@@ -260,9 +262,8 @@ def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]
 def _columns(tile: Tile, way: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
     """Return what emits the writing of one column, given the parts of each of its groups."""
     builder, shape = tile.builder, tile.shape
-    c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
+    rows, columns_c = _rows_of_c(tile), tile.field("columns_c")
     beta = _factor(tile, "beta") if way is Mode.ADD else []
-    rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     aligned = shape.bits // 8 if way is Mode.STREAM else 1
 
     def put(column: int, values: list[list[ir.Value]]) -> None:
@@ -313,43 +314,65 @@ def _column_bytes(tile: Tile) -> int:
     return tile.shape.rows * tile.element
 
 
-def _part(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
-    """Emit the way from a scratch tile in vectors, of which the last in a column has a mask."""
-    builder, shape = tile.builder, tile.shape
-    c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
-    beta = _factor(tile, "beta")
-    numbers = builder.mul(
-        builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes)), INT64(tile.parts)
-    )
-    last = [
-        vectors.first_lanes(builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes)))
-        for part in range(tile.parts)
-    ]
-    rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
+def _part(tile: Tile, values: list[ir.Value]) -> None:
+    """Emit the writing of a tile in vectors, of which the last in a column has a mask."""
+    builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
+    rows = _rows_of_c(tile)
+    for column in range(shape.columns):
+        offset = tile.integer(tile.field("columns_c"), 8 * column)
+        for i, value in enumerate(tile.column(values, column)):
+            last = masks if i == shape.vectors - 1 else ()
+            _put_part(tile, tile.interleaved(value), builder.add(rows[i], offset), last)
 
-    def put(values: list[ir.Value], place: ir.Value, masks: Sequence[ir.Value]) -> None:
-        for part, vector in enumerate(tile.interleaved(values)):
-            where = vectors.pointer(builder, place, part * shape.bits // 8)
-            if masks:
-                vectors.store_part(builder, vector, where, masks[part])
-            else:
-                vectors.store(builder, vector, where, 1)
+
+def _part_add(tile: Tile, scratch: ir.Value) -> None:
+    """Emit the same of a scratch tile, which is added to C."""
+    builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
+    rows, beta = _rows_of_c(tile), _factor(tile, "beta")
 
     def in_column(column: ir.Value) -> None:
-        offset = tile.integer(columns_c, builder.mul(column, INT64(8)))
+        offset = tile.integer(tile.field("columns_c"), builder.mul(column, INT64(8)))
         spot = builder.add(scratch, builder.mul(column, INT64(_column_bytes(tile))))
         for i, row in enumerate(rows):
-            masks = last if i == shape.vectors - 1 else ()
+            last = masks if i == shape.vectors - 1 else ()
             source = builder.add(spot, INT64(i * shape.lanes * tile.element))
             new = tile.unpacked(source, shape.bits // 8)
             place = builder.add(row, offset)
-            with builder.if_else(adding) as (then, otherwise):
-                with then:
-                    put(_sum(tile, beta, tile.unpacked(place, 1, masks), new), place, masks)
-                with otherwise:
-                    put(new, place, masks)
+            values = _sum(tile, beta, tile.unpacked(place, 1, last), new)
+            _put_part(tile, tile.interleaved(values), place, last)
 
     vectors.each(builder, INT64(shape.columns), in_column)
+
+
+def _last_masks(tile: Tile) -> list[ir.Value]:
+    """Return masks of the rows that there are of the last group: one for each of its vectors."""
+    builder, shape = tile.builder, tile.shape
+    rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
+    numbers = builder.mul(rows, INT64(tile.parts))
+    return [
+        vectors.first_lanes(builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes)))
+        for part in range(tile.parts)
+    ]
+
+
+def _put_part(
+    tile: Tile, parts: Sequence[ir.Value], place: ir.Value, masks: Sequence[ir.Value]
+) -> None:
+    """Store the vectors of a group of rows, each with its mask if there are any."""
+    builder = tile.builder
+    for part, vector in enumerate(parts):
+        where = vectors.pointer(builder, place, part * tile.shape.bits // 8)
+        if masks:
+            vectors.store_part(builder, vector, where, masks[part])
+        else:
+            vectors.store(builder, vector, where, 1)
+
+
+def _rows_of_c(tile: Tile) -> list[ir.Value]:
+    """Return where the rows of each group begin, but for the columns' offsets."""
+    c, rows_c, group = tile.field("c"), tile.field("rows_c"), 8 * tile.shape.lanes
+    numbers = range(tile.shape.vectors)
+    return [tile.builder.add(c, tile.integer(rows_c, group * i)) for i in numbers]
 
 
 def _scatter(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
