@@ -38,7 +38,7 @@ SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
 def reach(monkeypatch):
     """Return a function that sets how far tiles reach, where lines go, and what registers hold."""
 
-    def chosen(span, streamed, crowded=False, registers=2048, held=False):
+    def chosen(span, streamed, crowded=False, registers=2048, held=False, at_once=True):
         moves.move.cache_clear()
         monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
         if SPANS[span] is not None:
@@ -47,6 +47,7 @@ def reach(monkeypatch):
         monkeypatch.setattr(moves, "_last_cache", lambda: 0 if streamed else 1 << 40)
         monkeypatch.setattr(moves, "_near", lambda: 1 << 40 if held else 0)
         monkeypatch.setattr(moves, "_registers", lambda: registers)
+        monkeypatch.setattr(moves, "_at_once", lambda: at_once)
 
     yield chosen
     moves.move.cache_clear()
@@ -100,6 +101,7 @@ def test_any_axes_of_any_layout(reach, data):
         data.draw(st.booleans()),
         data.draw(st.booleans()),
         data.draw(st.sampled_from([128, 256, 512, 2048])),
+        data.draw(st.booleans()),
         data.draw(st.booleans()),
     )
     extents = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31])
@@ -168,9 +170,10 @@ def test_streamed_lines():
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "c16"])
 @pytest.mark.parametrize("extent", [16, 17])
-def test_many_axes_of_one_extent(reach, dtype, extent):
+@pytest.mark.parametrize("at_once", [False, True])
+def test_many_axes_of_one_extent(reach, dtype, extent, at_once):
     """Six axes, streamed; strides that are powers of two have a run's source on a few lines."""
-    reach("usual", True)
+    reach("usual", True, at_once=at_once)
     a = drawn((extent, extent, 3, extent, 2, extent), dtype)
     for axes in ((5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4), (3, 5, 0, 4, 1, 2)):
         assert same(transpose(a, axes), a.transpose(axes))
@@ -274,19 +277,22 @@ def test_whole_lines_go_to_the_target_at_once(reach, size, threads, span):
 
 
 @pytest.mark.parametrize(
-    ("shape", "begin", "whole"),
+    ("shape", "begin", "at_once", "whole"),
     [
-        ((40, 72), 0, True),
-        ((40, 76), 0, False),  # lines that end amid a block
-        ((40, 512), 0, False),  # all lines of a block at one place in pages
-        ((40, 256), 0, False),  # of two places
-        ((4, 72), 0, False),  # no block
-        ((40, 72), 8, False),  # a target that begins amid a line
+        ((40, 72), 0, False, True),
+        ((40, 76), 0, True, False),  # lines that end amid a block
+        ((40, 512), 0, False, False),  # all lines of a block at one place in pages
+        ((40, 256), 0, False, False),  # of two places
+        ((40, 512), 0, True, True),  # the same, in vectors of a line
+        ((4, 72), 0, True, False),  # no block
+        ((40, 72), 8, True, False),  # a target that begins amid a line
     ],
 )
-def test_blocks_that_are_no_lines_go_through_the_buffer(monkeypatch, shape, begin, whole):
+def test_blocks_that_are_no_lines_go_through_the_buffer(
+    reach, monkeypatch, shape, begin, at_once, whole
+):
     chosen = []
-    monkeypatch.setattr(moves, "_last_cache", lambda: 0)
+    reach("usual", streamed=True, at_once=at_once)
     monkeypatch.setattr(moves.Move, "run", lambda self, *_: chosen.append(self.walk[moves.W.WHOLE]))
     room = np.zeros(8 * shape[0] * shape[1] + 128, np.uint8)
     out = np.ndarray(shape, float, room, -room.ctypes.data % 64 + begin)
@@ -359,9 +365,12 @@ def test_ways_of_the_machine(monkeypatch):
         monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
         move_tiles._second_cache.cache_clear()
         assert move_tiles._second_cache()[0] == expected
-    moves._registers.cache_clear()
+    for known in (moves._registers, moves._at_once):
+        known.cache_clear()
     assert moves._registers() == 16 * 32
-    moves._registers.cache_clear()
+    assert not moves._at_once()
+    for known in (moves._registers, moves._at_once):
+        known.cache_clear()
     assert not move_tiles._crowded([move_tiles.Axis(256, 4, 1 << 18, 256)], [0])
     move_tiles._second_cache.cache_clear()
 
@@ -393,6 +402,26 @@ def test_lines_that_push_each_other_out(monkeypatch):
     )
     assert move_tiles._crowded(even, [0])
     assert not move_tiles._crowded(odd, [0])
+
+
+@pytest.mark.parametrize("shape", [(16,) * 6, (80, 80, 80, 64), (64, 64, 64, 48)])
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_lines_at_one_place_in_pages(reach, shape, size):
+    """They go there one by one if each is written at once; their sources do not crowd a cache."""
+    steps = tuple(size * int(np.prod(shape[at + 1 :])) for at in range(len(shape)))
+    far = tuple(size * int(np.prod(shape[:at])) for at in range(len(shape)))
+    for at_once in (False, True):
+        reach("usual", True, at_once=at_once)
+        walk = moves.move(shape, far, steps, size, 1, streamed=True, aligned=True).walk
+        assert walk[moves.W.WHOLE] == at_once
+    fields = walk[moves.W.AXES :][: len(shape) * moves.A.SIZE].reshape(len(shape), -1)
+    run, length = np.zeros(1, int), size
+    for axis in fields[::-1]:
+        if axis[moves.A.FAR] == length < 512:
+            run = (run[:, None] + axis[moves.A.NEAR] * np.arange(axis[moves.A.TILE])).ravel()
+            length *= axis[moves.A.TILE]
+    sets = np.bincount(run % (1 << 17) // move_tiles.LINE)
+    assert 4 * move_tiles.CROWD < sets.max() <= 8 * move_tiles.CROWD
 
 
 def test_new_arrays_are_private():

@@ -138,7 +138,8 @@ def move(
     rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
-    whole = streamed and aligned and begin[0] % LINE == 0 and in_lines(element, axes, rows)
+    lined = streamed and aligned and begin[0] % LINE == 0
+    whole = lined and in_lines(element, axes, rows, at_once=_at_once())
     axes, buffer = cut(element, axes, rows, whole=whole, held=held, threads=threads)
     blocked = axes[columns].far == axes[rows].near == element
     sides = _sides(element, whole=whole) if blocked else BLOCKS.get(element, ())[-1:] or (0,)
@@ -254,6 +255,12 @@ def _registers() -> int:
     """Return the bytes that this machine's vector registers hold."""
     machine = Machine.load()
     return machine.vector_registers * machine.vector_bits // 8
+
+
+@cache
+def _at_once() -> bool:
+    """Return whether a vector of this machine is a line."""
+    return Machine.load().vector_bits == 8 * LINE
 
 
 @cache
