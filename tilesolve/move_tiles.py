@@ -49,9 +49,8 @@ ALL = 1 << 40
 
 CROWD = 4
 """Lines that the source of a run of whole lines may have on a set of a cache, for each of its ways
-(measured on a Zen 4, 8 ways, all axes of 16×16×16×16×16×16 numbers
-of 4 and of 8 bytes reversed: 16 lines 69 and 115 % of a copy, 32 lines 86 and 109, 64 lines 38 and
-74)."""
+(measured on a Zen 4, 8 ways, all axes of 16×16×16×16×16×16 numbers of 4 and of 8 bytes reversed: 16
+lines 69 and 115 % of a copy, 32 lines 86 and 109, 64 lines 38 and 74)."""
 
 WHOLE = 128
 """Bytes of an element from which on it is moved without the buffer; twice as many if it ends amid
