@@ -225,11 +225,9 @@ def _awaits_c(tile: Tile) -> ir.Value:
 
 def _lines_of_c(tile: Tile) -> list[ir.Value]:
     """Return the addresses of all vectors of C."""
-    builder, shape = tile.builder, tile.shape
-    c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
-    rows = [builder.add(c, tile.integer(rows_c, 8 * shape.lanes * i)) for i in range(shape.vectors)]
-    columns = [tile.integer(columns_c, 8 * column) for column in range(shape.columns)]
-    return [builder.add(row, column) for column in columns for row in rows]
+    rows, columns_c = tile.rows_of_c(), tile.field("columns_c")
+    columns = [tile.integer(columns_c, 8 * column) for column in range(tile.shape.columns)]
+    return [tile.builder.add(row, column) for column in columns for row in rows]
 
 
 def multiply(

@@ -72,6 +72,12 @@ class Tile:
         where = vectors.pointer(self.builder, address, offset)
         return self.builder.load(where, typ=self.scalar, align=1)
 
+    def rows_of_c(self) -> list[ir.Value]:
+        """Return where the rows of each group lie in C, but for the columns' offsets."""
+        c, rows_c, group = self.field("c"), self.field("rows_c"), 8 * self.shape.lanes
+        numbers = range(self.shape.vectors)
+        return [self.builder.add(c, self.integer(rows_c, group * i)) for i in numbers]
+
     def places(self, column: int, count: int) -> list[int]:
         """Return where the parts of each group of a column begin in a list of so many sums."""
         each = self.parts * self.shape.columns

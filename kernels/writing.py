@@ -262,7 +262,7 @@ def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]
 def _columns(tile: Tile, way: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
     """Return what emits the writing of one column, given the parts of each of its groups."""
     builder, shape = tile.builder, tile.shape
-    rows, columns_c = _rows_of_c(tile), tile.field("columns_c")
+    rows, columns_c = tile.rows_of_c(), tile.field("columns_c")
     beta = _factor(tile, "beta") if way is Mode.ADD else []
     aligned = shape.bits // 8 if way is Mode.STREAM else 1
 
@@ -317,7 +317,7 @@ def _column_bytes(tile: Tile) -> int:
 def _part(tile: Tile, values: list[ir.Value]) -> None:
     """Emit the writing of a tile in vectors, of which the last in a column has a mask."""
     builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
-    rows = _rows_of_c(tile)
+    rows = tile.rows_of_c()
     for column in range(shape.columns):
         offset = tile.integer(tile.field("columns_c"), 8 * column)
         for i, value in enumerate(tile.column(values, column)):
@@ -328,7 +328,7 @@ def _part(tile: Tile, values: list[ir.Value]) -> None:
 def _part_add(tile: Tile, scratch: ir.Value) -> None:
     """Emit the same of a scratch tile, which is added to C."""
     builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
-    rows, beta = _rows_of_c(tile), _factor(tile, "beta")
+    rows, beta = tile.rows_of_c(), _factor(tile, "beta")
 
     def in_column(column: ir.Value) -> None:
         offset = tile.integer(tile.field("columns_c"), builder.mul(column, INT64(8)))
@@ -366,13 +366,6 @@ def _put_part(
             vectors.store_part(builder, vector, where, masks[part])
         else:
             vectors.store(builder, vector, where, 1)
-
-
-def _rows_of_c(tile: Tile) -> list[ir.Value]:
-    """Return where the rows of each group begin, but for the columns' offsets."""
-    c, rows_c, group = tile.field("c"), tile.field("rows_c"), 8 * tile.shape.lanes
-    numbers = range(tile.shape.vectors)
-    return [tile.builder.add(c, tile.integer(rows_c, group * i)) for i in numbers]
 
 
 def _scatter(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
