@@ -8,11 +8,10 @@ cache. `s` is a state (`tilesolve.kernels.state`); `R`, `N`, `K` and `B` are the
 
 from __future__ import annotations
 
-from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels import packers, shape, state
-from tilesolve.kernels.compiled import INT, POINTER, compiled, pointer
+from tilesolve.kernels import packers, shape
+from tilesolve.kernels.compiled import INT, PAIR, POINTER, compiled, pointer, renew
+from tilesolve.kernels.sources import LAYOUT
 from tilesolve.kernels.state import Ahead, S, Step
-from tilesolve.packing import tables
 from tilesolve.packing.tables import Blocks, Field
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -42,7 +41,7 @@ MOST = 8192
 _MOST = MOST
 
 
-@compiled(POINTER, INT, INT, returns=compiling.PAIR)
+@compiled(POINTER, INT, INT, returns=PAIR)
 def span(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the range of cells of a segment of a level.
 
@@ -59,7 +58,7 @@ def span(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001
     return first, last
 
 
-@compiled(POINTER, INT, INT, returns=compiling.PAIR)
+@compiled(POINTER, INT, INT, returns=PAIR)
 def extent(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the range of indices of a segment of a level.
 
@@ -226,13 +225,10 @@ def ask(s, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         room[i] = s[_SELF]
 
 
-_LAYOUT = compiling.checksum(compiling, packers, shape, state, tables)
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiling.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

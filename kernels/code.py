@@ -11,29 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels import (
-    dtypes,
-    microkernel,
-    operands,
-    packers,
-    shape,
-    summing,
-    tile,
-    unrolling,
-    vectors,
-    writing,
-)
+from tilesolve.kernels import dtypes, microkernel, packers
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.garbage import not_collected
 from tilesolve.kernels.packers import Strip
 from tilesolve.kernels.shape import Shape
+from tilesolve.kernels.sources import LAYOUT
 
 SPARE = 1
 """Registers that a microkernel needs beside its tile and its rows: the broadcast."""
@@ -255,27 +244,7 @@ def fingerprint(family: Family) -> str:
     >>> fingerprint(Family.of("float64", 256, 16)) != fingerprint(Family.of("float64", 256, 32))
     True
     """
-    parts = [
-        repr(family),
-        repr(Cpu.here()),
-        version("llvmlite"),
-        *(
-            Path(str(module.__file__)).read_text("utf-8")
-            for module in (
-                dtypes,
-                microkernel,
-                operands,
-                packers,
-                shape,
-                summing,
-                tile,
-                unrolling,
-                vectors,
-                writing,
-            )
-        ),
-        Path(__file__).read_text("utf-8"),
-    ]
+    parts = [repr(family), repr(Cpu.here()), version("llvmlite"), str(LAYOUT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

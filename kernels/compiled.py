@@ -6,9 +6,7 @@ all stores before it (measured: half the speed where a call is short).
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
@@ -17,6 +15,7 @@ from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
 from tilesolve.kernels.garbage import not_collected
+from tilesolve.kernels.sources import LAYOUT
 
 _intrinsic: Any = intrinsic
 _njit: Any = njit  # numba's types describe neither of the two well
@@ -155,29 +154,17 @@ def compiled(*signature: Any, returns: Any = types.void) -> Callable[[Any], Any]
     return decorate
 
 
-def checksum(*modules: Any) -> int:  # noqa: ANN401
-    """Return a number that changes with the source of any of some modules.
+def renew(module: str, compiled_for: int) -> None:
+    """Compile a module's functions again where they were compiled for another `LAYOUT`.
+
+    numba notices a change of a function's own file, but not of those that it takes constants and
+    other functions from, and these from others. So each module has a function that returns the
+    checksum of all of them as it was compiled.
 
     Examples
     --------
-    >>> checksum(vectors) == checksum(vectors)
-    True
+    >>> renew("no module", LAYOUT + 1)
     """
-    text = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
-    return zlib.crc32(text)
-
-
-def renew(module: str, compiled_for: int, layout: int) -> None:
-    """Compile a module's functions again where they were compiled for another layout.
-
-    numba notices a change of a function's own file, but not of the modules that it takes
-    constants and other functions from. So each module has a function that returns the checksum
-    of these as it was compiled.
-
-    Examples
-    --------
-    >>> renew("no module", compiled_for=1, layout=2)
-    """
-    for function in _functions.get(module, ()) if compiled_for != layout else ():
+    for function in _functions.get(module, ()) if compiled_for != LAYOUT else ():
         with not_collected():
             function.recompile()

@@ -6,12 +6,12 @@ and of batches (`tilesolve.packing.tables`).
 
 from __future__ import annotations
 
-from tilesolve.kernels import ahead, code, packers, shape, state
-from tilesolve.kernels import compiled as compiling
+from tilesolve.kernels import packers
 from tilesolve.kernels.ahead import extent, span
-from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer
+from tilesolve.kernels.compiled import INT, POINTER, compiled, invoke, pointer, renew
+from tilesolve.kernels.sources import LAYOUT
 from tilesolve.kernels.state import WIDEST, S
-from tilesolve.packing import buffers, tables
+from tilesolve.packing import buffers
 from tilesolve.packing.tables import Blocks, Field
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -218,13 +218,10 @@ def pack(s, side, x, k, b, X, K, B):  # type: ignore[no-untyped-def]  # noqa: AN
     return 1
 
 
-_LAYOUT = compiling.checksum(ahead, buffers, code, compiling, packers, shape, state, tables)
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiling.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

@@ -15,11 +15,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from tilesolve import arrays
-from tilesolve.arrays import HEAD, Array, span
-from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels.compiled import INT, compiled, pointer
-from tilesolve.packing import axes
+from tilesolve.kernels.compiled import INT, compiled, pointer, renew
+from tilesolve.kernels.sources import LAYOUT
+from tilesolve.packing.arrays import HEAD, Array, span
 from tilesolve.packing.axes import Integers
 
 
@@ -29,7 +27,7 @@ class Call(IntEnum):
     Examples
     --------
     >>> Call.ARRAYS
-    <Call.ARRAYS: 4>
+    <Call.ARRAYS: 7>
     """
 
     STATE = 0
@@ -40,8 +38,18 @@ class Call(IntEnum):
     """How many there are."""
     TURNED = 3
     """Whether the second operand has the rows."""
-    ARRAYS = 4
+    NONE = 4
+    """Where Python's `None` is, see `KINDS`."""
+    ARRAY = 5
+    """Where the type of arrays is."""
+    FLOAT = 6
+    """Where the type of Python's floats is."""
+    ARRAYS = 7
     """The output, then both operands: `like` for each."""
+
+
+KINDS = np.array([id(None), id(np.ndarray), id(float)])
+"""The fields from `Call.NONE` to `Call.ARRAYS`."""
 
 
 _ARRAYS = int(Call.ARRAYS)
@@ -118,13 +126,10 @@ def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: A
     return 1
 
 
-_LAYOUT = compiling.checksum(arrays, axes, compiling)
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiling.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

@@ -6,26 +6,27 @@ box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns
 
 from __future__ import annotations
 
-from tilesolve import arrays
-from tilesolve.arrays import HEAD
-from tilesolve.kernels import ahead, code, compiled, filling, guards, packers, past, shape, state
+from tilesolve.kernels import ahead, code, shape, state
 from tilesolve.kernels.ahead import ask, expect
 from tilesolve.kernels.compiled import (
     INT,
     POINTER,
     REAL,
+    compiled,
     invoke,
     on_stack,
     pointer,
+    renew,
     store_fence,
     word,
 )
 from tilesolve.kernels.filling import pack
-from tilesolve.kernels.guards import Call, holds
+from tilesolve.kernels.guards import Call
 from tilesolve.kernels.past import WORDS, arrange, leave
 from tilesolve.kernels.shape import Mode
+from tilesolve.kernels.sources import LAYOUT
 from tilesolve.kernels.state import TRACE, WIDEST, Past, S, Step
-from tilesolve.packing import tables
+from tilesolve.packing.arrays import HEAD
 from tilesolve.packing.tables import Field, Stored
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -69,7 +70,7 @@ _BOXES, _TURNED = int(Call.BOXES), int(Call.TURNED)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
-@compiled.compiled(POINTER, INT, INT, INT, INT, INT, POINTER, returns=INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, returns=INT)
 def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Have a call's tiles ask for their share of the rows that are met next, if these are far.
 
@@ -105,7 +106,7 @@ def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]
     return turn
 
 
-@compiled.compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
+@compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
 def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call the microkernel for a cell of each role, and for those alike that follow it.
 
@@ -241,7 +242,7 @@ def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def
             leave(s, out, r, n, high, wide, R, N)
 
 
-@compiled.compiled(INT, POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
+@compiled(INT, POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
 def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Walk one segment of each role at a level: pack what lives there, then its loops."""
     if pointer(s[_STOP])[0]:
@@ -294,8 +295,8 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
         s[o3] += 1
 
 
-@compiled.compiled(INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
-def run(words, guarded, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+@compiled(INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
+def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Compute a problem box by box and return how many calls of a microkernel that took.
 
     Arguments are plain numbers, which reach compiled code in a third of a microsecond together.
@@ -305,8 +306,6 @@ def run(words, guarded, out, first, second, memory, trace, alpha, alpha_i, beta,
     words
         Address of the fields of `guards.Call`. The state is copied, so that several threads can run
         from one.
-    guarded
-        Whether nothing is to be done, and -1 returned, unless `guards.holds`.
     out, first, second
         Addresses of the output and the operands, which are arrays.
     memory
@@ -323,8 +322,6 @@ def run(words, guarded, out, first, second, memory, trace, alpha, alpha_i, beta,
     >>> run.nopython_signatures[0].return_type
     int64
     """
-    if guarded and not holds(words, out, first, second):
-        return -1
     call = pointer(words)
     steps, rows, columns = call[_CALL_STEPS], first, second
     if call[_TURNED]:
@@ -373,15 +370,10 @@ def run(words, guarded, out, first, second, memory, trace, alpha, alpha_i, beta,
     return s[_CALLS]
 
 
-_LAYOUT = compiled.checksum(
-    ahead, arrays, code, compiled, filling, guards, packers, past, shape, state, tables
-)
-
-
-@compiled.compiled(returns=INT)
+@compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiled.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

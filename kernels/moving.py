@@ -15,11 +15,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tilesolve.kernels import blocks, runs, vectors
-from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.blocks import LINE, STREAMED, own, piece, turn
-from tilesolve.kernels.compiled import INT, POINTER, compiled, on_stack, pointer, store_fence
+from tilesolve.kernels.compiled import (
+    INT,
+    POINTER,
+    compiled,
+    on_stack,
+    pointer,
+    renew,
+    store_fence,
+)
 from tilesolve.kernels.runs import ALL, REACH, copy, release
+from tilesolve.kernels.sources import LAYOUT
 
 MOST = 64
 """Axes at most, as many as arrays have."""
@@ -340,13 +347,10 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
         store_fence()
 
 
-_LAYOUT = compiling.checksum(blocks, compiling, runs, vectors)
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiling.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

@@ -10,13 +10,12 @@ the tables of rows and columns.
 
 from __future__ import annotations
 
-from tilesolve.kernels import compiled as compiling
-from tilesolve.kernels import runs, shape, state
+from tilesolve.kernels import shape
 from tilesolve.kernels.blocks import LINE
-from tilesolve.kernels.compiled import INT, POINTER, compiled, pointer
+from tilesolve.kernels.compiled import INT, POINTER, compiled, pointer, renew
 from tilesolve.kernels.runs import ALL, release
+from tilesolve.kernels.sources import LAYOUT
 from tilesolve.kernels.state import Past, S
-from tilesolve.packing import tables
 from tilesolve.packing.tables import Field
 
 TOGETHER = 2048
@@ -192,13 +191,10 @@ def leave(s, out, r, n, rows, columns, R, N):  # type: ignore[no-untyped-def]  #
             done += now
 
 
-_LAYOUT = compiling.checksum(compiling, runs, shape, state, tables)
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiling.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

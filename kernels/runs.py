@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tilesolve.kernels import blocks, vectors
-from tilesolve.kernels import compiled as compiling
 from tilesolve.kernels.blocks import LINE, expect, head, join, move, piece, stream, tail
-from tilesolve.kernels.compiled import INT, compiled
+from tilesolve.kernels.compiled import INT, compiled, renew
+from tilesolve.kernels.sources import LAYOUT
 
 REACH = 2048
 """Bytes ahead by which a source is asked for that goes past the caches without the buffer: what
@@ -84,13 +83,10 @@ def release(source, target, size, streamed, before, after):  # type: ignore[no-u
     copy(source, target, size, streamed, 0)
 
 
-_LAYOUT = compiling.checksum(blocks, compiling, vectors)
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
-    return _LAYOUT
+    return LAYOUT
 
 
-compiling.renew(__name__, _layout(), _LAYOUT)
+renew(__name__, _layout())

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.kernels import compiled
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family, Loaded
-from tilesolve.kernels.compiled import INT, invoke
+from tilesolve.kernels.compiled import INT, compiled, invoke, renew
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
+from tilesolve.kernels.sources import LAYOUT
 from tilesolve.kernels.writing import woven
 from tilesolve.packing.buffers import pages
 
@@ -100,7 +100,7 @@ Progress = Callable[[float, str], None]
 """Told the fraction that is done, and what is being done."""
 
 
-@compiled.compiled(INT, INT, INT)
+@compiled(INT, INT, INT)
 def _repeat(address, frame, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call a kernel that leaves its frame as it was again and again."""
     for _ in range(count):
@@ -314,3 +314,12 @@ def _seconds(
     begin = time.perf_counter()
     _repeat(address, where, count)
     return (time.perf_counter() - begin) / (count * tiles)
+
+
+@compiled(returns=INT)
+def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Return the layout that the code was compiled for."""
+    return LAYOUT
+
+
+renew(__name__, _layout())

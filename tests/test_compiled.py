@@ -4,12 +4,13 @@ import ast
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import tilesolve
-from tilesolve.kernels import filling, guards, macrokernel
+from tilesolve.kernels.sources import LAYOUT, checksum, sources
 
 SCRIPT = """
 import numpy, tilesolve
@@ -27,6 +28,10 @@ CHANGES = {
     "state": ("    TOP = PACKER + len(packers.FIELDS)\n", "    TOP = PACKER + 40\n"),
 }
 """For modules that compiled functions take constants from, another order of these."""
+
+
+COMPILED = [path.stem for path in sources() if "\n@compiled(" in path.read_text("utf-8")]
+"""Modules of compiled functions."""
 
 
 def test_another_layout_is_noticed(tmp_path):
@@ -53,23 +58,44 @@ def test_another_layout_is_noticed(tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", [filling, guards, macrokernel])
-def test_layouts_cover_all_that_is_taken_from_others(module):
-    """The checksum that code is compiled for is that of every module of ours that it imports."""
-    parsed = ast.parse(Path(module.__file__).read_text("utf-8"))
-    imported = set()
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.ImportFrom) and node.module in (
-            "tilesolve.kernels",
-            "tilesolve.packing",
-        ):
-            imported |= {f"{node.module}.{name.name}" for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module.startswith("tilesolve."):
-            imported.add(node.module)
-    (call,) = (
-        node
-        for node in ast.walk(parsed)
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "checksum"
-    )
-    covered = {getattr(module, argument.id).__name__ for argument in call.args}
-    assert imported <= covered
+def _imported(path):
+    """Return the modules of ours that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("tilesolve"):
+            package = hasattr(import_module(node.module), "__path__")
+            within = {f"{node.module}.{name.name}" for name in node.names}
+            found |= within if package else {node.module}
+    return found
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_the_layout_covers_all_that_is_taken_from_others(module):
+    """What code is compiled for has every module of ours in it that its own imports."""
+    assert checksum(sources()) == LAYOUT
+    covered = {str(source) for source in sources()}
+    names = _imported(Path(import_module(f"tilesolve.kernels.{module}").__file__))
+    assert names
+    for name in names:
+        assert import_module(name).__file__ in covered, name
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_every_module_of_compiled_functions_looks_whether_they_are_good(module):
+    """Its functions were all compiled for the layout in force."""
+    assert import_module(f"tilesolve.kernels.{module}")._layout() == LAYOUT
+
+
+def test_a_change_of_any_file_changes_the_layout(tmp_path):
+    """Whichever of the files it is in."""
+    copies = [tmp_path / f"{at}.py" for at, _ in enumerate(sources())]
+    for copy, source in zip(copies, sources(), strict=True):
+        shutil.copy(source, copy)
+    found = {checksum(copies)}
+    for copy in copies:
+        text = copy.read_text("utf-8")
+        copy.write_text(text + "#", "utf-8")
+        found.add(checksum(copies))
+        copy.write_text(text, "utf-8")
+    assert LAYOUT in found
+    assert len(found) == 1 + len(copies)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import tilesolve
-from tilesolve.arrays import folded
 from tilesolve.contractions.errors import PlanError
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.state import S
+from tilesolve.packing.arrays import folded
 from tilesolve.packing.buffers import empty
 
 FIRST, SECOND = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.arguments import check_output
-from tilesolve.arrays import Array, overlap, span
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.machine import Machine
+from tilesolve.packing.arrays import Array, overlap, span
 from tilesolve.planning import Plan, plan
 from tilesolve.workers import together
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.guards import like
-from tilesolve.kernels.macrokernel import run
-from tilesolve.packing.axes import Integers
+from tilesolve.kernels.calls import again
+from tilesolve.kernels.guards import KINDS, like
+from tilesolve.packing.arrays import Array, folded, overlap
 from tilesolve.packing.buffers import ALIGNMENT, empty, room
 from tilesolve.task import Task, Visit, in_place
 from tilesolve.workers import together
@@ -89,19 +88,19 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recent:
-    """What a plan does for arrays like given ones, as compiled code can tell: see `guards`.
+    """What a plan does for arrays like given ones, as compiled code can tell: see `calls`.
 
     Parameters
     ----------
-    address
-        Of what the run is told.
+    call
+        Computes for such arrays.
     room
         Bytes of packed copies.
     shape, dtype
         Of the output.
     kept
-        What these are of: the layout, the words at the address, and the dtypes of all arrays, so
-        that no other ones can be where they are.
+        What these are of: the layout, and the dtypes of all arrays, so that no other ones can be
+        where they are.
 
     Examples
     --------
@@ -112,19 +111,19 @@ class Recent:
     (2, 2)
     """
 
-    address: int
+    call: Callable[..., Array | None]
     room: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    kept: tuple[Layout, Integers, tuple[np.dtype[Any], ...]]
+    kept: tuple[Layout, tuple[np.dtype[Any], ...]]
 
     @classmethod
     def of(cls, layout: Layout, arrays: Sequence[Array]) -> Self:
         """Note what the output and the operands are like."""
         (task,) = layout.tasks
-        words = np.concatenate([task.words, like(arrays)])
-        kept = layout, words, tuple(array.dtype for array in arrays)
-        return cls(words.ctypes.data, task.room, layout.shape, layout.dtype, kept)
+        words = np.concatenate([task.words, KINDS, like(arrays)])
+        kept = layout, tuple(array.dtype for array in arrays)
+        return cls(again(words), task.room, layout.shape, layout.dtype, kept)
 
     def again(
         self,
@@ -135,15 +134,11 @@ class Recent:
         beta: complex,
     ) -> Array | None:
         """Return what the call gives if its arrays are like these, or nothing if it is another."""
-        if not type(first) is type(second) is _ARRAY or not type(alpha) is type(beta) is float:
-            return None
-        if type(out) is not _ARRAY:
-            if out is not None or beta:
+        if out is None:
+            if beta:
                 return None
             out = empty(self.shape, self.dtype)
-        memory, a, b, c = room(self.room).address, id(first), id(second), id(out)
-        calls: int = run(self.address, 1, c, a, b, memory, 0, alpha, 0.0, beta, 0.0)
-        return None if calls < 0 else out
+        return self.call(first, second, out, alpha, beta, room(self.room).bytes)
 
 
 def execute(

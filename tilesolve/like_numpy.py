@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.arguments import as_array, as_dtype, check_output, common_dtype
-from tilesolve.arrays import Array
 from tilesolve.compiling import compiled
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.subscripts import from_lists, read
 from tilesolve.files import setting
 from tilesolve.network import Settings
+from tilesolve.packing.arrays import Array
 from tilesolve.reusable import Expression
 
 Order = Literal["K", "A", "C", "F"]

@@ -15,13 +15,13 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.arrays import Array, pointer
 from tilesolve.asking import near_third
 from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
 from tilesolve.kernels.moving import A, W
 from tilesolve.machine import Machine
 from tilesolve.move_tiles import Axis, Buffer, cut, in_lines
+from tilesolve.packing.arrays import Array, pointer
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import room
 from tilesolve.workers import together

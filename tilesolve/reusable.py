@@ -12,10 +12,10 @@ import numpy.typing as npt
 from numpy._core.multiarray import c_einsum
 
 from tilesolve.arguments import as_array, check_output
-from tilesolve.arrays import Array
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.subscripts import Subscripts
 from tilesolve.network import Step
+from tilesolve.packing.arrays import Array
 from tilesolve.steps import Loops, Prepare, Transpose
 
 

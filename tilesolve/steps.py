@@ -14,8 +14,8 @@ import numpy as np
 # The function behind np.einsum: for arrays of a few elements, np.einsum itself takes half the time.
 from numpy._core.multiarray import c_einsum
 
-from tilesolve.arrays import Array
 from tilesolve.blas import at_most
+from tilesolve.packing.arrays import Array
 from tilesolve.ways import MOVED, Classes
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesolve import deadline
-from tilesolve.arrays import Array
 from tilesolve.asking import afar, foreseen, near_third
 from tilesolve.code_store import family_of, kernels
 from tilesolve.contractions.problem import Problem
@@ -32,6 +31,7 @@ from tilesolve.kernels.state import (
     S,
     Step,
 )
+from tilesolve.packing.arrays import Array
 from tilesolve.packing.axes import Integers
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.tables import Stored
@@ -153,7 +153,6 @@ class Task:
         memory = room(self.room)
         calls: int = macrokernel.run(
             self.words.ctypes.data,
-            0,
             *map(id, arrays),
             memory.address,
             0 if trace is None else trace.ctypes.data,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arrays import Array, folded, overlap
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.detect import threads as cores
 from tilesolve.files import setting
 from tilesolve.moves import copy
+from tilesolve.packing.arrays import Array, folded, overlap
 from tilesolve.packing.buffers import empty
 
 
