@@ -1,5 +1,4 @@
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,10 +6,8 @@ from patience import PATIENCE
 
 import tilesolve
 from tilesolve import batch
-from tilesolve.batch import core_plan, divided
+from tilesolve.batch import core_plan
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.machine import Machine
-from tilesolve.movement import stores
 
 MACHINE = "i7-6700k"
 SIZES = {"a": 9, "b": 8, "c": 7, "d": 6, "e": 10}
@@ -67,26 +64,6 @@ def test_several_threads_take_part(contraction, monkeypatch):
     monkeypatch.setattr(batch, "core_plan", core_plan)
     found.batch(firsts[:2], seconds[:2], threads=2)
     assert len(seen) == 2
-
-
-@pytest.mark.parametrize("read", [None, 0.5, 2.0])
-@pytest.mark.parametrize("name", ["i7-6700k", "e5-2680v4"])
-@pytest.mark.parametrize("cores", [1, 2, 4, 100])
-def test_a_core_has_its_part_of_the_shared_levels(name, cores, read):
-    """The machine that a core plans for is what the model gives a core among so many."""
-    machine = Machine.load(name)
-    if read is not None:
-        faster = (replace(level, read=read * level.bandwidth) for level in machine.levels)
-        machine = machine.replace(levels=tuple(faster))
-    assert [store.capacity for store in stores(divided(machine, cores))] == pytest.approx(
-        [store.capacity for store in stores(machine, cores)], rel=1e-6
-    )
-    assert [store.bandwidth for store in stores(divided(machine, cores))] == pytest.approx(
-        [store.bandwidth for store in stores(machine, cores)]
-    )
-    assert [store.read for store in stores(divided(machine, cores))] == (
-        [store.read and pytest.approx(store.read) for store in stores(machine, cores)]
-    )
 
 
 def test_the_plan_of_a_core_has_one_thread():

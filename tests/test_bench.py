@@ -28,7 +28,7 @@ from tilesolve.bench.kept import Settings
 from tilesolve.bench.oracle import differing, digest, drawn, expected, places, wrong
 from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.bench.summary import between, markdown, means, rows, worst_first
-from tilesolve.bench.sweep import divided, empty, measure, sweep, weights
+from tilesolve.bench.sweep import empty, measure, sweep, weights
 from tilesolve.bench.team import PeerError, team
 from tilesolve.bench.worker import Order, timer
 from tilesolve.cli import app
@@ -282,20 +282,6 @@ with team(hanging, 1, 1, 600.0) as one:
             "x", SMALL, [fake("right")], MACHINE, Effort(batch=2, repeat=2), lambda _: None
         )
         assert len(found.entries["right"].seconds) == 2
-
-    def test_a_batch_divides_what_is_shared(self):
-        """The paper's model of a batch: a part of the shared cache and of the bandwidth each."""
-        level = divided(MACHINE, 2).level("L3")
-        assert level.capacity == MACHINE.level("L3").capacity // 2
-        assert divided(MACHINE, 1) is MACHINE
-        near, far = MACHINE.level("L2"), MACHINE.level("L3")
-        noisy = [
-            replace(near, bandwidth=1e9, bandwidth_all=3e9),
-            replace(far, bandwidth=1e9, bandwidth_all=4e9),
-        ]
-        memory = replace(MACHINE.memory, bandwidth=1e9, bandwidth_all=4e9)
-        levels = (MACHINE.levels[0], *noisy, memory)
-        assert divided(MACHINE.replace(levels=levels), 4).level("L3").bandwidth == 3e9 / 4
 
     def test_a_batch_larger_than_the_computer_is_refused(self):
         """Processes that wait for each other would measure the waiting."""

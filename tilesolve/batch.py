@@ -8,7 +8,6 @@ the bandwidth that all cores draw together; the plan that every core runs is mad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from operator import itemgetter
 
@@ -17,9 +16,9 @@ import numpy.typing as npt
 
 from tilesolve.arguments import check_output
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.machine import Machine
 from tilesolve.packing.arrays import Array, overlap, span
 from tilesolve.planning import Plan, plan
+from tilesolve.whatif import divided
 from tilesolve.workers import together
 
 Arrays = Sequence[npt.ArrayLike] | Array
@@ -75,32 +74,6 @@ def core_plan(found: Plan, cores: int) -> Plan:
     return plan(
         found.problem, machine=divided(found.machine, cores), threads=1, accumulate=accumulate
     )
-
-
-def divided(machine: Machine, cores: int) -> Machine:
-    """Return the machine as one of several cores has it that work on data of their own.
-
-    A shared level is divided evenly among the cores that share it, a bandwidth that was measured
-    with all cores at once among these.
-
-    Examples
-    --------
-    >>> own = divided(Machine.load("i7-6700k"), 4)
-    >>> own.level("L2").capacity, own.level("L3").capacity, own.level("L3").shared_by
-    (262144, 2097152, 1)
-    """
-    levels = []
-    for level in machine.levels:
-        capacity, bandwidth, read = level.capacity, level.bandwidth, level.read
-        if capacity is not None:
-            capacity //= min(cores, level.shared_by)
-        if cores > 1 and level.bandwidth_all is not None:
-            bandwidth = min(bandwidth, level.bandwidth_all / min(cores, machine.cores))
-        if read is not None:
-            read *= bandwidth / level.bandwidth
-        changed = replace(level, capacity=capacity, bandwidth=bandwidth, read=read)
-        levels.append(replace(changed, shared_by=1, bandwidth_all=None))
-    return machine.replace(levels=tuple(levels), fingerprint="")
 
 
 def _checked(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Self
 
 from tilesolve.contractions.errors import MachineError
 
 Source = Literal["measured", "detected", "published", "assumed", "given"]
 """Where a figure comes from, as ``tilesolve doctor`` shows it."""
+
+_RATES = ("bandwidth", "read", "stream", "bandwidth_all")
+"""Fields of a level in bytes per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Level:
         if not isinstance(self.name, str) or not self.name:
             raise MachineError(f"{where}: name must be a word such as 'L1'")
         check_positive(where, "bandwidth", self.bandwidth)
-        for field in ("read", "stream", "bandwidth_all"):
+        for field in _RATES[1:]:
             if getattr(self, field) is not None:
                 check_positive(where, field, getattr(self, field))
         for field in ("capacity", "ways"):
@@ -83,6 +86,18 @@ class Level:
     def usable(self) -> int | None:
         """Bytes that a working set may take here: the effective share of the capacity."""
         return None if self.capacity is None else int(self.capacity * self.effective)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the level with everything that it moves in a second multiplied.
+
+        Examples
+        --------
+        >>> level = Level("L1", 32768, 1e11, read=2e11).scaled(0.5)
+        >>> level.bandwidth, level.read, level.stream
+        (50000000000.0, 100000000000.0, None)
+        """
+        rates = {name: getattr(self, name) for name in _RATES}
+        return replace(self, **{name: rate and rate * factor for name, rate in rates.items()})
 
 
 @dataclass(frozen=True, slots=True)

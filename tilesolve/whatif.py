@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilesolve.contractions.errors import MachineError
+from tilesolve.level import Level
 from tilesolve.machine import Machine
 
 
@@ -28,12 +29,7 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
         elif match and match[1] in levels and (match[2], match[1]) != ("capacity", "memory"):
             level = levels[match[1]]
             if match[2] == "bandwidth":
-                all_of_it = level.bandwidth_all
-                grown = all_of_it * factor if all_of_it is not None else None
-                read = None if level.read is None else level.read * factor
-                level = replace(
-                    level, bandwidth=level.bandwidth * factor, bandwidth_all=grown, read=read
-                )
+                level = level.scaled(factor)
             else:
                 level = replace(level, capacity=int((level.capacity or 0) * factor))
             levels[match[1]] = level
@@ -42,3 +38,31 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
             known.remove("memory_capacity")
             raise MachineError(f"unknown figure {name!r}; known are compute, {', '.join(known)}")
     return machine.replace(levels=tuple(levels.values()), peaks=peaks, fingerprint="")
+
+
+def divided(machine: Machine, cores: int) -> Machine:
+    """Return the machine as one of several cores has it that work on data of their own.
+
+    What is shared is divided evenly, a bandwidth that was measured with all cores at once among
+    these; the paper models its batched contractions like that (section 6). A farther level is no
+    faster than a nearer one, whatever the noise of both measurements.
+
+    Examples
+    --------
+    >>> own = divided(Machine.load("i7-6700k"), 4)
+    >>> own.level("L2").capacity, own.level("L3").capacity, own.level("L3").shared_by
+    (262144, 2097152, 1)
+    """
+    if cores == 1:
+        return machine
+    levels: list[Level] = []
+    for level in machine.levels:
+        capacity = level.capacity
+        if capacity is not None:
+            capacity = max(level.line, capacity // min(cores, level.shared_by))
+        rates = [level.bandwidth, *(nearer.bandwidth for nearer in levels[-1:])]
+        if level.bandwidth_all is not None:
+            rates.append(level.bandwidth_all / min(cores, machine.cores))
+        own = replace(level.scaled(min(rates) / level.bandwidth), bandwidth=min(rates))
+        levels.append(replace(own, capacity=capacity, shared_by=1, bandwidth_all=None))
+    return machine.replace(levels=tuple(levels), cores=1, fingerprint="")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results import Case, Sweep
 from tilesolve.bench.summary import taking_part
-from tilesolve.bench.sweep import divided
 from tilesolve.machine import Machine
 from tilesolve.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
+from tilesolve.whatif import divided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,9 +20,10 @@ from tilesolve.bench.worker import Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.free_memory import free_memory
-from tilesolve.machine import Level, Machine
+from tilesolve.machine import Machine
 from tilesolve.planning import plan
 from tilesolve.tables import size
+from tilesolve.whatif import divided
 
 FLUSHED = 2
 """Times the last cache that is written between runs, as TCCG does."""
@@ -59,35 +60,6 @@ def empty(
         machine.to_toml(),
         (),
     )
-
-
-def divided(machine: Machine, batch: int) -> Machine:
-    """Return a machine as each process of a batch sees it: shared levels in equal parts.
-
-    The paper models its batched contractions like that (section 6).
-
-    Examples
-    --------
-    >>> machine = divided(Machine.load("i7-6700k"), 4)
-    >>> [level.capacity for level in machine.caches]
-    [32768, 262144, 2097152]
-    """
-    if batch == 1:
-        return machine
-    levels: list[Level] = []
-    for level in machine.levels:
-        among = min(batch, level.shared_by)
-        capacity = level.capacity and max(level.line, level.capacity // among)
-        both = level.bandwidth_all
-        bandwidth = level.bandwidth
-        if both is not None:
-            bandwidth = min(bandwidth, both / min(batch, machine.cores))
-        if levels:  # a farther level is no faster, whatever the noise of its measurement
-            bandwidth = min(bandwidth, levels[-1].bandwidth)
-        levels.append(
-            replace(level, capacity=capacity, shared_by=1, bandwidth=bandwidth, bandwidth_all=None)
-        )
-    return machine.replace(levels=tuple(levels), cores=1)
 
 
 def sweep(
