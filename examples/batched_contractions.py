@@ -15,7 +15,7 @@ import numpy as np
 
 import tilesolve
 from tilesolve.batch import core_plan
-from tilesolve.detect import threads as cores
+from tilesolve.detect import cpu
 
 
 def best(call: Callable[[], object], rounds: int) -> float:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("spec", nargs="?", default="abcd-aebf-dfce")
     parser.add_argument("sizes", nargs="*", default=["16"])
     parser.add_argument("--count", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=cores())
+    parser.add_argument("--threads", type=int, default=cpu().cores)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     sizes = " ".join(options.sizes)

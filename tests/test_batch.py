@@ -7,7 +7,7 @@ from patience import PATIENCE
 import tilesolve
 from tilesolve import batch
 from tilesolve.batch import core_plan
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 
 MACHINE = "i7-6700k"
 SIZES = {"a": 9, "b": 8, "c": 7, "d": 6, "e": 10}
@@ -95,7 +95,7 @@ def test_nothing_is_written_where_anything_is_wrong(contraction):
     ]:
         with pytest.raises(error, match=match):
             found.batch(*arguments)
-    with pytest.raises(SizeError, match="1 thread"):
+    with pytest.raises(MachineError, match="threads must be a positive integer, got 0"):
         found.batch(firsts, seconds, outs, threads=0)
     with pytest.raises(PlanError, match="beta"):
         found.batch(firsts, seconds, beta=1)

@@ -2,14 +2,13 @@
 
 import os
 import platform
-from types import SimpleNamespace
 
 import pytest
 
 from tilesolve import cpu as cpu_module
 from tilesolve import detect as detect_module
 from tilesolve.contractions.errors import SettingError
-from tilesolve.detect import cpu, detect, fingerprint, threads
+from tilesolve.detect import cpu, detect, fingerprint, usual_threads
 from tilesolve.machine import Machine
 
 KIB = 1024
@@ -473,13 +472,12 @@ def test_name_fits_a_file(computer, model, name):
 
 
 def test_threads(monkeypatch):
-    """TILESOLVE_NUM_THREADS sets the threads; without it they are the cores in force."""
-    monkeypatch.setattr(detect_module, "cpu", lambda: SimpleNamespace(cores=3))
+    """TILESOLVE_NUM_THREADS sets the threads; without it there is one."""
     monkeypatch.delenv("TILESOLVE_NUM_THREADS", raising=False)
-    assert threads() == 3
-    for text, count in (("1", 1), (" 12 ", 12), ("007", 7), ("", 3)):
+    assert usual_threads() == 1
+    for text, count in (("1", 1), (" 12 ", 12), ("007", 7), ("", 1)):
         monkeypatch.setenv("TILESOLVE_NUM_THREADS", text)
-        assert threads() == count
+        assert usual_threads() == count
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2.5", "two", "1e3", "9" * 5000, "²"])
@@ -487,7 +485,7 @@ def test_bad_threads(monkeypatch, text):
     """A number of threads that is none is an error that names the variable."""
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", text)
     with pytest.raises(SettingError, match="TILESOLVE_NUM_THREADS must be a positive integer"):
-        threads()
+        usual_threads()
 
 
 def test_this_computer():

@@ -205,7 +205,8 @@ def test_broken_setting_of_machine(monkeypatch):
 
 def test_threads(monkeypatch):
     """The threads in force and why; a number that is none is a row with a command."""
-    assert row(report(), "threads in force").source == "cores in force"
+    assert row(report(), "threads in force").source == "none are named"
+    assert row(report(), "threads in force").value == "1"
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", "3")
     assert row(report(), "threads in force") == Row(
         "threads in force", "3", "TILESOLVE_NUM_THREADS"

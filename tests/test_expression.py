@@ -15,7 +15,9 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
+from tilesolve.execution import Layout
 from tilesolve.network import Settings, arranged
+from tilesolve.packing.buffers import ALIGNMENT, GUARD
 
 CHAIN = "abcd,cdef,efgh->abgh"
 CHAIN_SHAPES = [(6, 5, 4, 7), (4, 7, 3, 8), (3, 8, 5, 6)]
@@ -280,3 +282,15 @@ def test_shapes_that_are_none():
     for limit in (-1, "much", 1.5):
         with pytest.raises(SizeError, match="memory_limit"):
             tilesolve.expression("ij,jk", (2, 3), (3, 4), memory_limit=limit)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_peak_of_a_plan_is_what_its_runs_may_take(threads):
+    """Packed copies as they are laid out, filled up to whole groups: no less than any task has."""
+    found = tilesolve.expression("ij,jk", (200, 200), (200, 200), threads=threads)
+    (step,) = found.steps
+    first, second = random([(200, 200)] * 2)
+    layout = Layout.of(step.kernel.plan, first, second, None)
+    assert len(layout.tasks) == threads
+    nothing = 2 * (GUARD + ALIGNMENT)  # of operands that are read in place
+    assert found.peak >= sum(task.room - nothing for task in layout.tasks)

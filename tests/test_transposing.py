@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilesolve import move_tiles, moves, transpose
-from tilesolve.contractions.errors import DtypeError, PlanError, SettingError, SizeError
+from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SettingError, SizeError
 
 DTYPES = (
     "?",
@@ -503,8 +503,8 @@ BOTH = np.zeros((4, 6))
         ({"out": np.lib.stride_tricks.as_strided(np.zeros(3), (4, 3), (0, 8))}, PlanError, "0"),
         ({"a": BOTH[:3, :4], "out": BOTH[:, 2:5]}, PlanError, "shares memory"),
         ({"a": np.zeros((3, 4), object)}, DtypeError, "object"),
-        ({"threads": 0}, PlanError, "threads"),
-        ({"threads": 1.5}, PlanError, "threads"),
+        ({"threads": 0}, MachineError, "threads"),
+        ({"threads": 1.5}, MachineError, "threads"),
     ],
 )
 def test_bad_input(arguments, error, words):

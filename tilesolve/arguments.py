@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.packing.arrays import Array, folded, overlap
 
 
 def check_output(
     out: object, letters: str, shape: tuple[int, ...], operands: Sequence[Array], text: str
 ) -> Array:
-    """Return `out` if a result may be written to it.
+    """Return `out` as a plain array, whatever subclass it is of, if a result may be written to it.
 
     Parameters
     ----------
@@ -63,7 +63,24 @@ the result has 4
     for number, array in enumerate(operands):
         if overlap(out, array):
             raise PlanError(f"{name} shares memory with operand {number}")
-    return out
+    return np.asarray(out)
+
+
+def checked_threads(value: object) -> int:
+    """Return a number of threads if it is one.
+
+    Examples
+    --------
+    >>> checked_threads(np.int64(2))
+    2
+    >>> checked_threads(0)
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.MachineError: threads must be a positive integer, got 0
+    """
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise MachineError(f"threads must be a positive integer, got {value!r}")
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:

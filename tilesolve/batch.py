@@ -14,7 +14,7 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.arguments import check_output
+from tilesolve.arguments import check_output, checked_threads
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.packing.arrays import Array, overlap, span
 from tilesolve.planning import Plan, plan
@@ -43,9 +43,7 @@ def run_batch(
     >>> run_batch(matmul, np.ones((3, 4, 4)), [np.eye(4)] * 3).shape
     (3, 4, 4)
     """
-    cores = found.threads if threads is None else threads
-    if cores < 1:
-        raise SizeError(f"a batch needs 1 thread or more, not {cores}")
+    cores = found.threads if threads is None else checked_threads(threads)
     given, made = _checked(found, firsts, seconds, outs, beta)
     own = core_plan(found, min(cores, max(1, len(given))))
     numbers = count()  # a thread takes the next contraction when it is done with one

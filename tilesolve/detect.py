@@ -16,7 +16,7 @@ from tilesolve.cpu import PROC, SYS, Cache, Cpu, cpu
 from tilesolve.files import setting
 from tilesolve.level import Level, Peak, Source
 
-__all__ = ["Cpu", "cpu", "detect", "fingerprint", "threads"]
+__all__ = ["Cpu", "cpu", "detect", "fingerprint", "usual_threads"]
 
 LINE = 64
 """Bytes of a cache line whose length is unknown."""
@@ -59,19 +59,19 @@ def fingerprint(root: Path = SYS, proc: Path = PROC) -> str:
     return cpu(root, proc).fingerprint
 
 
-def threads() -> int:
-    """Return how many threads kernels may use: ``TILESOLVE_NUM_THREADS``, else all cores in force.
+def usual_threads() -> int:
+    """Return how many threads share work where none are named: ``TILESOLVE_NUM_THREADS``, or one.
 
     Examples
     --------
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_NUM_THREADS="2"):
-    ...     threads()
+    ...     usual_threads()
     2
     """
     wanted = setting("TILESOLVE_NUM_THREADS")
     if wanted is None:
-        return cpu().cores
+        return 1
     if not re.fullmatch(r"\s*0*[1-9][0-9]{0,5}\s*", wanted):
         raise SettingError(f"TILESOLVE_NUM_THREADS must be a positive integer, got {wanted!r}")
     return int(wanted)

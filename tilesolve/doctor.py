@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tilesolve
 from tilesolve.contractions.errors import MachineError, SettingError
 from tilesolve.cpu import PROC, SYS
-from tilesolve.detect import cpu, threads
+from tilesolve.detect import cpu, usual_threads
 from tilesolve.files import SETTINGS, cache_dir, config_dir, machine_file, setting
 from tilesolve.machine import Level, Machine
 from tilesolve.tables import machine_facts, rate, size, table
@@ -201,8 +201,8 @@ def _processor(root: Path, proc: Path) -> Iterable[Row]:
     yield Row("vector widths", ", ".join(map(str, has)) or "unknown", "detected" if has else "")
     yield Row("cores in force", str(here.cores), "affinity and control group")
     try:
-        source = "TILESOLVE_NUM_THREADS" if setting("TILESOLVE_NUM_THREADS") else "cores in force"
-        yield Row("threads in force", str(threads()), source)
+        source = "TILESOLVE_NUM_THREADS" if setting("TILESOLVE_NUM_THREADS") else "none are named"
+        yield Row("threads in force", str(usual_threads()), source)
     except SettingError as error:
         yield Row("threads in force", str(error), "damaged", "unset TILESOLVE_NUM_THREADS", True)
     yield _huge_pages(root / "kernel/mm/transparent_hugepage/enabled")

@@ -15,7 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilesolve.contractions.errors import MachineError, MemoryLimitError, SizeError, SpecError
+from tilesolve.arguments import checked_threads
+from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.copies import copy_bytes
 from tilesolve.planning import plan
 from tilesolve.steps import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
 from tilesolve.ways import KERNEL, flops, way
@@ -89,9 +91,8 @@ class Settings:
     memory_limit: int | None = None
 
     def __post_init__(self) -> None:
-        threads = self.threads
-        if threads is not None and (type(threads) is not int or threads < 1):
-            raise MachineError(f"threads must be a positive integer, got {threads!r}")
+        if self.threads is not None:
+            checked_threads(self.threads)
         limit = self.memory_limit
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise SizeError(f"memory_limit is a number of bytes, 0 or more, not {limit!r}")
@@ -290,7 +291,7 @@ def _step(
     copies = 0
     if chosen == "plan":
         kernel = _planned(first, second, output, sizes, dtype, settings)
-        copies = packed_bytes(kernel)
+        copies = sum(copy_bytes(kernel.plan)) * kernel.plan.threads
     elif chosen == "matmul":
         kernel = Matmul.of(first, second, output, sizes, settings.threads)
         if settings.threads is not None:
@@ -320,21 +321,3 @@ def _planned(
     letters = "".join(dict.fromkeys(first + second))
     extents = dict(zip(in_ascii(letters), (sizes[x] for x in letters), strict=True))
     return Planned(text, plan(in_ascii(text), extents, dtype=dtype.name, threads=settings.threads))
-
-
-def packed_bytes(step: Planned) -> int:
-    """Return the bytes that a plan's packed copies take, in all its threads.
-
-    Examples
-    --------
-    >>> found = plan("ik,kj->ij", 512, "e5-2680v4", cache=False)
-    >>> 0 <= packed_bytes(Planned("ik,kj->ij", found)) <= 2 * 8 * 512**2
-    True
-    """
-    found = step.plan
-    bands = {band.level: band for band in found.nest.bands}
-    total = 0
-    for tensor, level in zip(found.problem.spec.operands, found.nest.packed or (), strict=False):
-        if level is not None:
-            total += prod(bands[level][letter] for letter in tensor.letters)
-    return total * found.problem.itemsize * found.threads

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from tilesolve.arguments import checked_threads
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
-from tilesolve.files import setting
+from tilesolve.detect import usual_threads
 from tilesolve.footprints import touched_bytes
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
@@ -409,8 +410,7 @@ def plan(
     """
     from tilesolve import plan_cache
 
-    if threads is None:
-        threads = _usual_threads()
+    threads = usual_threads() if threads is None else checked_threads(threads)
     if not cache or not plan_cache.enabled():
         problem = problem_of(spec, sizes, dtype)
         return solve(problem, Machine.load(machine), threads, not accumulate)
@@ -434,14 +434,6 @@ def _executor(plan: Plan) -> Callable[..., npt.NDArray[Any]]:
 
         _executors.append(execute)
     return _executors[0]
-
-
-def _usual_threads() -> int:
-    if setting("TILESOLVE_NUM_THREADS") is None:
-        return 1
-    from tilesolve import detect
-
-    return detect.threads()
 
 
 def problem_of(

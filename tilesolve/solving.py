@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilesolve.candidates import best_candidate
-from tilesolve.contractions.errors import MachineError, SolverError
+from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.catalogue import Microkernel
@@ -37,8 +37,6 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
     >>> solve(problem, Machine.load("i7-6700k"), threads=2, overwrite=True).split
     'i'
     """
-    if type(threads) is not int or not threads >= 1:
-        raise MachineError(f"threads must be a positive integer, got {threads!r}")
     places = stores(machine, threads)
     output: Output = "accumulate"
     if overwrite:

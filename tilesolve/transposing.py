@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.arguments import checked_threads
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.detect import threads as cores
-from tilesolve.files import setting
+from tilesolve.detect import usual_threads
 from tilesolve.moves import copy
 from tilesolve.packing.arrays import Array, folded, overlap
 from tilesolve.packing.buffers import empty
@@ -48,7 +48,9 @@ def transpose(
     DtypeError
         If the dtypes differ, or elements are references to objects.
     PlanError
-        If `out` is read-only, or overlaps itself or `a`, or `threads` is no positive integer.
+        If `out` is read-only, or overlaps itself or `a`.
+    MachineError
+        If `threads` is no positive integer.
 
     Examples
     --------
@@ -59,9 +61,7 @@ def transpose(
     turned = source.transpose(_checked_axes(source, axes))
     if source.dtype.hasobject:
         raise DtypeError(f"elements of dtype {source.dtype} are references, which are not moved")
-    shared = _threads() if threads is None else threads
-    if type(shared) is not int or shared < 1:
-        raise PlanError(f"threads must be a positive integer, got {threads!r}")
+    shared = usual_threads() if threads is None else checked_threads(threads)
     if out is None:
         out = empty(turned.shape, source.dtype)
     else:
@@ -97,7 +97,3 @@ def _check_output(out: Array, turned: Array) -> None:
         raise PlanError(f"out has elements that share memory: its strides are {out.strides}")
     if overlap(out, turned):
         raise PlanError("out shares memory with the array")
-
-
-def _threads() -> int:
-    return 1 if setting("TILESOLVE_NUM_THREADS") is None else cores()
