@@ -12,7 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilesolve import move_tiles, moves, transpose
-from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SettingError, SizeError
+from tilesolve.contractions.errors import (
+    DtypeError,
+    MachineError,
+    PlanError,
+    SettingError,
+    SizeError,
+)
 
 DTYPES = (
     "?",
