@@ -71,7 +71,10 @@ def pages(size: int) -> Bytes:
     0
     """
     # Private: what is shared with forked processes has no huge pages on most systems.
-    found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"the system does not give {size} bytes: {error}") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages: small ones do
             found.madvise(mmap.MADV_HUGEPAGE)

@@ -105,6 +105,34 @@ def test_bounds_that_overlap_leave_no_trace():
     assert taken() == {3}
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bounds_of_many_threads_leave_no_trace(threads):
+    """Whoever comes first and leaves last: a bound holds for all, and none is left."""
+    product = tilesolve.expression("ij,jk", A, B, threads=threads)
+    seen, begin = set(), threading.Barrier(5, timeout=PATIENCE)
+    with at_most(1):  # after which the fixture's thread is not the only one that OpenBLAS heeds
+        pass
+
+    def calls():
+        begin.wait()
+        for _ in range(200):
+            product(A, B)
+            with at_most(threads):
+                seen.update(taken())
+
+    others = [threading.Thread(target=calls) for _ in range(4)]
+    for other in others:
+        other.start()
+    begin.wait()
+    for other in others:
+        other.join(PATIENCE)
+    assert seen == {threads}
+    assert taken() == {3}
+    with at_most(1):
+        assert taken() == {1}
+    assert taken() == {3}
+
+
 def test_an_error_ends_a_bound():
     """What a product raises leaves BLAS with its usual threads."""
     with pytest.raises(ZeroDivisionError), at_most(1):

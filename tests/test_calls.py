@@ -10,6 +10,7 @@ import pytest
 from tilesolve import Machine, plan
 from tilesolve.kernels.calls import again
 from tilesolve.kernels.guards import KINDS, Call, like
+from tilesolve.packing import buffers
 from tilesolve.packing.buffers import room
 
 
@@ -122,3 +123,17 @@ def test_others_run_meanwhile():
     clock.join()
     assert (out == 1000).all()
     assert max(meanwhile) >= 3
+
+
+def test_copies_too_large_to_keep_live_as_long_as_the_call(monkeypatch):
+    """The second call has room of its own, too, and nobody gives it back meanwhile."""
+    monkeypatch.setattr(buffers, "KEPT", 0)
+    monkeypatch.setattr(buffers, "_kept", buffers._Kept())
+    found = plan("ik-ji-kj", 700, Machine.load("i7-6700k"), threads=1)
+    first, second = (np.random.default_rng(at).standard_normal((700, 700)) for at in (0, 1))
+    assert any(found.nest.packed)
+    for _ in range(3):
+        out = np.full((700, 700), np.nan)
+        assert found(first, second, out=out) is out
+        assert np.allclose(out, (second @ first).T)
+        assert buffers._kept.room.size == 0

@@ -516,3 +516,134 @@ def test_operands_that_must_be_copied_for_blas(text, first, second, step, monkey
     for large in (steps.MOVED, 1):
         monkeypatch.setattr(steps, "MOVED", large)
         assert np.array_equal(given(x, y), right)
+
+
+# What a replacement of numpy's has to take
+
+
+@pytest.mark.parametrize(
+    "operands", [((1, 2, 3),), (range(3),), (5.0,), ((1.0, 2.0, 3.0), np.array([4.0, 5, 6]))]
+)
+def test_lists_whose_labels_are_arrays_are_read_each_time(operands):
+    """What comes first is hashable, but does not say what the operands are."""
+    label = np.array([0] if np.ndim(operands[0]) else [], int)
+    arguments = [x for operand in operands for x in (operand, label)]
+    for _ in range(3):
+        same(tilesolve.einsum(*arguments), np.einsum(*arguments))
+    other = [x for operand in operands for x in (np.add(operand, 1.0), label)]
+    same(tilesolve.einsum(*other), np.einsum(*other))
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"), [("i,j->j", [(70000,), (4,)]), ("ij,k->k", [(300, 300), (4,)])]
+)
+def test_sums_of_half_precision_go_beyond_it(text, shapes):
+    """An operand whose own letters sum to more than float16 holds; the product is small again."""
+    first, second = np.ones(shapes[0], "f2"), np.full(shapes[1], 1e-3, "f2")
+    same(tilesolve.einsum(text, first, second), np.einsum(text, first, second))
+
+
+class Noisy(np.ndarray):
+    """A subclass that computes nothing itself."""
+
+    def __array_ufunc__(self, *_arguments, **_options):
+        return NotImplemented
+
+
+OUTS = [
+    lambda zeros: np.ma.array(zeros),
+    lambda zeros: np.ma.array(zeros, mask=True, hard_mask=True),
+    lambda zeros: zeros.view(Noisy),
+    lambda zeros: zeros.view(np.matrix),
+]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("kind", OUTS)
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("ij,jk->ik", [(50, 45), (45, 60)]),
+        ("ij,jk->ki", [(1, 300), (300, 5000)]),
+        ("ij,jk->ki", [(1, 90000), (90000, 1)]),
+        ("i,j->ij", [(500,), (30,)]),
+        ("ij->ji", [(30, 40)]),
+    ],
+)
+def test_out_of_any_subclass_is_written_as_an_array(text, shapes, dtype, kind):
+    """All of its elements, whatever its class would do with them."""
+    operands = arrays(shapes, "f8")
+    expected = np.einsum(text, *operands)
+    memory = np.full(expected.shape, 7, dtype)
+    out = kind(memory)
+    assert tilesolve.einsum(text, *operands, out=out, casting="same_kind") is out
+    np.testing.assert_array_equal(memory if out.base is memory else np.asarray(out), expected)
+    if dtype == "f8":
+        out = kind(np.full(expected.shape, 7, dtype))
+        assert tilesolve.expression(text, *shapes)(*operands, out=out) is out
+        np.testing.assert_array_equal(np.asarray(out), expected)
+
+
+@pytest.mark.parametrize("text", ["ii->i", "ij->ji", "ij->ij", "ij->j", "ij->", "ij,jk->ik"])
+def test_another_byte_order(text):
+    """A view of one operand is a view, in its byte order; what is computed is in the machine's."""
+    for order in "<>":
+        array = whole((4, 4), "f8").astype(order + "f8")
+        operands = [array] * (1 + text.count(","))
+        ours, theirs = tilesolve.einsum(text, *operands), np.einsum(text, *operands)
+        same(ours, theirs)
+        assert np.shares_memory(ours, array) == np.shares_memory(theirs, array)
+
+
+@pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
+@pytest.mark.parametrize(("one", "two"), [("f8", "f4"), ("f8", ">f8"), ("f8", "f8"), ("i4", "f8")])
+def test_operands_are_cast_by_what_is_allowed(casting, one, two):
+    """Without a dtype, too."""
+    operands = np.ones(3, one), np.ones(3, two)
+    try:
+        expected = np.einsum("i,i", *operands, casting=casting)
+    except TypeError:
+        with pytest.raises(DtypeError, match="casting"):
+            tilesolve.einsum("i,i", *operands, casting=casting)
+    else:
+        same(tilesolve.einsum("i,i", *operands, casting=casting), expected)
+
+
+@pytest.mark.parametrize("text", ["ij,jk->ik", "i,j->ij", "ij->i", "ij,jk,kl->il"])
+def test_infinities_come_without_a_word(text):
+    """As numpy's einsum, which does not ask what floating-point errors are to do."""
+    shapes = [(60,) * len(term) for term in text.partition("->")[0].split(",")]
+    operands = [np.full(shape, 1e200) for shape in shapes]
+    with np.errstate(all="raise"):
+        found = tilesolve.einsum(text, *operands)
+        theirs = np.einsum(text, *operands)
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(theirs))
+
+
+def test_an_order_with_a_limit_as_numpy_gives_it():
+    """A name and the elements that intermediate results had better not exceed."""
+    operands = arrays([(4, 5), (5, 6), (6, 7), (7, 8)], "f8")
+    for limit in (1, 10, 1000):
+        for name in ("greedy", "optimal"):
+            options = {"optimize": (name, limit)}
+            text = "ab,bc,cd,de->ae"
+            same(
+                tilesolve.einsum(text, *operands, **options), np.einsum(text, *operands, **options)
+            )
+
+
+def test_more_axes_than_arrays_have():
+    """The message says how many the result would have."""
+    first = "".join(chr(0x4E00 + at) for at in range(40))
+    second = "".join(chr(0x5E00 + at) for at in range(40))
+    ones = np.ones((1,) * 40)
+    with pytest.raises(SpecError, match=r"has 80 axes"):
+        tilesolve.einsum(f"{first},{second}->{first}{second}", ones, ones)
+
+
+def test_more_memory_than_there_is():
+    """A result that no system holds is numpy's error, not one of files."""
+    huge = np.broadcast_to(np.float64(0), (1 << 45, 3))
+    with pytest.raises(MemoryError):
+        tilesolve.transpose(huge)

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from tilesolve.locks import Lock
 
-def at_most(threads: int) -> AbstractContextManager[Any]:
+
+@dataclass(slots=True)
+class _Bound:
+    """The bound in force, if any: how many contexts are in it, and what ends it."""
+
+    lock: Lock = field(default_factory=Lock)
+    within: int = 0
+    limiter: Any = None
+
+
+_bound = _Bound()
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
     """Return a context in which BLAS takes so many threads, or fewer if it is to take fewer anyway.
 
     The bound is the process's, as BLAS has a single pool. Where threads of the user's want bounds
-    at the same time, threadpoolctl lets the first of them say it. That takes 10 µs.
+    at the same time, the first of them says it, and the last one to leave ends it. That takes
+    10 µs.
 
     Examples
     --------
@@ -20,9 +38,28 @@ def at_most(threads: int) -> AbstractContextManager[Any]:
     ...     float(np.matmul(np.ones(3), np.ones(3)))
     3.0
     """
-    controller = _controller()
-    usual = max((x.get_num_threads() for x in controller.lib_controllers), default=threads)
-    return controller.limit(limits=min(threads, usual))  # type: ignore[no-any-return]
+    with _bound.lock:
+        if not _bound.within:
+            libraries = _controller().lib_controllers
+            usual = max((x.get_num_threads() for x in libraries), default=threads)
+            _bound.limiter = _controller().limit(limits=min(threads, usual))
+        _bound.within += 1
+    try:
+        yield
+    finally:
+        with _bound.lock:
+            _bound.within -= 1
+            if not _bound.within:
+                # OpenBLAS heeds the thread alone that first set a bound, which may be another one.
+                _let_any_thread_bound()
+                _bound.limiter.restore_original_limits()
+                _let_any_thread_bound()
+
+
+def _let_any_thread_bound() -> None:
+    for library in _controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 @cache

@@ -6,19 +6,19 @@ import hashlib
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from tilesolve.contractions.errors import FileAccessError
 from tilesolve.files import cache_dir, warn_once, write_atomically
 from tilesolve.kernels.code import Family, Loaded, build, fingerprint
+from tilesolve.locks import Lock
 from tilesolve.machine import Machine
 
 PATIENCE = 120.0
 """Seconds after which what another process has not made is made here."""
 
 _MAGIC = b"tilesolve kernels 1\n"
-_lock = threading.Lock()
+_lock = Lock()
 _loaded: dict[Family, Loaded] = {}
 _makers: dict[Family, subprocess.Popen[bytes]] = {}
 

@@ -20,6 +20,9 @@ from tilesolve.reusable import Expression
 from tilesolve.steps import Loops, Prepare, Transpose, Zeros, in_ascii
 from tilesolve.ways import KERNEL, LOOPED, few, flops
 
+AXES = 64
+"""Axes that an array of numpy's has at most."""
+
 NUMPY_OPERANDS = 16
 """Operands that numpy's loops take at once; more are contracted in pairs."""
 
@@ -49,7 +52,8 @@ def expression(
         The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
         or a list of pairs. False goes from left to right.
     memory_limit
-        Bytes that intermediate results and copies may take at any time.
+        Bytes that intermediate results and copies may take at any time; operands are taken to be
+        contiguous.
 
     Returns
     -------
@@ -103,7 +107,7 @@ def compiled(
     shapes, dtypes
         Of the operands.
     dtype
-        To compute in; the operands' common one if None.
+        To compute in; the operands' common one if None, and a view's own.
     settings
         What the user asks for.
 
@@ -113,8 +117,16 @@ def compiled(
     >>> found.steps[0].kernel.way
     'view'
     """
-    common = common_dtype(dtypes) if dtype is None else dtype
+    if len(subscripts.output) > AXES:
+        raise SpecError(
+            f"the result of {subscripts.text!r} has {len(subscripts.output)} axes, "
+            f"arrays have {AXES} at most"
+        )
     sizes = subscripts.sizes(shapes)
+    viewed = len(shapes) == 1 and set(sizes) == set(subscripts.output)
+    common = dtype
+    if dtype is None:
+        common = dtypes[0] if viewed else common_dtype(dtypes)
     shape = tuple(sizes[x] for x in subscripts.output)
     thin = any(extent == 1 for extent in shape)
     found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)
@@ -175,6 +187,8 @@ def _whole(
         if dtypes[0] == dtype:
             return replace(loops, way="view"), "nothing is summed"
         return None
+    if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
+        return loops, "numpy's loops sum float16 as float32"
     return (loops, few(count)) if count <= LOOPED else None
 
 

@@ -42,7 +42,7 @@ def einsum(
     *operands: Any,  # noqa: ANN401 - array-likes, and lists in the list format
     out: Array | None = None,
     dtype: npt.DTypeLike | None = None,
-    order: Order = "K",
+    order: Order | None = "K",
     casting: Casting = "safe",
     threads: int | None = None,
     optimize: Any = True,  # noqa: ANN401 - what opt_einsum takes
@@ -68,7 +68,7 @@ def einsum(
     dtype
         To compute in; else what numpy promotes the operands and `out` to.
     order
-        Memory layout of the result; ``"K"`` leaves it open.
+        Memory layout of the result; ``"K"`` leaves it open, as None does.
     casting
         What operands and result may be cast by.
     threads
@@ -78,7 +78,8 @@ def einsum(
         The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
         or a list of pairs. False goes from left to right.
     memory_limit
-        Bytes that intermediate results and copies may take at any time.
+        Bytes that intermediate results and copies may take at any time; operands are taken to be
+        contiguous, and `out` to have the result's dtype.
 
     Returns
     -------
@@ -192,6 +193,8 @@ def _general(
     dtype, order, casting, threads, optimize, memory_limit = options
     if not isinstance(subscripts, str):
         subscripts, operands = from_lists((subscripts, *operands))
+        key = None  # which does not say what the operands are
+    order = "K" if order is None else order
     if isinstance(order, str):  # numpy takes lower case too
         order = order.upper()
     if not operands:
@@ -234,15 +237,17 @@ def _computed(
     out: Array | None,
     dtype: npt.DTypeLike | None,
     casting: Casting,
-) -> np.dtype[Any]:
-    """Return the dtype to compute in, after checking that operands may be cast to it."""
-    if dtype is None:
-        also = [out.dtype] if isinstance(out, np.ndarray) else []
-        return common_dtype([*dtypes, *also])
-    wanted = as_dtype(dtype, "dtype")
-    for number, given in enumerate(dtypes):
-        _check_cast(given, wanted, casting, f"operand {number}")
-    return wanted.newbyteorder("=")
+) -> np.dtype[Any] | None:
+    """Return the dtype to compute in, after checking that operands may be cast to it.
+
+    None is what the operands themselves have in common.
+    """
+    also = [out.dtype] if isinstance(out, np.ndarray) else []
+    wanted = common_dtype([*dtypes, *also]) if dtype is None else as_dtype(dtype, "dtype")
+    if dtype is not None or len(dtypes) > 1:
+        for number, given in enumerate(dtypes):
+            _check_cast(given, wanted, casting, f"operand {number}")
+    return None if dtype is None and out is None else wanted.newbyteorder("=")
 
 
 def _check_cast(given: np.dtype[Any], wanted: np.dtype[Any], casting: Casting, name: str) -> None:
@@ -260,11 +265,12 @@ def _placed(
             order = "F" if all(array.flags.f_contiguous for array in arrays) else "C"
         return np.asarray(result, order=order) if np.ndim(result) else result
     form = found.subscripts
-    check_output(out, form.output, found.shape, arrays, form.text)
-    if out.dtype == found.dtype:
-        return found.run(*arrays, out=out)
-    _check_cast(found.dtype, out.dtype, casting, "the result")
-    out[...] = found.run(*arrays)
+    target = check_output(out, form.output, found.shape, arrays, form.text)
+    if target.dtype == found.dtype:
+        found.run(*arrays, out=target)
+    else:
+        _check_cast(found.dtype, target.dtype, casting, "the result")
+        target[...] = found.run(*arrays)
     return out
 
 

@@ -172,15 +172,19 @@ def _path(
     limit = settings.memory_limit
     if limit is not None:  # opt_einsum counts the result too, in elements
         limit = max(limit // dtype.itemsize, prod(sizes[x] for x in output))
+    most = limit
     if isinstance(asked, list | tuple) and asked and asked[0] == "einsum_path":
         asked = list(asked[1:])
+    elif isinstance(asked, list | tuple) and len(asked) == 2 and isinstance(asked[0], str):
+        asked, elements = asked  # numpy's way to say how large intermediate results had better be
+        most = elements if limit is None else min(limit, elements)
     try:
         path, _ = contract_path(
             ",".join(operands) + f"->{output}",
             *(tuple(sizes[x] for x in letters) for letters in operands),
             shapes=True,
             optimize="auto" if asked is True else asked,
-            memory_limit=limit,
+            memory_limit=most,
         )
     except (TypeError, ValueError, KeyError, IndexError) as error:
         raise SpecError(f"opt_einsum finds no order for optimize={asked!r}: {error}") from error

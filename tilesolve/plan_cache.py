@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tilesolve import __version__, files
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
+from tilesolve.locks import Lock
 from tilesolve.machine import Machine
 from tilesolve.plan_files import FORMAT, dump, load, renamed
 from tilesolve.planning import Plan, Sizes, problem_of

@@ -100,13 +100,16 @@ class Expression:
         if out is None:
             return self.run(*arrays)
         text = self.subscripts.text
-        check_output(out, self.subscripts.output, self.shape, arrays, text)
-        if out.dtype != self.dtype:
-            raise DtypeError(f"out of {text!r} is {out.dtype}, the result is {self.dtype}")
-        return self.run(*arrays, out=out)
+        target = check_output(out, self.subscripts.output, self.shape, arrays, text)
+        if target.dtype != self.dtype:
+            raise DtypeError(f"out of {text!r} is {target.dtype}, the result is {self.dtype}")
+        self.run(*arrays, out=target)
+        return out
 
     def run(self, *operands: Array, out: Array | None = None) -> Any:  # noqa: ANN401
         """Compute it for operands and an `out` that have been checked.
+
+        Infinities and what is no number come without a warning or an error, as from numpy's einsum.
 
         Examples
         --------
@@ -114,6 +117,10 @@ class Expression:
         >>> expression("i,i", (2,), (2,)).run(np.ones(2), np.ones(2))
         np.float64(2.0)
         """
+        with np.errstate(all="ignore"):
+            return self._run(operands, out)
+
+    def _run(self, operands: Sequence[Array], out: Array | None) -> Any:  # noqa: ANN401
         arrays = [
             np.asarray(array) if needs is None else needs(np.asarray(array))
             for array, needs in zip(operands, self.prepare, strict=True)

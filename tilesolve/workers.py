@@ -11,6 +11,8 @@ from functools import lru_cache
 def together(jobs: Sequence[Callable[[], object]]) -> None:
     """Do some jobs at once, the first one in the calling thread.
 
+    While Python shuts down, that one does all that no thread can be had for.
+
     Examples
     --------
     >>> done = []
@@ -19,9 +21,16 @@ def together(jobs: Sequence[Callable[[], object]]) -> None:
     [1, 2]
     """
     first, *others = jobs
-    futures = [_pool(len(others)).submit(job) for job in others]
+    futures = []
+    try:
+        for job in others:
+            futures.append(_pool(len(others)).submit(job))
+    except RuntimeError:  # Python is shutting down, and starts no threads any more
+        pass
     try:
         first()
+        for job in others[len(futures) :]:
+            job()
     finally:
         for future in futures:
             future.result()
