@@ -124,8 +124,9 @@ def compiled(
         )
     sizes = subscripts.sizes(shapes)
     viewed = len(shapes) == 1 and set(sizes) == set(subscripts.output)
-    common = dtype
-    if dtype is None:
+    if dtype is not None:
+        common = dtype
+    else:
         common = dtypes[0] if viewed else common_dtype(dtypes)
     shape = tuple(sizes[x] for x in subscripts.output)
     thin = any(extent == 1 for extent in shape)
