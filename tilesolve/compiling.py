@@ -124,10 +124,8 @@ def compiled(
         )
     sizes = subscripts.sizes(shapes)
     viewed = len(shapes) == 1 and set(sizes) == set(subscripts.output)
-    if dtype is not None:
-        common = dtype
-    else:
-        common = dtypes[0] if viewed else common_dtype(dtypes)
+    own = dtypes[0] if viewed else common_dtype(dtypes)
+    common = own if dtype is None else dtype
     shape = tuple(sizes[x] for x in subscripts.output)
     thin = any(extent == 1 for extent in shape)
     found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)

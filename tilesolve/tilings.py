@@ -240,7 +240,7 @@ def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]]
     free = [i for i in indices if i not in fused.reduced and i not in sides]
     inner = [i for i in (fused.rows, fused.columns) if i is not None]
     orders = [
-        (*sides, *free, *fused.reduced),
+        (*sides, *fused.reduced, *free),
         (*inner, *fused.reduced, *free),
         *((*(first or ""), *(i for i in indices if i not in (first or ""))) for first in choice),
     ]
