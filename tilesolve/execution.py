@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.arguments import check_output
+from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.calls import again
 from tilesolve.kernels.guards import KINDS, like
-from tilesolve.packing.arrays import Array, folded, overlap
+from tilesolve.packing.arrays import Array, overlap
 from tilesolve.packing.buffers import ALIGNMENT, empty, room
 from tilesolve.task import Task, Visit, in_place
 from tilesolve.workers import together
@@ -75,7 +76,9 @@ class Layout:
         if out is None:
             steps = np.empty(shape, dtype).strides
         else:
-            _check_output(problem, out)
+            letters = "".join(problem.spec.output.letters)
+            check_output(out, letters, shape, (), str(problem.spec))
+            _check_dtype(problem, "out", out)
             steps = out.strides
         strides = (steps, first.strides, second.strides)
         placed = in_place(plan) if prod(shape) else {}
@@ -256,20 +259,8 @@ def _check_dtype(problem: Problem, name: str, array: Array) -> None:
 
 
 def _out(problem: Problem) -> str:
-    """Return what an error calls the output."""
-    return f"out ({problem.spec.names[0]}) of {str(problem.spec)!r}"
-
-
-def _check_output(problem: Problem, out: Array) -> None:
-    shape, name = problem.shapes[0], _out(problem)
-    if out.shape != shape:
-        for letter, have, want in zip(problem.spec.output.letters, out.shape, shape, strict=False):
-            if have != want and len(out.shape) == len(shape):
-                raise SizeError(f"{name} has {have} for {letter!r}, the plan {want}")
-        raise SizeError(f"{name} has the shape {out.shape}, the plan {shape}")
-    _check_dtype(problem, "out", out)
-    if folded(out):
-        raise PlanError(f"{name} has elements that share memory: its strides are {out.strides}")
+    """Return what an error calls the output, as `check_output` does."""
+    return f"out of {str(problem.spec)!r}"
 
 
 def _check_overlap(problem: Problem, out: Array, operands: Sequence[Array]) -> None:
