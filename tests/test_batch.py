@@ -1,4 +1,5 @@
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -110,3 +111,41 @@ def test_an_out_that_is_another_contractions_operand_is_refused():
         found.batch(a, b, [np.zeros((5, 5)), np.zeros((5, 5)), b[0]])
     same = found.batch([a[0]] * 3, [b[0]] * 3, a[:, ::-1].copy())
     assert (np.asarray(same) == 5).all()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_error_ends_the_batch(contraction, monkeypatch, error):
+    """What is being computed is ended, nothing is begun any more, and then the error comes."""
+    found, firsts, seconds = contraction
+    begun, failed = [], threading.Event()
+
+    def core_plan(_plan, _cores):
+        def run(first, second, out, **factors):
+            begun.append(threading.current_thread() is threading.main_thread())
+            if begun[-1]:
+                failed.set()
+                raise error
+            failed.wait(PATIENCE)
+
+        return run
+
+    monkeypatch.setattr(batch, "core_plan", core_plan)
+    many = np.broadcast_to(firsts[0], (1000, *firsts[0].shape))
+    others = np.broadcast_to(seconds[0], (1000, *seconds[0].shape))
+    with pytest.raises(error):
+        found.batch(many, others, threads=2)
+    assert len(begun) < 1000
+    count = len(begun)
+    time.sleep(0.05)
+    assert len(begun) == count
+
+
+@pytest.mark.parametrize("wrong", [3, None, iter([]), "text"])
+def test_a_batch_of_what_is_no_sequence(contraction, wrong):
+    """Neither of the operands nor of the outputs."""
+    found, firsts, seconds = contraction
+    for arguments in ((wrong, seconds), (firsts, wrong), (firsts, seconds, wrong)):
+        if arguments[-1] is None and len(arguments) == 3:
+            continue
+        with pytest.raises((SizeError, DtypeError)):
+            found.batch(*arguments)

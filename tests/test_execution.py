@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -754,3 +755,25 @@ def test_soak(part):
         close(problem, out, reference(problem, *operands), operands)
 
     runs()
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 2), 2**64, np.float32(3), True, np.longdouble(2)])
+def test_any_real_number_is_a_factor(factor):
+    """Whatever its type."""
+    found = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+    first = np.ones((4, 4))
+    out = found(first, first, alpha=factor)
+    assert (out == float(factor) * 4).all()
+    assert (found(first, first, out=out, beta=factor) == 4 + float(factor) ** 2 * 4).all()
+
+
+@pytest.mark.parametrize("factor", [10**400, "1", None, [1.0], 1j])
+def test_what_is_no_factor_of_real_numbers(factor):
+    """Beyond all floats, no number, or not real."""
+    found = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+    first = np.ones((4, 4))
+    for name in ("alpha", "beta"):
+        out = np.full((4, 4), 7.0)
+        with pytest.raises(DtypeError, match=name):
+            found(first, first, out=out, **{name: factor})
+        assert (out == 7).all()

@@ -21,6 +21,7 @@ from tilesolve.contractions.errors import (
     SizeError,
     SolverError,
     SpecError,
+    TilesolveError,
     TilesolveWarning,
 )
 from tilesolve.contractions.problem import Problem
@@ -726,3 +727,43 @@ def test_threads_of_the_environment(monkeypatch):
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", "2")
     assert plan("ik-ij-jk", 64, "i7-6700k").threads == 2
     assert plan("ik-ij-jk", 64, "i7-6700k", threads=3).threads == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"threads": 0},
+        {"threads": 1.5},
+        {"split": "z"},
+        {"split": "k"},
+        {"nest": {"packed": ["L9", None]}},
+        {"nest": {"bands": 0}},
+    ],
+)
+def test_a_plan_whose_parts_do_not_fit_is_refused(changes):
+    """Altered JSON is an error when it is read, not a wrong result when it runs."""
+    data = json.loads(plan("ij-ik-kj", 64, "i7-6700k", threads=2).to_json())
+    assert Plan.from_json(json.dumps(data)).threads == 2
+    for name, value in changes.items():
+        data[name] = {**data[name], **value} if isinstance(value, dict) else value
+    with pytest.raises(PlanError):
+        Plan.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "", "3", "null", '{"format": []}'])
+def test_what_is_no_plan_is_refused(text):
+    """However deep it goes."""
+    with pytest.raises(PlanError):
+        Plan.from_json(text)
+
+
+@pytest.mark.parametrize("sizes", [50.0, True, [50], {"m": np.array([3]), "n": 3, "k": 3}, (1, 2)])
+def test_sizes_are_checked_whatever_was_planned_before(sizes):
+    """Numbers that equal good sizes are no sizes, and what has no hash is none either."""
+    plan("mn-mk-kn", 50, "i7-6700k")
+    plan("mn-mk-kn", 1, "i7-6700k")
+    with pytest.raises((SizeError, TypeError)) as caught:
+        plan("mn-mk-kn", sizes, "i7-6700k")
+    with pytest.raises(type(caught.value)):
+        plan("mn-mk-kn", sizes, "i7-6700k", cache=False)
+    assert isinstance(caught.value, TilesolveError)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 from operator import itemgetter
+from threading import Event
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +48,15 @@ def run_batch(
     given, made = _checked(found, firsts, seconds, outs, beta)
     own = core_plan(found, min(cores, max(1, len(given))))
     numbers = count()  # a thread takes the next contraction when it is done with one
+    ended = Event()
 
     def work() -> None:
-        while (number := next(numbers)) < len(given):
-            own(*given[number], out=made[number], alpha=alpha, beta=beta)
+        try:
+            while not ended.is_set() and (number := next(numbers)) < len(given):
+                own(*given[number], out=made[number], alpha=alpha, beta=beta)
+        except BaseException:  # an interrupt, too, ends the other threads' work
+            ended.set()
+            raise
 
     together([work] * min(cores, max(1, len(given))))
     return made
@@ -85,6 +91,10 @@ def _checked(
     problem = found.problem
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
     shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+    for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
+        given_one_by_one = isinstance(of, Sequence) or (isinstance(of, np.ndarray) and of.ndim)
+        if not given_one_by_one and (of is not None or name != "outs"):
+            raise SizeError(f"{name} of a batch is a sequence or an array, not {of!r:.50}")
     if len(firsts) != len(seconds):
         raise SizeError(f"a batch of {len(firsts)} first and {len(seconds)} second operands")
     given = []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -271,6 +272,11 @@ def _check_overlap(problem: Problem, out: Array, operands: Sequence[Array]) -> N
 
 def _factor(problem: Problem, name: str, factor: complex) -> complex:
     """Return a factor as a float, or as a complex number where the problem is complex."""
+    if isinstance(factor, Real):
+        try:
+            return float(factor)
+        except OverflowError:
+            raise DtypeError(f"{name} is a number beyond all floats") from None
     number = np.asarray(factor)
     if number.ndim or number.dtype.kind not in "buifc":
         raise DtypeError(f"{name} must be a number, got {factor!r}")

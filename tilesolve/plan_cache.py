@@ -120,14 +120,20 @@ def cached(
     ...     cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False) is first
     True
     """
+    # Equal numbers of different types are not all sizes.
+    numbers = tuple(sizes.items()) if isinstance(sizes, Mapping) else (("", sizes),)
     key = (
         spec,
-        tuple(sizes.items()) if isinstance(sizes, Mapping) else sizes,
+        tuple((letter, type(size), size) for letter, size in numbers),
         machine if isinstance(machine, Machine) else _machine_key(machine),
         dtype if isinstance(dtype, str) else np.dtype(dtype).str,
         threads,
         accumulate,
     )
+    try:
+        hash(key)
+    except TypeError:  # no sizes, or no spec: the error says so
+        return solve(problem_of(spec, sizes, dtype), Machine.load(machine), threads, not accumulate)
     with _lock:
         found = _memory.get(key)
         if found is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from tilesolve.arguments import checked_threads
 from tilesolve.contractions.canonical import Canonical
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
@@ -67,11 +68,24 @@ def load(text: str) -> Plan:
         data = json.loads(text)
         if data.get("format") != FORMAT:
             raise PlanError(f"not a plan of format {FORMAT} but {data.get('format')!r}")
-        return _plan(data)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return _checked(_plan(data))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
+
+
+def _checked(found: Plan) -> Plan:
+    """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
+    checked_threads(found.threads)
+    output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
+    if found.split is not None and found.split not in output:
+        raise PlanError(f"its threads divide {found.split!r}, the output has {', '.join(output)}")
+    for level in found.nest.packed or ():
+        if level is not None and level not in levels:
+            raise PlanError(f"an operand is packed into {level!r}, there are {sorted(levels)}")
+    found.nest.check(found.share)
+    return found
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

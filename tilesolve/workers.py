@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 
 
@@ -32,6 +32,7 @@ def together(jobs: Sequence[Callable[[], object]]) -> None:
         for job in others[len(futures) :]:
             job()
     finally:
+        wait(futures)  # nobody works on any more once an error is seen
         for future in futures:
             future.result()
 
