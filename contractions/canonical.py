@@ -11,12 +11,12 @@ are tried once, so that many like operands cost a polynomial number of steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from string import ascii_letters
 from typing import Any
 
+from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 
@@ -77,13 +77,13 @@ def canonical(problem: Problem) -> Canonical:
     keys = [_key(operand, ranks) for operand in operands]
     order = sorted(range(len(operands)), key=keys.__getitem__)
     named: dict[int, str] = {}
-    fresh = _alphabet()
+    letters = fresh(ascii_letters)
     for rank in (
         *(ranks[number[letter]] for letter in spec.output.letters),
         *(rank for i in order for subscript in keys[i] for _, rank in subscript),
     ):
         if rank not in named:
-            named[rank] = next(fresh)
+            named[rank] = next(letters)
     renamed = {letter: named[ranks[i]] for letter, i in number.items()}
     output = Tensor(tuple(Subscript(((1, renamed[x]),)) for x in spec.output.letters))
     tensors = tuple(
@@ -171,9 +171,3 @@ def _key(operand: _Operand, ranks: list[int]) -> _Key:
 def _form(operands: Sequence[_Operand], ranks: list[int]) -> tuple[_Key, ...]:
     """Return the whole problem as untied ranks write it; the order of operands is no matter."""
     return tuple(sorted(_key(operand, ranks) for operand in operands))
-
-
-def _alphabet() -> Iterator[str]:
-    """Yield letters without end: a to z, A to Z, then those of other alphabets."""
-    yield from ascii_letters
-    yield from (chr(code) for code in count(0xC0) if chr(code).isalpha())

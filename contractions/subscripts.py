@@ -11,10 +11,11 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from types import EllipsisType
 
 from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.letters import fresh
 
 _LABELS = 52  # of the list format: A to Z, then a to z, which sort as their numbers do
 _DOTS = "…"  # an ellipsis as one symbol
@@ -154,8 +155,7 @@ def read(text: str, orders: Sequence[int]) -> Subscripts:
     found = Subscripts(text, tuple(terms), wanted, "")
     hidden = [_hidden(found, number, order) for number, order in enumerate(orders)]
     longest = max(hidden, default=0)
-    unused = (x for x in map(chr, count(ord("α"))) if x.isalpha() and x not in text)
-    ellipsis = "".join(islice(unused, longest))
+    ellipsis = "".join(islice(fresh("", taken=text), longest))
     operands = tuple(
         term.replace(_DOTS, ellipsis[longest - axes :])
         for term, axes in zip(terms, hidden, strict=True)

@@ -1,11 +1,15 @@
+from itertools import combinations
+
 import networkx as nx
 import pytest
 from hypothesis import given
 from strategies import specs
 
 from tilesolve.contractions.classes import classes, graph
+from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
+from tilesolve.fuse import fuse
 
 
 def where(spec, letter):
@@ -99,3 +103,18 @@ def test_a_problem_has_the_classes_of_its_spec():
     """Sizes play no part in the classes."""
     spec = Spec.parse("abc-acd-db")
     assert Problem.of(spec, 3).classes == classes(spec)
+
+
+def test_there_are_letters_for_all_classes():
+    """Five tensors have more classes of several letters than an alphabet has names for them."""
+    tensors, letters = [""] * 5, fresh("")
+    homes = [home for size in range(2, 6) for home in combinations(range(5), size)]
+    for home in homes:
+        both = next(letters) + next(letters)
+        for number in home:
+            tensors[number] += both
+    problem = Problem.of("-".join(tensors), 2)
+    found = fuse(problem)
+    assert {letters for _, letters in found.groups} == {c.letters for c in problem.classes}
+    assert len(found.problem.sizes) == len(homes) == 26
+    assert set(found.problem.sizes.values()) == {4}

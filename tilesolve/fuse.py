@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 
@@ -57,7 +58,7 @@ def fuse(problem: Problem) -> Fused:
     classes = problem.classes
     names: dict[str, str] = {}
     single = {c.name for c in classes if len(c.name) == 1}
-    free = (c for c in "MNKBPQUVWXYZ" if c not in single)
+    free = fresh("MNKBPQUVWXYZ", taken=single)
     for group in classes:
         names[group.name] = group.name if len(group.name) == 1 else next(free)
     index_of = {i: names[group.name] for group in classes for i in group.letters}
