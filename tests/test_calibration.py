@@ -627,7 +627,7 @@ class TestCommand:
         with locked(machine_file()):
             done = run()
         assert done.exit_code == 2
-        assert "another process is calibrating" in done.stderr
+        assert "another process is measuring" in done.stderr
         assert measured == []
         assert run().exit_code == 0
 

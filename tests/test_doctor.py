@@ -44,7 +44,10 @@ def test_healthy():
     assert "All that is needed is there." in printed(found)
 
 
-@pytest.mark.parametrize("name", ["numpy", "numba", "llvmlite", "scipy", "pyomo", "networkx"])
+@pytest.mark.parametrize(
+    "name",
+    ["numpy", "numba", "llvmlite", "scipy", "pyomo", "networkx", "opt_einsum", "threadpoolctl"],
+)
 def test_versions(name):
     """The versions are those that the modules themselves give."""
     assert row(report(), name).value == __import__(name).__version__

@@ -165,7 +165,7 @@ with locked(sys.argv[1]):
         try:
             assert child.stdout.readline() == "locked\n"
             with (
-                pytest.raises(FileAccessError, match="another process is calibrating"),
+                pytest.raises(FileAccessError, match="another process is measuring"),
                 locked(path),
             ):
                 pass

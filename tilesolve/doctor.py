@@ -21,7 +21,16 @@ from tilesolve.tables import machine_facts, rate, size, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-NEEDED = ("numpy", "numba", "llvmlite", "scipy", "pyomo", "networkx")
+NEEDED = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "pyomo",
+    "networkx",
+    "opt_einsum",
+    "threadpoolctl",
+)
 """Modules that nothing works without, beside the command line's own."""
 
 EXTRAS = {"matplotlib": "plot", "pyscipopt": "certify"}

@@ -129,7 +129,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
 
 @contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the exclusive right to calibrate into a file; fail at once if another holds it.
+    """Hold the exclusive right to measure into a file; fail at once if another holds it.
 
     The lock is on a file beside `path` and is advisory. The operating system releases it when
     the process ends, however it ends; the empty lock file stays, as removing it would let two
@@ -149,8 +149,8 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "machine.toml"):
-    ...     print("nobody else calibrates")
-    nobody else calibrates
+    ...     print("nobody else measures")
+    nobody else measures
     """
     import fcntl  # not on every platform, and needed only here
 
@@ -166,7 +166,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FileAccessError(
-                f"another process is calibrating (it holds {lock}); wait until it ends"
+                f"another process is measuring (it holds {lock}); wait until it ends"
             ) from None
         except OSError as error:
             raise FileAccessError(f"cannot lock {lock}: {_reason(error)}") from error

@@ -71,7 +71,8 @@ class Solution:
         objective is minimised, of at least 0 where it is maximised. (IPOPT's own multiplier
         has the opposite sign in a minimisation.)
     violation
-        By how much the worst bound is missed, over max(1, abs(bound)).
+        By how much the worst bound is missed, relative to what it bounds (see
+        `Program.violations`).
     iterations, seconds
         Of all starts together; the time includes reading the model.
     objectives

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from tilesolve.machine import Machine
 
 FORMAT = 1
+"""Version of the TOML format; a file of another version is refused."""
 
 BESIDE = ("placed", "crowded", "asked", "streams")
 """Fields of a catalogue that may not have been measured."""
-
-"""Version of the TOML format; a file of another version is refused."""
 
 _ENTRIES = frozenset(
     (
