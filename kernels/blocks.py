@@ -19,7 +19,7 @@ from tilesolve.kernels.vectors import INT64
 _intrinsic: Any = intrinsic
 
 LINE = 64
-"""Bytes that are streamed at once."""
+"""Bytes that are asked for, and streamed, at once."""
 
 BLOCKS = {
     1: (16, 4, 1),

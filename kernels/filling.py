@@ -30,9 +30,10 @@ _FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUN
 _WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
 _LANES, _SPACE = int(Field.LANES), buffers.SPACE
 _COPY, _TURN_SUMS, _TURN_ROWS, _GATHER, _FEW_SUMS, _FEW_ROWS, _EVEN_ROWS = range(_WAYS)
-_TURNS, _FEW, _FEW_BOUNDS = int(Blocks.SIZE), int(Blocks.FEW), int(Blocks.FEW_BOUNDS)
+_TURNS, _ENTRIES, _BLOCK_BOUNDS = int(Blocks.SIZE), int(Blocks.ENTRIES), int(Blocks.BOUNDS)
+_FEW, _FEW_BOUNDS = int(Blocks.FEW), int(Blocks.FEW_BOUNDS)
 _REST, _REST_BOUNDS = int(Blocks.REST), int(Blocks.REST_BOUNDS)
-_EVEN_BOUNDS = int(Blocks.EVEN_BOUNDS)
+_EVEN, _EVEN_BOUNDS = int(Blocks.EVEN), int(Blocks.EVEN_BOUNDS)
 
 _NEAR = 1 << 18
 """Bytes of strips that are written again and again before others: they stay in a near cache."""
@@ -120,7 +121,7 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
                 g += 1
     elif way == _TURN_SUMS:
         table = _BLOCKS + _TURNS * side
-        low, high = K[K[table] + k], K[K[table] + k + 1]
+        low, high = K[K[table + _BLOCK_BOUNDS] + k], K[K[table + _BLOCK_BOUNDS] + k + 1]
         few, few_end = K[K[table + _FEW_BOUNDS] + k], K[K[table + _FEW_BOUNDS] + k + 1]
         rest, rest_end = K[K[table + _REST_BOUNDS] + k], K[K[table + _REST_BOUNDS] + k + 1]
         for g in range(g0, g1):
@@ -128,7 +129,7 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
             rows = s[_TABLES + side] + 8 * X[_LANES]
             s[_P_ROWS] = rows + 8 * group * g
             s[_P_LATER] = rows + 8 * group * min(g + 1, g1 - 1)
-            s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + 1]
+            s[_P_STEPS] = s[_TABLES + 2] + 8 * K[table + _ENTRIES]
             s[_P_FIRST], s[_P_COUNT] = low, high - low
             if high > low:
                 invoke(s[_PACKERS + _WAYS * side + _TURN_SUMS], frame)
@@ -145,13 +146,13 @@ def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyp
         s[_P_FIRST], s[_P_COUNT] = k0, k1 - k0
         most = max(1, _NEAR // (group * strip))
         for even in range(2):
-            kernel, field = _TURN_ROWS, table
+            kernel, bounds, entries = _TURN_ROWS, X[table + _BLOCK_BOUNDS], X[table + _ENTRIES]
             if even:
-                kernel, field = _EVEN_ROWS, table + _EVEN_BOUNDS
-            low, high = X[X[field] + x], X[X[field] + x + 1]
-            s[_P_STEPS] = s[_TABLES + side] + 8 * X[field + 1]
+                kernel, bounds, entries = _EVEN_ROWS, X[table + _EVEN_BOUNDS], X[table + _EVEN]
+            low, high = X[bounds + x], X[bounds + x + 1]
+            s[_P_STEPS] = s[_TABLES + side] + 8 * entries
             while low < high:
-                end = _stretch(X, X[field + 1], group, s[_STEP + side], low, most, high)
+                end = _stretch(X, entries, group, s[_STEP + side], low, most, high)
                 s[_P_LANES], s[_P_GROUPS] = low, end - low
                 invoke(s[_PACKERS + _WAYS * side + kernel], frame)
                 low = end

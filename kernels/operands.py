@@ -8,12 +8,10 @@ from typing import Protocol
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.blocks import LINE
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.unrolling import WIDE, folded
 from tilesolve.kernels.vectors import INT64
-
-LINE = 64
-"""Bytes between the addresses of which it is enough to ask for one."""
 
 Rows = Callable[[], list[ir.Value]]
 """The vectors of a group of rows: held in registers, or loaded wherever they are asked for."""

@@ -27,8 +27,8 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.blocks import LINE
 from tilesolve.kernels.dtypes import lanes, real_of
-from tilesolve.kernels.operands import LINE
 from tilesolve.kernels.vectors import INT64
 from tilesolve.packing.tables import few
 

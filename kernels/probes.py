@@ -18,10 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
-from tilesolve.packing.buffers import pages
-
-ALIGNMENT = 64
-"""Bytes to which a block is aligned: a full line, and the widest vector."""
+from tilesolve.packing.buffers import ALIGNMENT, pages
 
 STEP = 512
 """Bytes that one trip of a sweep's loop covers; a block is a multiple of it."""

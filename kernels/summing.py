@@ -10,7 +10,8 @@ from typing import Self
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
-from tilesolve.kernels.operands import LINE, Operands, Reader
+from tilesolve.kernels.blocks import LINE
+from tilesolve.kernels.operands import Operands, Reader
 from tilesolve.kernels.shape import HALVED_REGISTERS, Mode, Shape
 from tilesolve.kernels.tile import Tile
 from tilesolve.kernels.unrolling import LISTED, WIDE, pending, trip_steps

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tilesolve.kernels import vectors
-from tilesolve.kernels.operands import LINE, Reader
+from tilesolve.kernels.blocks import LINE
+from tilesolve.kernels.operands import Reader
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.summing import multiply
 from tilesolve.kernels.tile import Tile

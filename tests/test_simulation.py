@@ -16,7 +16,8 @@ from tilesolve.cache_simulator import CacheShape, access_all, caches
 from tilesolve.contractions.problem import Problem
 from tilesolve.movement import price
 from tilesolve.nest import Nest
-from tilesolve.nest_trace import BUFFER, COMPUTE, PAGE, SOURCE, simulate
+from tilesolve.nest_trace import BUFFER, COMPUTE, SOURCE, simulate
+from tilesolve.pages import PAGE
 
 named_cases = pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.title}: {' '.join(case.around)}"

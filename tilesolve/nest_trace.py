@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tilesolve.cache_simulator import EMPTY, Caches, CacheShape, access, caches, lean
 from tilesolve.contractions.problem import Problem
 from tilesolve.nest import Nest
+from tilesolve.pages import PAGE
 
-PAGE = 4096
 Now = NDArray[np.int64]
 LEAST = 3
 """Steps that a sample has at least: one to begin with, and others that go on."""
