@@ -4,7 +4,7 @@ import itertools
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,8 @@ from tilesolve.contractions.errors import (
     SettingError,
     SizeError,
 )
+from tilesolve.machine import Machine
+from tilesolve.move_limits import Limits, in_force
 
 DTYPES = (
     "?",
@@ -36,6 +38,7 @@ DTYPES = (
     "i4,f8",
     "V64",
 )
+LIMITS = Limits(registers=2048, at_once=True, near=0, last=1 << 24, way=1 << 17, ways=8)
 SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
 """How far runs and tiles reach: a short reach has small arrays walked as large ones are."""
 
@@ -46,14 +49,18 @@ def reach(monkeypatch):
 
     def chosen(span, streamed, crowded=False, registers=2048, held=False, at_once=True):
         moves.move.cache_clear()
-        monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 0 if crowded else 8))
+        found = Limits(
+            registers=registers,
+            at_once=at_once,
+            near=1 << 40 if held else 0,
+            last=0 if streamed else 1 << 40,
+            way=1 << 17,
+            ways=0.001 if crowded else 8,
+        )
         if SPANS[span] is not None:
             monkeypatch.setattr(move_tiles, "SIDE", SPANS[span][0])
             monkeypatch.setattr(move_tiles, "ROOM", SPANS[span][1])
-        monkeypatch.setattr(moves, "_last_cache", lambda: 0 if streamed else 1 << 40)
-        monkeypatch.setattr(moves, "_near", lambda: 1 << 40 if held else 0)
-        monkeypatch.setattr(moves, "_registers", lambda: registers)
-        monkeypatch.setattr(moves, "_at_once", lambda: at_once)
+        monkeypatch.setattr(moves, "in_force", lambda: found)
 
     yield chosen
     moves.move.cache_clear()
@@ -168,10 +175,9 @@ def test_streamed_lines():
     """Beyond the last cache, lines go past it; rows that begin within a line are whole, too."""
     a = drawn((1201, 1023), "f8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moves, "_last_cache", lambda: 1 << 20)
-        moves.move.cache_clear()
+        here = replace(moves.in_force(), last=1 << 20)
+        patch.setattr(moves, "in_force", lambda: here)
         assert same(transpose(a), a.T)
-    moves.move.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "c16"])
@@ -239,7 +245,9 @@ def test_what_near_caches_hold_needs_no_buffer(reach, shape, size, buffered):
         reach("usual", streamed=False, held=held)
         out = np.zeros(shape[::-1], a.dtype)
         assert same(transpose(a, None, out), a.T)
-        found = moves.move(out.shape, out.strides, a.T.strides, size, 1, held=held)
+        found = moves.move(
+            out.shape, out.strides, a.T.strides, size, 1, moves.in_force(), held=held
+        )
         assert bool(found.walk[moves.W.RUN]) == (buffered or not held)
 
 
@@ -252,7 +260,7 @@ def test_tiles_that_keep_ends():
         ((1201, 101), 1, False),
     ):
         steps = (shape[1] * 8, 8), (8, shape[0] * 8)
-        found = moves.move(shape, *steps, 8, threads, streamed=True)
+        found = moves.move(shape, *steps, 8, threads, moves.in_force(), streamed=True)
         assert (found.walk[moves.W.KEPT] > 0) == kept
         assert len(found.parts) == threads
 
@@ -273,7 +281,14 @@ def test_whole_lines_go_to_the_target_at_once(reach, size, threads, span):
         begin = 128 - room.ctypes.data % 64 + (0 if aligned else size)
         out = np.ndarray(expected.shape, dtype, room, begin)
         found = moves.move(
-            a.T.shape, out.strides, a.T.strides, size, 1, streamed=True, aligned=True
+            a.T.shape,
+            out.strides,
+            a.T.strides,
+            size,
+            1,
+            moves.in_force(),
+            streamed=True,
+            aligned=True,
         )
         apart = lines * deep  # lines from one row of a block to the next: all are odd
         assert found.walk[moves.W.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
@@ -313,7 +328,8 @@ def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
         moves.Move, "run", lambda self, *_: chosen.append(self.walk[moves.W.STREAMED])
     )
     for capacity in (2 * a.nbytes - 1, 2 * a.nbytes):
-        monkeypatch.setattr(moves, "_last_cache", lambda capacity=capacity: capacity)
+        here = replace(LIMITS, last=capacity)
+        monkeypatch.setattr(moves, "in_force", lambda here=here: here)
         transpose(a)
     assert chosen == [1, 0]
 
@@ -321,7 +337,7 @@ def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
 def test_lines_that_go_past_the_caches_are_asked_for_just_before():
     """A few rows are filled with what is next to each other in the target, however short."""
     far, near = (1433600, 17920, 320, 4), (17920, 1433600, 4, 224)
-    walk = moves.move((80, 80, 56, 80), far, near, 4, 1, streamed=True, aligned=True).walk
+    walk = moves.move((80, 80, 56, 80), far, near, 4, 1, LIMITS, streamed=True, aligned=True).walk
     fills = walk[moves.W.FILLS : moves.W.FILLS + walk[moves.W.COUNTS + 3]]
     assert walk[moves.W.WHOLE]
     assert not len(fills)
@@ -330,11 +346,11 @@ def test_lines_that_go_past_the_caches_are_asked_for_just_before():
 @pytest.mark.parametrize(
     ("size", "longest"), [(1, 512), (2, 512), (4, 1024), (8, 2048), (16, 2048)]
 )
-def test_rows_of_the_buffer_stay_near(monkeypatch, size, longest):
+def test_rows_of_the_buffer_stay_near(size, longest):
     """The more rows the lines of a source are, the shorter are runs; none is cut in small parts."""
-    monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 8))
     n = 6001
-    walk = moves.move((n, n), (n * size, size), (size, n * size), size, 1, streamed=True).walk
+    steps = (n * size, size), (size, n * size)
+    walk = moves.move((n, n), *steps, size, 1, LIMITS, streamed=True).walk
     run = walk[moves.W.RUN] * walk[moves.W.AXES + moves.A.SIZE + moves.A.TILE]
     assert 0.9 * longest <= run <= 1.1 * longest
     assert [move_tiles._share(extent, 100, even=False) for extent in (140, 160)] == [140, 80]
@@ -346,7 +362,7 @@ def test_rows_of_the_buffer_stay_near(monkeypatch, size, longest):
 def test_parts_that_cannot_go_past_the_caches(length, buffered):
     """Long elements need no buffer, unless they end amid what is written past the caches."""
     far, near = (40 * length, length, 1), (length, 50 * length, 1)
-    walk = moves.move((50, 40, length), far, near, 1, 1, streamed=True).walk
+    walk = moves.move((50, 40, length), far, near, 1, 1, LIMITS, streamed=True).walk
     assert bool(walk[moves.W.RUN]) == buffered
 
 
@@ -356,34 +372,28 @@ def test_threads_have_tiles(shape, threads):
     """Arrays that would be one tile are several, where several threads share them."""
     a = np.zeros(shape)
     turned = a.transpose()
-    move = moves.move(turned.shape, np.empty(turned.shape).strides, turned.strides, 8, threads)
+    steps = np.empty(turned.shape).strides, turned.strides
+    move = moves.move(turned.shape, *steps, 8, threads, LIMITS)
     assert len(move.parts) == threads
 
 
-def test_ways_of_the_machine(monkeypatch):
+def test_ways_of_the_machine():
     """The second cache's ways are the machine's; where they are unknown, no lines are too many."""
-    machine = moves.Machine.load("i7-6700k")
+    machine = Machine.load("i7-6700k")
     for levels, expected in (
         (machine.levels, (machine.levels[1].capacity // machine.levels[1].ways)),
         (tuple(replace(level, ways=None) for level in machine.levels), moves.LINE),
     ):
-        chosen = replace(machine, levels=levels)
-        monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
-        move_tiles._second_cache.cache_clear()
-        assert move_tiles._second_cache()[0] == expected
-    for known in (moves._registers, moves._at_once):
-        known.cache_clear()
-    assert moves._registers() == 16 * 32
-    assert not moves._at_once()
-    for known in (moves._registers, moves._at_once):
-        known.cache_clear()
-    assert not move_tiles._crowded([move_tiles.Axis(256, 4, 1 << 18, 256)], [0])
-    move_tiles._second_cache.cache_clear()
+        found = Limits.of(replace(machine, levels=levels))
+        assert found.way == expected
+        assert found.registers == 16 * 32
+        assert not found.at_once
+    assert not move_tiles._crowded([move_tiles.Axis(256, 4, 1 << 18, 256)], [0], found)
 
 
-def test_room_in_the_last_cache(monkeypatch):
+def test_room_in_the_last_cache():
     """Arrays take a share of it; one far larger than the cores seen would have is others', too."""
-    machine = moves.Machine.load("i7-6700k")
+    machine = Machine.load("i7-6700k")
     huge = replace(machine.levels[2], capacity=480 << 20, shared_by=2)
     near = replace(huge, read=100 * machine.memory.bandwidth)
     for last, expected in (
@@ -392,22 +402,37 @@ def test_room_in_the_last_cache(monkeypatch):
         (near, 8 << 20),
     ):
         levels = (*machine.levels[:2], last, machine.levels[3])
-        chosen = replace(machine, levels=levels)
-        monkeypatch.setattr(moves.Machine, "load", lambda chosen=chosen: chosen)
-        moves._last_cache.cache_clear()
-        assert moves._last_cache() == expected
-    moves._last_cache.cache_clear()
+        assert Limits.of(replace(machine, levels=levels)).last == expected
 
 
-def test_lines_that_push_each_other_out(monkeypatch):
+@pytest.mark.parametrize("caches", [0, 1])
+def test_few_caches(tmp_path, monkeypatch, caches):
+    """A machine of memory alone, or of one cache, moves arrays too; each setting has its own."""
+    machine = Machine.load("i7-6700k")
+    few = replace(machine, levels=(*machine.levels[:caches], machine.memory))
+    path = tmp_path / "few.toml"
+    path.write_text(few.to_toml())
+    for named in (path, "e5-2680v4"):
+        monkeypatch.setenv("TILESOLVE_MACHINE", str(named))
+        assert asdict(in_force()) == asdict(Limits.of(Machine.load()))
+        for shape in ((5, 3), (64, 128), (700, 900), (256, 16, 256)):
+            a = drawn(shape, "f8")
+            assert same(transpose(a), a.T)
+    found, nearest = Limits.of(few), machine.levels[0]
+    assert found.near == (nearest.usable if caches else 0)
+    assert found.last == (nearest.capacity // 2 if caches else 0)
+    assert found.way == (nearest.capacity // nearest.ways if caches else moves.LINE)
+    assert found.ways == (nearest.ways if caches else np.inf)
+
+
+def test_lines_that_push_each_other_out():
     """A run whose source falls on a few sets of a cache is known; odd extents spread it."""
-    monkeypatch.setattr(move_tiles, "_second_cache", lambda: (1 << 17, 8))
     even, odd = (
         [move_tiles.Axis(256, 4, 4 * extent, 256), move_tiles.Axis(256, 1024, 4, 256)]
         for extent in (2**16, 2**16 + 17)
     )
-    assert move_tiles._crowded(even, [0])
-    assert not move_tiles._crowded(odd, [0])
+    assert move_tiles._crowded(even, [0], LIMITS)
+    assert not move_tiles._crowded(odd, [0], LIMITS)
 
 
 @pytest.mark.parametrize("shape", [(16,) * 6, (80, 80, 80, 64), (64, 64, 64, 48)])
@@ -418,7 +443,8 @@ def test_lines_at_one_place_in_pages(reach, shape, size):
     far = tuple(size * int(np.prod(shape[:at])) for at in range(len(shape)))
     for at_once in (False, True):
         reach("usual", True, at_once=at_once)
-        walk = moves.move(shape, far, steps, size, 1, streamed=True, aligned=True).walk
+        here = moves.in_force()
+        walk = moves.move(shape, far, steps, size, 1, here, streamed=True, aligned=True).walk
         assert walk[moves.W.WHOLE] == at_once
     fields = walk[moves.W.AXES :][: len(shape) * moves.A.SIZE].reshape(len(shape), -1)
     run, length = np.zeros(1, int), size

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import ceil, prod
 
 import numpy as np
 
 from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, LINE, STREAMED
-from tilesolve.machine import Machine
+from tilesolve.move_limits import Limits
 from tilesolve.pages import crowded
 
 SIDE = 2048
@@ -111,7 +110,8 @@ class Buffer:
 
     Examples
     --------
-    >>> found = Buffer.of([Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], 8, rows=0, side=64)
+    >>> axes, limits = [Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], Limits(512, False, 0, 0, 65536, 4)
+    >>> found = Buffer.of(axes, 8, rows=0, side=64, limits=limits)
     >>> found.steps, found.inner, found.group
     ((192, 8), (0,), 4)
     """
@@ -125,7 +125,7 @@ class Buffer:
     size: int
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int) -> Buffer:
+    def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int, limits: Limits) -> Buffer:
         """Let axes of a run lie as in the target, and rows behind each other.
 
         Further axes may go on where a run ends. Half of `side` is enough for it, so that the buffer
@@ -156,12 +156,13 @@ class Buffer:
         steps[rows] = LINE * (step // LINE + 2 | 1)
         line = -(-LINE // element)
         group = max(LINES * line, NEAREST // steps[rows] // line * line)
-        crowded = _crowded(axes, [at for at in range(len(axes)) if steps[at] and at != rows])
+        within = [at for at in range(len(axes)) if steps[at] and at != rows]
+        crowded = _crowded(axes, within, limits)
         total = prod(axes[at].tile for at in inner)
         if total % line:  # groups of about as many each, as lines are not whole in any case
             group = -(-total // max(1, round(total / group)))
         if crowded:  # what is asked for is what follows, if a cache holds that of a block at all
-            held = line <= _second_cache()[1]
+            held = line <= limits.ways
             group = max(LINES * line, moving.CLOSE // element) if held else moving.TOGETHER
         group = min(moving.TOGETHER, group)
         outer = tuple(at for at in others if at not in inner)
@@ -177,7 +178,7 @@ class Buffer:
         return cls(tuple(axis.far for axis in axes), (0, 0), tuple(others), (), ALL, False, 0)
 
     @classmethod
-    def skipped(cls, axes: Sequence[Axis], element: int, rows: int) -> Buffer:
+    def skipped(cls, axes: Sequence[Axis], element: int, rows: int, limits: Limits) -> Buffer:
         """Return where a tile lies whose blocks are whole lines of the target.
 
         They go there past the caches: a few rows of what a run would cover, then the next ones.
@@ -188,7 +189,7 @@ class Buffer:
         high = axes[rows].tile
         group = -(-high // max(1, round(high * element / NEAR)))
         steps = tuple(axis.far for axis in axes)
-        ahead = not _crowded(axes, run)
+        ahead = not _crowded(axes, run, limits)
         return cls(steps, (0, 0), tuple(others), (rows,), group, ahead, 0)
 
 
@@ -224,6 +225,7 @@ def cut(
     element: int,
     axes: Sequence[Axis],
     rows: int,
+    limits: Limits,
     *,
     whole: bool,
     held: bool = False,
@@ -239,6 +241,8 @@ def cut(
         The longest steps in the target first.
     rows
         The axis with the shortest step in the source.
+    limits
+        What the machine holds.
     whole
         Whether blocks go to the target line by line, see `in_lines`.
     held
@@ -251,7 +255,8 @@ def cut(
     --------
     Small arrays are moved at once, without a buffer:
 
-    >>> axes, buffer = cut(8, [Axis(40, 400, 8), Axis(50, 8, 320)], 0, whole=False)
+    >>> both, limits = [Axis(40, 400, 8), Axis(50, 8, 320)], Limits(512, False, 0, 0, 65536, 4)
+    >>> axes, buffer = cut(8, both, 0, limits, whole=False)
     >>> [axis.tile for axis in axes], buffer.size
     ([40, 50], 0)
     """
@@ -259,10 +264,10 @@ def cut(
     if whole:  # what is not whole lines of columns would end amid a block
         side = max(LINE, SIDE // 2)
         tiled = _tiled(element, axes, side, room, whole=True)
-        while side > LINE and _crowd(tiled, _of_lines(tiled, element, rows)) > CROWD:
+        while side > LINE and _crowd(tiled, _of_lines(tiled, element, rows), limits) > CROWD:
             side //= 2
             tiled = _tiled(element, axes, side, room, whole=True)
-        return tiled, Buffer.skipped(tiled, element, rows)
+        return tiled, Buffer.skipped(tiled, element, rows, limits)
     least = WHOLE if element % STREAMED == 0 else 2 * WHOLE
     if axes[-1].far == element < least and not (held and _spread(element, axes, rows)):
         longest = min(SIDE, max(SIDE // 4, ROWS // (LINES * -(-LINE // element))))
@@ -270,7 +275,7 @@ def cut(
             tiled = _tiled(element, axes, side, room)
             if all(axis.trips == 1 for axis in tiled):
                 return tiled, Buffer.none(tiled, rows)
-            buffer = Buffer.of(tiled, element, rows, side)
+            buffer = Buffer.of(tiled, element, rows, side, limits)
             if buffer.ahead:
                 break
         return tiled, buffer
@@ -326,33 +331,20 @@ def _of_lines(axes: Sequence[Axis], element: int, rows: int) -> list[int]:
     return run
 
 
-def _crowded(axes: Sequence[Axis], run: Sequence[int]) -> bool:
+def _crowded(axes: Sequence[Axis], run: Sequence[int], limits: Limits) -> bool:
     """Return whether the source of a run has more lines on a set of a cache than it has ways."""
-    return _crowd(axes, run) > 1
+    return _crowd(axes, run, limits) > 1
 
 
-def _crowd(axes: Sequence[Axis], run: Sequence[int]) -> float:
+def _crowd(axes: Sequence[Axis], run: Sequence[int], limits: Limits) -> float:
     """Return how many lines the source of a run has on a set of a cache, for each of its ways."""
     lines = np.zeros(1, np.int64)
     for at in run:
         lines = np.add.outer(lines, np.arange(axes[at].tile) * axes[at].near).ravel()
-    way, ways = _second_cache()
-    return float(np.bincount(lines % way // LINE).max()) / ways if ways else np.inf
+    return float(np.bincount(lines % limits.way // LINE).max()) / limits.ways
 
 
 def _share(extent: int, most: int, *, even: bool, within: bool = False) -> int:
     """Return near-equal parts of an extent, of about so many, or within that."""
     share = -(-extent // max(1, (ceil if within else round)(extent / max(1, most))))
     return min(extent, -(-share // EVEN) * EVEN) if even else share
-
-
-@cache
-def _second_cache() -> tuple[int, float]:
-    """Return the bytes of a way of the cache that lines are asked to, and how many ways it has.
-
-    Lines that are whole ways apart share a set. Where ways are unknown, no lines are too many.
-    """
-    level = Machine.load().caches[:2][-1]
-    if not level.capacity or not level.ways:
-        return LINE, np.inf
-    return level.capacity // level.ways, level.ways

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 
-from tilesolve.asking import near_third
 from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
 from tilesolve.kernels.moving import A, W
-from tilesolve.machine import Machine
+from tilesolve.move_limits import Limits, in_force
 from tilesolve.move_tiles import Axis, Buffer, cut, in_lines
 from tilesolve.packing.arrays import Array, pointer
 from tilesolve.packing.axes import Integers
@@ -27,12 +26,6 @@ from tilesolve.packing.buffers import room
 from tilesolve.workers import together
 
 Strides = tuple[int, ...]
-
-SHARED = 0.25
-"""Share of a third cache that is near that source and target may take together."""
-
-LASTING = 0.5
-"""The same of a last cache that is not, or not known to be."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +46,8 @@ class Move:
     Examples
     --------
     >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
-    >>> move((3, 2), target.strides, source.T.strides, 8, 1).run(target, source.T)
+    >>> found = move((3, 2), target.strides, source.T.strides, 8, 1, in_force())
+    >>> found.run(target, source.T)
     >>> target.tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
@@ -89,11 +83,20 @@ def copy(target: Array, source: Array, threads: int) -> None:
     >>> target.tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    both = 2 * target.nbytes
-    streamed, held = both > _last_cache(), both <= _near()
+    both, here = 2 * target.nbytes, in_force()
+    streamed, held = both > here.last, both <= here.near
     aligned = streamed and target.ctypes.data % LINE == 0
-    steps, size = (target.strides, source.strides), source.itemsize
-    found = move(source.shape, *steps, size, threads, streamed=streamed, aligned=aligned, held=held)
+    found = move(
+        source.shape,
+        target.strides,
+        source.strides,
+        source.itemsize,
+        threads,
+        here,
+        streamed=streamed,
+        aligned=aligned,
+        held=held,
+    )
     found.run(target, source)
 
 
@@ -104,6 +107,7 @@ def move(
     near: Strides,
     itemsize: int,
     threads: int,
+    limits: Limits,
     *,
     streamed: bool = False,
     aligned: bool = False,
@@ -121,6 +125,8 @@ def move(
         Bytes of an element.
     threads
         How many share the work.
+    limits
+        What the machine holds.
     streamed
         Whether whole lines of the target are written past the caches.
     aligned
@@ -130,7 +136,7 @@ def move(
 
     Examples
     --------
-    >>> len(move((400, 300), (2400, 8), (8, 3200), 8, 2).parts)
+    >>> len(move((400, 300), (2400, 8), (8, 3200), 8, 2, in_force()).parts)
     2
     """
     begin, element, axes = merged(shape, far, near, itemsize)
@@ -139,10 +145,11 @@ def move(
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
     lined = streamed and aligned and begin[0] % LINE == 0
-    whole = lined and in_lines(element, axes, rows, at_once=_at_once())
-    axes, buffer = cut(element, axes, rows, whole=whole, held=held, threads=threads)
+    whole = lined and in_lines(element, axes, rows, at_once=limits.at_once)
+    axes, buffer = cut(element, axes, rows, limits, whole=whole, held=held, threads=threads)
     blocked = axes[columns].far == axes[rows].near == element
-    sides = _sides(element, whole=whole) if blocked else BLOCKS.get(element, ())[-1:] or (0,)
+    least = BLOCKS.get(element, ())[-1:] or (0,)
+    sides = _sides(element, limits, whole=whole) if blocked else least
     kinds = [
         KINDS.index((element, side, whole and side * element == LINE)) if side else 0
         for side in sides
@@ -230,10 +237,10 @@ def merged(
     return (begin_far, begin_near), element, found or [_ALONE]
 
 
-def _sides(element: int, *, whole: bool) -> tuple[int, ...]:
+def _sides(element: int, limits: Limits, *, whole: bool) -> tuple[int, ...]:
     """Return sides of blocks: the largest that registers hold, or a line; a small one; and 1."""
     *sides, least = BLOCKS.get(element, (0,))
-    held = [side for side in sides if side * side * element <= _registers()]
+    held = [side for side in sides if side * side * element <= limits.registers]
     first = [LINE // element] if whole else held[:1]
     return tuple(dict.fromkeys((*first, *held[-1:], least)))
 
@@ -248,40 +255,3 @@ def _kept(
     if shared or trips == 1 or length < LINE:
         return 0
     return LINE * (prod(axis.tile for axis in axes) * element // length)
-
-
-@cache
-def _registers() -> int:
-    """Return the bytes that this machine's vector registers hold."""
-    machine = Machine.load()
-    return machine.vector_registers * machine.vector_bits // 8
-
-
-@cache
-def _at_once() -> bool:
-    """Return whether a vector of this machine is a line."""
-    return Machine.load().vector_bits == 8 * LINE
-
-
-@cache
-def _near() -> float:
-    """Return the bytes that source and target may have together to be near.
-
-    A third cache that is much faster than memory is near, too; most of it is left to others
-    (measured on a Zen 3 with 32 MiB, where arrays of 1 to 4 MiB are moved 1.1 to 1.9 times as fast
-    without a buffer, those of 8 MiB not).
-    """
-    machine = Machine.load()
-    last = _last_cache() if near_third(machine) else 0
-    return max(last, *(level.usable or 0 for level in machine.caches[:2]), 0)
-
-
-@cache
-def _last_cache() -> int:
-    """Return the bytes that source and target may have together to stay in the last cache.
-
-    Beyond a share of a third cache that is near, writing past it is faster (measured on a Zen 4
-    with 32 MiB: 1.1 to 1.4 times from 5 MiB an array on, with what reads the target afterwards).
-    """
-    machine = Machine.load()
-    return int((SHARED if near_third(machine) else LASTING) * machine.lasting)
