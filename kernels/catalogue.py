@@ -181,8 +181,8 @@ class Catalogue:
     Examples
     --------
     >>> tiles = RegisterTile(3, 8, 24.0, 48.0), RegisterTile(1, 1, 4.0, 20.0)
-    >>> Catalogue("float64", 512, 32, tiles).tile(3, 8).step
-    24.0
+    >>> Catalogue("float64", 512, 32, tiles).rate
+    1.0
     """
 
     dtype: str
@@ -208,13 +208,6 @@ class Catalogue:
     def __hash__(self) -> int:
         # Plans are looked up by their machine: hundreds of tiles would take longer than the rest.
         return hash((self.dtype, self.bits, self.registers, len(self.tiles)))
-
-    def tile(self, vectors: int, columns: int) -> RegisterTile:
-        """Return what was measured of a tile; a `KeyError` if nothing was."""
-        for found in self.tiles:
-            if (found.vectors, found.columns) == (vectors, columns):
-                return found
-        raise KeyError((vectors, columns))
 
     @property
     def rate(self) -> float:

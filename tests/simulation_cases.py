@@ -6,6 +6,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from tilesolve.cache_simulator import Caches, access, lean
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine import Level, Machine, Peak
 from tilesolve.nest import Nest
@@ -226,3 +229,10 @@ def random_nests(count: int, seed: int = 1) -> list[tuple[Problem, Nest]]:
             nest = Nest.of(problem, [*bands, ("memory", around[-1], sizes)], ("L3", "L3"))
             found.append((problem, nest))
     return found
+
+
+@lean
+def access_all(state: Caches, addresses: np.ndarray, owners: np.ndarray) -> None:
+    """Touch addresses one after another."""
+    for at in range(addresses.size):
+        access(state, addresses[at], owners[at])

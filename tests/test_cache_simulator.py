@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation_cases import access_all
 
-from tilesolve.cache_simulator import CacheShape, access_all, caches
+from tilesolve.cache_simulator import CacheShape, caches
 
 SPAN = 2048
 

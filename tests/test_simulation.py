@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation_cases import CASES, CONVOLUTIONS, machine, random_nests
+from simulation_cases import CASES, CONVOLUTIONS, access_all, machine, random_nests
 
 from tilesolve.bench.misses import compare, shapes
-from tilesolve.cache_simulator import CacheShape, access_all, caches
+from tilesolve.cache_simulator import CacheShape, caches
 from tilesolve.contractions.problem import Problem
 from tilesolve.movement import price
 from tilesolve.nest import Nest

@@ -197,18 +197,3 @@ def access(state: Caches, address: int, owner: int) -> None:
         if way != EMPTY:
             return
         state.misses[level, owner] += 1
-
-
-@lean
-def access_all(state: Caches, addresses: NDArray[np.int64], owners: NDArray[np.int64]) -> None:
-    """Touch addresses one after another.
-
-    Examples
-    --------
-    >>> small = caches([CacheShape(128, 64)], 1000)
-    >>> access_all(small, np.array([0, 8, 64, 0, 128, 64]), np.zeros(6, np.int64))
-    >>> int(small.misses[0, 0])
-    4
-    """
-    for at in range(addresses.size):
-        access(state, addresses[at], owners[at])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 from tilesolve.contractions.errors import SizeError
@@ -66,8 +65,8 @@ class Nest:
     >>> from tilesolve.contractions.problem import Problem
     >>> problem = Problem.of("mn-mk-kn", 96)
     >>> nest = Nest.of(problem, [("register", "nmk", 8), ("L1", "kmn", 48), ("memory", "kmn", 96)])
-    >>> nest.trips("m")
-    [8.0, 6.0, 2.0]
+    >>> [band["m"] for band in nest.bands]
+    [8, 48, 96]
     """
 
     bands: tuple[Band, ...]
@@ -116,18 +115,6 @@ class Nest:
                 raise SizeError(
                     f"the outermost tile of {letter!r} is {inner[letter]}, its extent {extent}"
                 )
-
-    def counts(self, letter: str) -> list[float]:
-        """Return how many tiles of each band the letter's range is cut into, ragged ones too."""
-        return [float(count) for count in tile_counts([band[letter] for band in self.bands])]
-
-    def trips(self, letter: str) -> list[float]:
-        """Return each band's mean trip count over the letter; their product is the extent.
-
-        The mean makes ragged extents exact: tiles of a band over tiles of the next one.
-        """
-        counts = [float(self.bands[-1][letter]), *self.counts(letter)]
-        return [near / far for near, far in pairwise(counts)]
 
 
 def tile_counts(sizes: Sequence[Any]) -> list[Any]:

@@ -25,7 +25,6 @@ OFFSET = 16
 
 Array = npt.NDArray[Any]
 Run = Callable[[], Any]
-Maker = Callable[[Problem, Machine, int, Sequence[Array], Array], Run]
 
 
 def subscripts(problem: Problem) -> str:
