@@ -109,7 +109,7 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     >>> default("float32", 256, 16)  # doctest: +ELLIPSIS
     Microkernel(rows=16, columns=6, ..., fetch=1.25, stream=0.6, placed=1.3, streams=1.25)
     """
-    group = max(1, lanes(dtype, vector_bits))
+    group = lanes(dtype, vector_bits)
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)
     if dtype.startswith("complex"):
         vectors, columns = (vectors, columns // 2) if registers >= 32 else (1, columns)
@@ -265,7 +265,7 @@ class Catalogue:
         """
         call = max(tile.call, ADDING) if adds else tile.call
         usual = default(self.dtype, self.bits, self.registers)
-        group = max(1, lanes(self.dtype, self.bits))
+        group = lanes(self.dtype, self.bits)
         return replace(
             usual,
             rows=tile.vectors * group,

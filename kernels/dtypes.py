@@ -21,14 +21,14 @@ def real_of(dtype: str) -> str:
 
 
 def lanes(dtype: str, bits: int) -> int:
-    """Return how many numbers one vector holds; complex elements count by their parts.
+    """Return how many numbers one vector holds, 1 at least; complex elements count by their parts.
 
     Examples
     --------
-    >>> lanes("float32", 512), lanes("complex128", 512)
-    (16, 8)
+    >>> lanes("float32", 512), lanes("complex128", 512), lanes("float64", 32)
+    (16, 8, 1)
     """
-    return bits // (8 * _BYTES[real_of(dtype)])
+    return max(1, bits // (8 * _BYTES[real_of(dtype)]))
 
 
 def halves(dtype: str, bits: int) -> bool:

@@ -319,7 +319,7 @@ def _packing(
     fused, microkernel = setting.fused, setting.microkernel
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
-    line, vectors = machine.memory.line, max(1, lanes(share.dtype, machine.vector_bits))
+    line, vectors = machine.memory.line, lanes(share.dtype, machine.vector_bits)
     hinders = machine.hinders(share.dtype)
     options = []
     for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):

@@ -31,7 +31,7 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
     machine, dtype = plan.machine, plan.problem.dtype
     # Either operand may have the rows.
     groups = (
-        max(1, lanes(dtype, machine.vector_bits)),
+        lanes(dtype, machine.vector_bits),
         columns_together(dtype, machine.vector_registers),
     )
     found = []

@@ -16,7 +16,7 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.detect import detect, fingerprint
 from tilesolve.files import machine_file, setting, warn_once
 from tilesolve.kernels.catalogue import Catalogue
-from tilesolve.kernels.dtypes import halves
+from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.level import Level, Peak, Source, check_count, check_levels, check_positive
 from tilesolve.machine_toml import arguments, document, written
 
@@ -147,7 +147,7 @@ class Machine:
         >>> Machine.load("i7-6700k").peak("complex64")
         134400000000.0
         """
-        real = {"complex64": "float32", "complex128": "float64"}.get(str(dtype), str(dtype))
+        real = real_of(str(dtype))
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
             raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")

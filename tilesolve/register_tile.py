@@ -86,7 +86,7 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     near = small and max(catalogue.placed or PLACED, catalogue.streams or STREAMS) <= LITTLE
     times = _times(problem, catalogue.tiles, machine, streams=streams, near=near)
     best = min(times, key=times.__getitem__)
-    group = max(1, lanes(problem.dtype, machine.vector_bits))
+    group = lanes(problem.dtype, machine.vector_bits)
     for tile, cycles in times.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if times[best] < WORTH * cycles else tile
@@ -141,7 +141,7 @@ def _reached(catalogue: Catalogue, machine: Machine) -> float:
     The peak is that of FMAs alone; tiles also load what they multiply, which some CPUs do not do
     beside as many FMAs (Granite Rapids: 0.8).
     """
-    group = max(1, lanes(catalogue.dtype, catalogue.bits))
+    group = lanes(catalogue.dtype, catalogue.bits)
     products = group if real_of(catalogue.dtype) == catalogue.dtype else 4 * group
     return min(
         1.0, 2 * products * machine.frequency / catalogue.rate / machine.peak(catalogue.dtype)
@@ -170,7 +170,7 @@ def _times(
     lane = problem.spec.output.letters[-1:]
     if not set(lane) & set(rows):
         lane = rows[:1]
-    group, line = max(1, lanes(problem.dtype, machine.vector_bits)), machine.memory.line
+    group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
     parts = 2 if machine.halves(problem.dtype) else 1
     high = {
         vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)

@@ -139,7 +139,7 @@ def _relaxed(
     """
     convex = _convex(share.spec)
     starts = 1 if convex else STARTS
-    group = max(1, lanes(share.dtype, machine.vector_bits))
+    group = lanes(share.dtype, machine.vector_bits)
     microkernel = register_tile(share, machine, streams=output == "stream")
     setting = setting_of(share, machine, threads, output, microkernel)
     if setting.output != output:  # no room for sums in one piece

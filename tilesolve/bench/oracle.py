@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.dtypes import real_of
 from tilesolve.packing.buffers import allocate
 
 PLACES = 200
@@ -40,7 +41,7 @@ def drawn(problem: Problem, seed: int = 7) -> list[Array]:
     (True, True)
     """
     rng = np.random.default_rng(seed)
-    real = {"complex64": "float32", "complex128": "float64"}.get(problem.dtype, problem.dtype)
+    real = real_of(problem.dtype)
     arrays: list[Array] = []
     for shape in (*problem.shapes[1:], problem.shapes[0]):
         array = allocate(prod(shape) * problem.itemsize).view(problem.dtype)

@@ -364,7 +364,7 @@ def variant(
     tiles = nest_of(setting, choice, chains)
     packed = tiles.packed if copied else best.nest.packed
     machine, share = best.machine, best.share
-    vectors = max(1, lanes(share.dtype, machine.vector_bits))
+    vectors = lanes(share.dtype, machine.vector_bits)
     with_copies = replace(tiles, packed=packed)
     line, hinders = machine.memory.line, machine.hinders(share.dtype)
     nest = unfuse(share, setting.fused, with_copies, line, vectors, hinders=hinders)
