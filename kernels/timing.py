@@ -19,6 +19,7 @@ import numpy as np
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile, default
 from tilesolve.kernels.code import Family, Loaded
 from tilesolve.kernels.compiled import INT, compiled, invoke, renew
+from tilesolve.kernels.progress import Progress, silent
 from tilesolve.kernels.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.kernels.writing import woven
@@ -96,10 +97,6 @@ class Placed(Enum):
     """Each column in another page, its steps side by side."""
 
 
-Progress = Callable[[float, str], None]
-"""Told the fraction that is done, and what is being done."""
-
-
 @compiled(INT, INT, INT)
 def _repeat(address, frame, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call a kernel that leaves its frame as it was again and again."""
@@ -111,7 +108,7 @@ def measure(
     family: Family,
     loaded: Loaded,
     frequency: float,
-    progress: Progress = lambda _fraction, _what: None,
+    progress: Progress = silent,
     speed: Callable[[], float] = lambda: 1.0,
 ) -> Catalogue:
     """Return how fast each microkernel of a family that reads strips is.

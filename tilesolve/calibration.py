@@ -28,9 +28,10 @@ from tilesolve.curve import (
     within,
 )
 from tilesolve.free_memory import free_memory
+from tilesolve.kernels.progress import Progress, silent
 from tilesolve.level import Level, Peak, Source
 from tilesolve.machine import Machine
-from tilesolve.measurement import Effort, Probe, Progress, add_rounds, blocks, probes
+from tilesolve.measurement import Effort, Probe, add_rounds, blocks, probes
 
 FULL = Effort(seconds=90.0, call=4e-3, density=6)
 QUICK = Effort(seconds=7.0, call=1e-3, density=4)
@@ -138,7 +139,7 @@ def calibrate(
     ('measured', 'assumed')
     """
     begin = time.monotonic()
-    report = progress or (lambda _fraction, _what: None)
+    report = progress or silent
     effort = QUICK if quick else FULL
     if seconds is not None:
         effort = replace(effort, seconds=seconds)

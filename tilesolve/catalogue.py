@@ -15,6 +15,7 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.catalogue import Catalogue
 from tilesolve.kernels.dtypes import real_of
+from tilesolve.kernels.progress import Progress, silent
 from tilesolve.kernels.timing import measure
 from tilesolve.machine import Machine
 from tilesolve.pace import pace
@@ -35,7 +36,7 @@ TURN, TURNS = 2e-4, 5
 def catalogued(
     machine: Machine,
     dtypes: Sequence[str] = DTYPES,
-    progress: Callable[[float, str], None] = lambda _fraction, _what: None,
+    progress: Progress = silent,
 ) -> Machine:
     """Return a machine with the microkernels of some dtypes measured on this computer.
 

@@ -12,10 +12,8 @@ from typing import Any
 from tilesolve.contractions.errors import CalibrationError
 from tilesolve.crew import Crew
 from tilesolve.curve import capacity
+from tilesolve.kernels.progress import Progress
 from tilesolve.machine import Machine
-
-Progress = Callable[[float, str], None]
-"""Told the fraction that is done, and what is being done."""
 
 FIRST = 3 / 8
 """The smallest block, as a fraction of L1: under half of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tilesolve.interrupts import heeded
+from tilesolve.kernels.progress import Progress
 
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
@@ -39,7 +40,7 @@ def console(file: IO[str] | None = None) -> Console:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[float, str], None]]:
+def progress_bar(title: str) -> Iterator[Progress]:
     """Show a bar on standard error, and give the function that moves it and says what is done.
 
     That function also raises an interrupt that came before and got lost.

@@ -20,6 +20,7 @@ from tilesolve.bench.worker import Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.free_memory import free_memory
+from tilesolve.kernels.progress import Progress
 from tilesolve.machine import Machine
 from tilesolve.planning import plan
 from tilesolve.tables import size
@@ -33,9 +34,6 @@ SPARE = 2**28
 
 STARTING = 3.0
 """Seconds that a contender takes to start and to be checked beside its runs, about."""
-
-Progress = Callable[[float, str], None]
-"""Told the fraction that is done, and what is being done."""
 
 
 def empty(

@@ -17,7 +17,7 @@ import numpy as np
 from tilesolve.bench.effort import LONG, Effort
 from tilesolve.bench.oracle import Array, differing, digest, drawn, expected, places, tiny, wrong
 from tilesolve.bench.studies import SOLVER, Studies, Study, trial
-from tilesolve.bench.sweep import SPARE, Progress, flushed, lacking, shares, steps
+from tilesolve.bench.sweep import SPARE, flushed, lacking, shares, steps
 from tilesolve.bench.worker import timer
 from tilesolve.boxes import unfuse
 from tilesolve.choices import choices
@@ -25,6 +25,7 @@ from tilesolve.contractions.errors import BenchmarkError, SolverError, Tilesolve
 from tilesolve.contractions.problem import Problem
 from tilesolve.deadline import NEVER, deadline
 from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.progress import Progress
 from tilesolve.machine import Machine
 from tilesolve.movement import price
 from tilesolve.packing.buffers import allocate
