@@ -15,7 +15,7 @@ import numpy as np
 
 import tilesolve
 from tilesolve.batch import core_plan
-from tilesolve.detect import cpu
+from tilesolve.cpu import cpu
 
 
 def best(call: Callable[[], object], rounds: int) -> float:

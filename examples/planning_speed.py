@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 
 from tilesolve import Machine, Plan, Problem, plan, plan_cache, suite
-from tilesolve.detect import cpu
+from tilesolve.cpu import cpu
 
 ROUNDS = 5
 """Times that cheap things are measured; the median counts."""

@@ -18,7 +18,7 @@ from statistics import geometric_mean, median
 import numpy as np
 
 from tilesolve import transpose
-from tilesolve.detect import cpu
+from tilesolve.cpu import cpu
 from tilesolve.packing.buffers import empty
 
 DTYPES = ("float32", "float64", "complex64", "complex128")

@@ -8,7 +8,8 @@ import pytest
 from tilesolve import cpu as cpu_module
 from tilesolve import detect as detect_module
 from tilesolve.contractions.errors import SettingError
-from tilesolve.detect import cpu, detect, fingerprint, usual_threads
+from tilesolve.cpu import cpu
+from tilesolve.detect import detect, usual_threads
 from tilesolve.machine import Machine
 
 KIB = 1024
@@ -423,13 +424,13 @@ def test_fingerprint_stays(computer):
     """The clock, the affinity, the order of flags and the kernel's own flags change nothing."""
     computer.say(INTEL)
     computer.usual()
-    first = fingerprint(computer.sys, computer.proc)
+    first = cpu(computer.sys, computer.proc).fingerprint
     assert first == computer.machine().fingerprint
     computer.allow(0, 1, 2)
     reordered = " ".join(["newkernelflag", *reversed(INTEL["flags"].split())])
     computer.say({**INTEL, "cpu MHz": "3300.1", "flags": reordered, "microcode": "0x1"}, 3)
     computer.core(0, cpufreq__cpuinfo_max_freq=3300000)
-    assert fingerprint(computer.sys, computer.proc) == first
+    assert cpu(computer.sys, computer.proc).fingerprint == first
     assert set(first) <= set("0123456789abcdef")
 
 
@@ -441,18 +442,18 @@ def test_fingerprint_of_another_cpu(computer, change):
     """Another model or other vector instructions make another fingerprint."""
     computer.say(INTEL)
     computer.usual()
-    first = fingerprint(computer.sys, computer.proc)
+    first = cpu(computer.sys, computer.proc).fingerprint
     computer.say({**INTEL, **change})
-    assert fingerprint(computer.sys, computer.proc) != first
+    assert cpu(computer.sys, computer.proc).fingerprint != first
 
 
 def test_fingerprint_of_other_caches(computer):
     """Another cache size makes another fingerprint."""
     computer.say(INTEL)
     computer.usual()
-    first = fingerprint(computer.sys, computer.proc)
+    first = cpu(computer.sys, computer.proc).fingerprint
     computer.usual(l2="512K")
-    assert fingerprint(computer.sys, computer.proc) != first
+    assert cpu(computer.sys, computer.proc).fingerprint != first
 
 
 @pytest.mark.parametrize(
@@ -490,5 +491,5 @@ def test_bad_threads(monkeypatch, text):
 
 def test_this_computer():
     """This computer, whatever it is, makes a valid machine, the same each time."""
-    assert Machine.detect().fingerprint == Machine.detect().fingerprint == fingerprint()
+    assert Machine.detect().fingerprint == Machine.detect().fingerprint == cpu().fingerprint
     assert Machine.detect().cores >= 1

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tilesolve import files
-from tilesolve.detect import fingerprint
+from tilesolve.cpu import cpu
 from tilesolve.doctor import Report, Row, Section, render, report
 from tilesolve.files import machine_file, write_atomically
 from tilesolve.machine import Machine
@@ -172,7 +172,7 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
 
 def test_calibrated():
     """A whole calibrated file of this CPU is in force, and nothing is left to advise."""
-    calibrated = Machine.load("i7-6700k").replace(name="mine", fingerprint=fingerprint())
+    calibrated = Machine.load("i7-6700k").replace(name="mine", fingerprint=cpu().fingerprint)
     write_atomically(machine_file(), calibrated.to_toml())
     found = report()
     assert row(found, "machine in force") == Row("machine in force", "mine", "calibrated file")

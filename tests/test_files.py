@@ -15,7 +15,7 @@ from patience import PATIENCE
 import tilesolve
 from tilesolve import contractions, files, kernels, packing
 from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
-from tilesolve.detect import fingerprint
+from tilesolve.cpu import cpu
 from tilesolve.files import locked, warn_once, write_atomically
 
 
@@ -49,7 +49,7 @@ def test_machine_file_is_of_this_cpu(tmp_path, monkeypatch):
     """Each kind of CPU has a machine file of its own in the settings folder."""
     monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path))
     assert files.machine_file().parent == tmp_path / "machines"
-    assert files.machine_file().name.endswith(f"-{fingerprint()}.toml")
+    assert files.machine_file().name.endswith(f"-{cpu().fingerprint}.toml")
 
 
 def test_settings_are_declared():

@@ -13,7 +13,7 @@ from machine_strategies import machines
 
 from tilesolve import files
 from tilesolve.contractions.errors import MachineError, TilesolveWarning
-from tilesolve.detect import fingerprint
+from tilesolve.cpu import cpu
 from tilesolve.machine import SHIPPED, Level, Machine, Peak
 
 SHIPPED_NAMES = ("e5-2680v4", "i7-6700k")
@@ -266,7 +266,7 @@ def test_order(home, monkeypatch):
     """The argument comes before TILESOLVE_MACHINE, that before calibration, then detection."""
     assert Machine.find().why == "detection"
     assert Machine.find().machine == Machine.detect()
-    calibrated = sample().replace(name="calibrated", fingerprint=fingerprint())
+    calibrated = sample().replace(name="calibrated", fingerprint=cpu().fingerprint)
     calibrate(calibrated.to_toml())
     assert Machine.find() == (calibrated, "calibrated file", "")
     assert Machine.load() == calibrated

@@ -16,8 +16,6 @@ from tilesolve.cpu import PROC, SYS, Cache, Cpu, cpu
 from tilesolve.files import setting
 from tilesolve.level import Level, Peak, Source
 
-__all__ = ["Cpu", "cpu", "detect", "fingerprint", "usual_threads"]
-
 LINE = 64
 """Bytes of a cache line whose length is unknown."""
 
@@ -46,17 +44,6 @@ MEMORY_BYTES = 6.0
 
 FMA_LATENCY = 4
 """Cycles of an FMA: 4 on most current cores."""
-
-
-def fingerprint(root: Path = SYS, proc: Path = PROC) -> str:
-    """Return the fingerprint of this CPU.
-
-    Examples
-    --------
-    >>> fingerprint() == fingerprint()
-    True
-    """
-    return cpu(root, proc).fingerprint
 
 
 def usual_threads() -> int:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import tilesolve
 from tilesolve.contractions.errors import MachineError, SettingError
-from tilesolve.cpu import PROC, SYS
-from tilesolve.detect import cpu, usual_threads
+from tilesolve.cpu import PROC, SYS, cpu
+from tilesolve.detect import usual_threads
 from tilesolve.files import SETTINGS, cache_dir, config_dir, machine_file, setting
 from tilesolve.machine import Level, Machine
 from tilesolve.tables import machine_facts, rate, size, table

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
+from tilesolve.cpu import cpu
 
 SETTINGS = {
     "TILESOLVE_MACHINE": "the machine to plan for: a shipped name, or the path of a machine file",
@@ -77,8 +78,6 @@ def machine_file() -> Path:
     >>> machine_file().suffix
     '.toml'
     """
-    from tilesolve.detect import cpu
-
     here = cpu()
     return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tilesolve.contractions.errors import MachineError
-from tilesolve.detect import detect, fingerprint
+from tilesolve.cpu import cpu
+from tilesolve.detect import detect
 from tilesolve.files import machine_file, setting, warn_once
 from tilesolve.kernels.catalogue import Catalogue
 from tilesolve.kernels.dtypes import halves, real_of
@@ -350,7 +351,7 @@ class Machine:
             found = cls._read(path)
         except _ABSENT:
             return None
-        if found.fingerprint != fingerprint():
+        if found.fingerprint != cpu().fingerprint:
             raise MachineError(f"{path}: measured on another CPU")
         return found
 

@@ -129,7 +129,7 @@ def known(threads: int = 1) -> dict[str, Contender]:
     >>> list(known())
     ['numpy', 'numpy-best', 'opt_einsum', 'tblis', 'torch', 'jax']
     """
-    from tilesolve.detect import cpu
+    from tilesolve.cpu import cpu
 
     features = set(cpu().features)
     blas = (("OPENBLAS_CORETYPE", "SkylakeX"),) if "avx512f" in features else ()

@@ -64,7 +64,7 @@ def provenance(machine: Machine) -> dict[str, str]:
     >>> list(provenance(Machine.load("i7-6700k")))
     ['CPU', 'machine', 'system', 'versions', 'begun']
     """
-    from tilesolve.detect import cpu
+    from tilesolve.cpu import cpu
 
     return {
         "CPU": f"{cpu().name}, {cpu().cores} cores",
