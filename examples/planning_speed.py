@@ -18,6 +18,7 @@ from importlib.metadata import version
 
 from tilesolve import Machine, Plan, Problem, plan, plan_cache, suite
 from tilesolve.cpu import cpu
+from tilesolve.units import duration
 
 ROUNDS = 5
 """Times that cheap things are measured; the median counts."""
@@ -64,18 +65,11 @@ def from_memory(problem: Problem, machine: Machine) -> float:
     return (time.perf_counter() - start) / CALLS
 
 
-def shown(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"
-
-
 def row(title: str, seconds: Sequence[float], target: str, limits: Sequence[float]) -> None:
     """Print the median and the worst of some times, and whether one misses its limit."""
     figures = (statistics.median(seconds), max(seconds))
     kept = all(figure < limit for figure, limit in zip(figures, limits, strict=False))
-    median, worst = map(shown, figures)
+    median, worst = map(duration, figures)
     print(
         f"| {title} | {len(seconds)} | {median} | {worst} | {target} | {'' if kept else 'missed'} |"
     )

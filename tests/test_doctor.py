@@ -15,7 +15,8 @@ from tilesolve.cpu import cpu
 from tilesolve.doctor import Report, Row, Section, render, report
 from tilesolve.files import machine_file, write_atomically
 from tilesolve.machine import Machine
-from tilesolve.tables import console, size, table
+from tilesolve.tables import console, table
+from tilesolve.units import size
 
 
 def rows(found, what):

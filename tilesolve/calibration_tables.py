@@ -6,7 +6,8 @@ from rich.table import Table
 
 from tilesolve.calibration import Calibration
 from tilesolve.machine import Machine
-from tilesolve.tables import rate, size, table
+from tilesolve.tables import table
+from tilesolve.units import rate, size
 
 LEVEL_COLUMNS = {
     "level": "left",

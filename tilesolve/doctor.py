@@ -16,7 +16,8 @@ from tilesolve.cpu import PROC, SYS, cpu
 from tilesolve.detect import usual_threads
 from tilesolve.files import SETTINGS, cache_dir, config_dir, machine_file, setting
 from tilesolve.machine import Level, Machine
-from tilesolve.tables import machine_facts, rate, size, table
+from tilesolve.tables import machine_facts, table
+from tilesolve.units import rate, size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilesolve.contractions.errors import FileAccessError, PictureError
-from tilesolve.tables import size
+from tilesolve.units import size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

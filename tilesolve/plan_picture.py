@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tilesolve.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
 from tilesolve.planning import Plan
-from tilesolve.report import bounds, duration, volume
+from tilesolve.report import bounds
+from tilesolve.units import duration, volume
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,6 +11,7 @@ from tilesolve.footprints import touched_bytes
 from tilesolve.movement import stores
 from tilesolve.planning import Plan
 from tilesolve.register_tile import hindered
+from tilesolve.units import duration, volume
 
 
 def report(plan: Plan) -> str:
@@ -64,35 +65,6 @@ def bounds(plan: Plan) -> list[float]:
 def _plain(problem: Problem) -> bool:
     """Return whether the bound for matrix products holds: two operands, classes M, N and K."""
     return {c.name for c in problem.classes} <= {"M", "N", "K"}
-
-
-def volume(count: float) -> str:
-    """Return bytes in three digits and a unit.
-
-    Examples
-    --------
-    >>> volume(0), volume(1234), volume(2.5e9)
-    ('0 B', '1.23 kB', '2.5 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(count) < 999.5 or unit == "TB":
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    raise AssertionError  # the last unit returns
-
-
-def duration(seconds: float) -> str:
-    """Return a time in three digits and a unit.
-
-    Examples
-    --------
-    >>> duration(0.0123), duration(2), duration(0)
-    ('12.3 ms', '2 s', '0 s')
-    """
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return "0 s"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

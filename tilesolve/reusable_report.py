@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilesolve.network import Step
-from tilesolve.report import duration, table, volume
+from tilesolve.report import table
 from tilesolve.reusable import Expression
 from tilesolve.steps import Planned
+from tilesolve.units import duration, volume
 from tilesolve.ways import flops
 
 

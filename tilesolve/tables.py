@@ -1,4 +1,4 @@
-"""How the command line shows things: a console that suits pipes, a progress bar, tables, units."""
+"""How the command line shows things: a console that suits pipes, a progress bar, tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tilesolve.interrupts import heeded
 from tilesolve.kernels.progress import Progress
+from tilesolve.units import rate, size
 
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
@@ -105,34 +106,6 @@ def table(
     for row in rows:
         found.add_row(*map(Text, row))
     return found
-
-
-def size(count: int | None) -> str:
-    """Return bytes with a binary unit, in four digits or exactly.
-
-    Examples
-    --------
-    >>> size(32768), size(36700160), size(1000), size(214990848), size(None)
-    ('32 KiB', '35 MiB', '1000 B', '205 MiB', 'all')
-    """
-    if count is None:
-        return "all"
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    step = min(max(count.bit_length() - 1, 0) // 10, len(units) - 1)
-    return f"{count / 1024**step:.4g} {units[step]}"
-
-
-def rate(bytes_per_second: float | None, frequency: float) -> str:
-    """Return a bandwidth per second and per cycle; a dash if there is none.
-
-    Examples
-    --------
-    >>> rate(81.312e9, 4.2e9)
-    '81.31 GB/s (19.36 B/cycle)'
-    """
-    if bytes_per_second is None:
-        return "-"
-    return f"{bytes_per_second / 1e9:.4g} GB/s ({bytes_per_second / frequency:.4g} B/cycle)"
 
 
 def machine_tables(machine: Machine) -> list[Table]:

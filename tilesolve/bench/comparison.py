@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results import Entry, Sweep
 from tilesolve.bench.summary import mean
-from tilesolve.report import duration
+from tilesolve.units import duration
 
 
 @dataclass(frozen=True, slots=True)

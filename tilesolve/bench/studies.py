@@ -13,7 +13,7 @@ from typing import Any
 from tilesolve.bench.kept import Kept, problem_cells
 from tilesolve.contractions.problem import Problem
 from tilesolve.planning import Plan
-from tilesolve.report import duration
+from tilesolve.units import duration
 
 FAR = 0.2
 """Share by which the solver's plan should never be slower than the fastest."""

@@ -12,7 +12,7 @@ from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.files import write_atomically
 from tilesolve.machine import Machine
-from tilesolve.report import duration, volume
+from tilesolve.units import duration, volume
 
 NEAR = 0.1
 """Relative error up to which a prediction counts as near."""

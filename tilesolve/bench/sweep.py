@@ -23,7 +23,7 @@ from tilesolve.free_memory import free_memory
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine import Machine
 from tilesolve.planning import plan
-from tilesolve.tables import size
+from tilesolve.units import size
 from tilesolve.whatif import divided
 
 FLUSHED = 2
