@@ -253,6 +253,18 @@ def test_sensitivity_is_the_slope_of_what_if():
     assert saved == pytest.approx(found.sensitivity["memory_bandwidth"], abs=0.05)
 
 
+@pytest.mark.parametrize("sums", [16, 64, 512])
+def test_a_higher_peak_makes_calls_and_packing_no_faster(sums):
+    """What one percent more of the peak saves is what what-if finds: the bare arithmetic's part."""
+    found = plan("ij-ik-kj", {"i": 4000, "j": 4000, "k": sums}, "e5-2680v4", cache=False)
+    faster = found.whatif(compute=1.001)
+    relaxed = [max(s for _, s in one.search.relaxed) for one in (found, faster)]
+    assert found.price.bottleneck == "compute"
+    for before, after in (relaxed, (found.seconds, faster.seconds)):
+        saved = 1000 * (1 - after / before)
+        assert saved == pytest.approx(found.sensitivity["compute"], abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("spec", "sizes"),
     [

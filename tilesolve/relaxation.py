@@ -331,12 +331,14 @@ def _elasticities(
 ) -> dict[str, float]:
     """Return what one percent more of each resource takes off the longest time, in percent.
 
-    A faster level makes its own time shorter, a larger one relaxes the limits on its tile.
+    A faster level makes its own time shorter, a larger one relaxes the limits on its tile. A higher
+    peak leaves calls and packing as they are: of their time only the bare arithmetic gets shorter.
     """
     longest = max(times.values())
     found = {}
     for name, seconds in times.items():
-        gain = max(0.0, -multipliers.get(f"longest[{name}]", 0.0)) * seconds / longest
+        scaled = unit if name == "compute" else seconds
+        gain = max(0.0, -multipliers.get(f"longest[{name}]", 0.0)) * scaled / longest
         found[name if name == "compute" else f"{name.lower()}_bandwidth"] = gain
     for name, multiplier in multipliers.items():
         if name.startswith("limit["):
