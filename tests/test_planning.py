@@ -512,6 +512,35 @@ def test_threads_share_the_work_and_the_last_level():
     assert one.seconds / 4.001 <= four.seconds < one.seconds
 
 
+@pytest.mark.parametrize("everyone", [None, 0.9, 2.5])
+@pytest.mark.parametrize("threads", [1, 2, 4, 64])
+@pytest.mark.parametrize("sums", [8, 400])
+def test_no_plan_is_faster_than_the_roofline(sums, threads, everyone):
+    """However many threads, and whatever was measured with all cores: both take the same figures."""
+    machine = Machine.load("i7-6700k")
+    memory = machine.memory
+    both = everyone and everyone * memory.bandwidth
+    levels = (*machine.caches, dataclasses.replace(memory, bandwidth_all=both))
+    machine = machine.replace(levels=levels)
+    found = plan("ij-ik-kj", f"i=2000 j=2000 k={sums}", machine, threads=threads, cache=False)
+    assert found.seconds >= found.roofline
+    alone = plan("ij-ik-kj", f"i=2000 j=2000 k={sums}", machine, threads=1, cache=False)
+    assert alone.roofline / 4 <= found.roofline <= alone.roofline / min(1, everyone or 1)
+
+
+@pytest.mark.parametrize("size", [64, 400])
+def test_threads_beyond_the_cores_take_turns(size):
+    """Many threads of one core are no faster than one: each has its part of all that it does."""
+    machine = Machine.load("i7-6700k").replace(cores=1)
+    one, many = (plan("ij-ik-kj", size, machine, threads=n, cache=False) for n in (1, 8))
+    assert many.seconds >= one.seconds
+    assert many.roofline == one.roofline
+    shared = price(many.share, many.nest, machine, microkernel=many.microkernel)
+    turns = price(many.share, many.nest, machine, microkernel=many.microkernel, threads=8)
+    assert turns.compute == pytest.approx(8 * shared.compute)
+    assert turns.level("L1").seconds == pytest.approx(8 * shared.level("L1").seconds)
+
+
 @pytest.mark.parametrize(("sharing", "output"), [(2, "stream"), (30, "store")])
 def test_of_a_cache_that_others_share_out_of_sight_little_is_counted_on(sharing, output):
     """A virtual machine names all of a large cache, whatever it has of the cores."""

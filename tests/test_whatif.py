@@ -34,6 +34,16 @@ def test_a_core_has_its_part_of_the_shared_levels(name, cores, read):
     )
 
 
+@pytest.mark.parametrize("cores", [2, 4, 100])
+def test_what_all_compute_together_is_that_of_the_cores(cores):
+    """A core's part of the peak, where there are fewer cores than parts, is less than a core."""
+    own = divided(MACHINE, cores)
+    assert cores * own.peak("float64") == pytest.approx(MACHINE.peak("float64", cores))
+    assert own.peak("float64") / own.frequency == pytest.approx(
+        MACHINE.peak("float64") / MACHINE.frequency
+    )
+
+
 def test_a_part_of_what_is_shared():
     """The paper's model of a batch: a part of the shared cache and of the bandwidth each."""
     level = divided(MACHINE, 2).level("L3")

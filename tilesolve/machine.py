@@ -138,10 +138,46 @@ class Machine:
             + ", ".join(level.name for level in self.levels)
         )
 
-    def peak(self, dtype: str) -> float:
+    def busy(self, threads: int) -> int:
+        """Return how many cores so many threads keep busy: those beyond the cores take turns.
+
+        Examples
+        --------
+        >>> [Machine.load("i7-6700k").busy(threads) for threads in (1, 4, 64)]
+        [1, 4, 4]
+        """
+        return min(threads, self.cores)
+
+    def bandwidth(self, level: Level, threads: int) -> float:
+        """Return the bytes per second that so many threads together move at a level.
+
+        Where that was not measured, each core moves at a cache what one alone does. Of memory,
+        which is one for all, no more is known than what one core moves, and no plan had better
+        count on more.
+
+        Examples
+        --------
+        >>> machine = Machine.load("i7-6700k")
+        >>> [machine.bandwidth(machine.level(name), 4) / 1e9 for name in ("L3", "memory")]
+        [215.04, 26.88]
+        """
+        busy, most = self.busy(threads), level.bandwidth_all
+        if most is None and level.capacity is None:
+            most = level.bandwidth
+        each = busy * level.bandwidth
+        return each if busy == 1 or most is None else min(each, most)
+
+    def peak(self, dtype: str, threads: int = 1) -> float:
         """Return the best measured flop/s of a dtype over all vector widths.
 
         A complex multiply-add is four real ones, so a complex dtype runs at its part's rate.
+
+        Parameters
+        ----------
+        dtype
+            Of all tensors.
+        threads
+            Those that compute together, each on a core as long as there are any.
 
         Examples
         --------
@@ -152,7 +188,7 @@ class Machine:
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
             raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
-        return max(rates)
+        return max(rates) * self.busy(threads)
 
     def halves(self, dtype: str) -> bool:
         """Return whether kernels had better leave out the half of a vector that has nothing.

@@ -112,7 +112,7 @@ def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
     """Return the register file and the caches as one of several busy cores sees them.
 
     A shared level's capacity is divided among the threads that share it, its bandwidth is what
-    is left for each when all draw on it, where that was measured. A level that does not repeat
+    is left for each when all draw on it, see `Machine.bandwidth`. A level that does not repeat
     the nearer one's contents adds to it (section 5.5).
 
     Examples
@@ -127,9 +127,7 @@ def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
     name, line, ways = REGISTER, 1, None
     capacity = machine.vector_registers * machine.vector_bits / 8
     for level in machine.levels:
-        all_of_it = level.bandwidth_all
-        share = level.bandwidth if all_of_it is None else all_of_it / min(threads, machine.cores)
-        bandwidth = level.bandwidth if threads == 1 else min(level.bandwidth, share)
+        bandwidth = machine.bandwidth(level, threads) / threads
         read = None if level.read is None else level.read * bandwidth / level.bandwidth
         made.append(Store(name, capacity, line, level.name, bandwidth, ways, read))
         if level.usable is None:
@@ -162,7 +160,8 @@ def price(
     microkernel
         The costs of arithmetic, calls and packing; the catalogue's default if None.
     threads
-        Busy cores; shared levels are divided among them.
+        Those that work at once; shared levels are divided among them, and so are the cores, if
+        there are fewer.
     rule
         When a tensor outlives a loop that does not index it; see `walk`.
 
@@ -190,10 +189,25 @@ def price(
             places, found.moved, found.volumes, found.packing, strict=True
         )
     )
-    rate = machine.peak(problem.dtype) * kernel.efficiency
-    seconds = arithmetic(problem, kernel, rate, machine.frequency, found)
-    seconds += _reading(problem, nest, kernel, found, rate, machine.frequency)
+    rate, frequency = pace(machine, problem.dtype, kernel, threads)
+    seconds = arithmetic(problem, kernel, rate, frequency, found)
+    seconds += _reading(problem, nest, kernel, found, rate, frequency)
     return Price(levels, seconds, float(found.calls), found.packed[1:])
+
+
+def pace(
+    machine: Machine, dtype: str, kernel: Microkernel, threads: int = 1
+) -> tuple[float, float]:
+    """Return the flop/s and the cycles per second that one of several threads has of its core.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> [pace(machine, "float64", Microkernel(8, 6), threads) for threads in (1, 8)]
+    [(67200000000.0, 4200000000.0), (33600000000.0, 2100000000.0)]
+    """
+    rate = machine.peak(dtype, threads) / threads * kernel.efficiency
+    return rate, machine.frequency * machine.busy(threads) / threads
 
 
 def _reading(

@@ -160,7 +160,7 @@ class Plan:
     @property
     def roofline(self) -> float:
         """Seconds that no implementation beats: arithmetic at peak, each tensor moved once."""
-        return self.roofline_at(self.machine.peak(self.problem.dtype) * self.threads)
+        return self.roofline_at(self.machine.peak(self.problem.dtype, self.threads))
 
     def roofline_at(self, peak: float) -> float:
         """Return the roofline where all threads together reach another peak, in flop/s.
@@ -171,10 +171,7 @@ class Plan:
         >>> found.roofline_at(found.machine.peak("float64") / 2) == 2 * found.roofline
         True
         """
-        memory = self.machine.memory
-        bandwidth = memory.bandwidth
-        if self.threads > 1 and memory.bandwidth_all is not None:
-            bandwidth = memory.bandwidth_all
+        bandwidth = self.machine.bandwidth(self.machine.memory, self.threads)
         return max(self.problem.flops / peak, sum(touched_bytes(self.problem)) / bandwidth)
 
     @property

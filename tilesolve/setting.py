@@ -12,7 +12,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.machine import Machine
-from tilesolve.movement import stores
+from tilesolve.movement import pace, stores
 from tilesolve.nest import Output
 from tilesolve.program import Setting, formulate
 from tilesolve.register_tile import FEEDS
@@ -56,6 +56,7 @@ def setting_of(
     ('L3', 'L3')
     """
     sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
+    rate, frequency = pace(machine, share.dtype, microkernel, threads)
     places = _tiled(stores(machine, threads), share, machine, threads, microkernel, output)
     outermost = places[-1].name if len(places) > 1 else None
     whole = Problem.of(share.spec, sizes, share.dtype)
@@ -69,8 +70,8 @@ def setting_of(
         fused,
         elements,
         microkernel,
-        machine.peak(share.dtype) * microkernel.efficiency,
-        machine.frequency,
+        rate,
+        frequency,
         (outermost,) * len(share.spec.operands),
         output,
         tiles_of(whole, fused, [lines], places[-1]),
@@ -143,7 +144,7 @@ def _tiled(
     (measured: a matrix product has 0.7 of the peak with sums of 106, 0.9 with 384).
     """
     rows, columns = microkernel.rows, microkernel.columns
-    seconds = 2 * rows * columns / (machine.peak(share.dtype) * microkernel.efficiency)
+    seconds = 2 * rows * columns / pace(machine, share.dtype, microkernel, threads)[0]
     needed = (rows + columns) * share.itemsize / seconds
     if len(places) > 2 and places[1].bandwidth >= FEEDS * needed:
         fed = places[1]

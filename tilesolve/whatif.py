@@ -43,9 +43,9 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
 def divided(machine: Machine, cores: int) -> Machine:
     """Return the machine as one of several cores has it that work on data of their own.
 
-    What is shared is divided evenly, a bandwidth that was measured with all cores at once among
-    these; the paper models its batched contractions like that (section 6). A farther level is no
-    faster than a nearer one, whatever the noise of both measurements.
+    What is shared is divided evenly, see `stores`; the paper models its batched contractions like
+    that (section 6). A farther level is no faster than a nearer one, whatever the noise of both
+    measurements. Where there are fewer cores than that, each has its part of one.
 
     Examples
     --------
@@ -60,9 +60,15 @@ def divided(machine: Machine, cores: int) -> Machine:
         capacity = level.capacity
         if capacity is not None:
             capacity = max(level.line, capacity // min(cores, level.shared_by))
-        rates = [level.bandwidth, *(nearer.bandwidth for nearer in levels[-1:])]
-        if level.bandwidth_all is not None:
-            rates.append(level.bandwidth_all / min(cores, machine.cores))
+        rates = [machine.bandwidth(level, cores) / cores]
+        rates += [nearer.bandwidth for nearer in levels[-1:]]
         own = replace(level.scaled(min(rates) / level.bandwidth), bandwidth=min(rates))
         levels.append(replace(own, capacity=capacity, shared_by=1, bandwidth_all=None))
-    return machine.replace(levels=tuple(levels), cores=1, fingerprint="")
+    part = machine.busy(cores) / cores
+    return machine.replace(
+        levels=tuple(levels),
+        cores=1,
+        frequency=machine.frequency * part,
+        peaks=tuple(replace(peak, flops=peak.flops * part) for peak in machine.peaks),
+        fingerprint="",
+    )

@@ -124,14 +124,12 @@ def _roofline(axes: Axes, sweep: Sweep) -> None:
     cases, names = _shown(sweep), taking_part(sweep)
     machine = divided(Machine.from_toml(sweep.machine), sweep.settings.batch)
     threads = sweep.settings.threads
-    bandwidth = machine.memory.bandwidth
-    if threads > 1 and machine.memory.bandwidth_all is not None:
-        bandwidth = machine.memory.bandwidth_all
+    bandwidth = machine.bandwidth(machine.memory, threads)
     axes.set_xscale("log")
     axes.set_yscale("log")
     dtypes = dict.fromkeys(case.problem.dtype for case in cases)
     for dtype in dtypes or {"float64": None}:
-        peak = sweep.peak(dtype) or machine.peak(dtype) * threads
+        peak = sweep.peak(dtype) or machine.peak(dtype, threads)
         ridge = peak / bandwidth
         reach = [case.problem.intensity for case in cases if case.problem.dtype == dtype]
         low, high = min([*reach, ridge]) / 2, max([*reach, ridge]) * 2

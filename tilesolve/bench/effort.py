@@ -139,4 +139,4 @@ class Effort:
         return runners * (preparation + runs * self._run(problem, machine))
 
     def _run(self, problem: Problem, machine: Machine) -> float:
-        return SLOWER * problem.flops / (machine.peak(problem.dtype) * self.threads)
+        return SLOWER * problem.flops / machine.peak(problem.dtype, self.threads)

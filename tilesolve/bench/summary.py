@@ -227,7 +227,7 @@ def _peaks(sweep: Sweep) -> Iterator[str]:
     """Yield what arithmetic reached beside the runs, for each dtype where that was measured."""
     for dtype in dict.fromkeys(case.problem.dtype for case in sweep.cases):
         if peak := sweep.peak(dtype):
-            calibrated = Machine.from_toml(sweep.machine).peak(dtype) * sweep.settings.threads
+            calibrated = Machine.from_toml(sweep.machine).peak(dtype, sweep.settings.threads)
             yield (
                 f"the peak of {dtype} beside the runs was {peak / 1e9:.1f} GFLOP/s in the median, "
                 f"{peak / calibrated:.2f} of the machine's"
