@@ -516,7 +516,7 @@ def test_threads_share_the_work_and_the_last_level():
 @pytest.mark.parametrize("threads", [1, 2, 4, 64])
 @pytest.mark.parametrize("sums", [8, 400])
 def test_no_plan_is_faster_than_the_roofline(sums, threads, everyone):
-    """However many threads, and whatever was measured with all cores: both take the same figures."""
+    """However many threads, whatever was measured with all cores: both take the same figures."""
     machine = Machine.load("i7-6700k")
     memory = machine.memory
     both = everyone and everyone * memory.bandwidth
@@ -619,6 +619,24 @@ def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
         plan("ab-ac-cb", 640, "i7-6700k", cache=False)
 
 
+@pytest.mark.parametrize("ways", [1, 2])
+@pytest.mark.parametrize("level", ["L1", "L3"])
+@pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
+def test_tensors_share_ways_where_there_are_too_few(spec, level, ways):
+    """Where not each tensor can have a way of its own, only what they take together counts."""
+    machine = Machine.load("i7-6700k")
+
+    def planned(ways):
+        levels = (
+            dataclasses.replace(one, ways=ways if one.name == level else one.ways)
+            for one in machine.levels
+        )
+        return plan(spec, 96, machine.replace(levels=tuple(levels)), cache=False)
+
+    few, unknown = planned(ways), planned(None)
+    assert (few.nest, few.seconds) == (unknown.nest, unknown.seconds)
+
+
 @st.composite
 def odd_machines(draw):
     """Draw machines of one to four caches of any growing or shrinking sizes."""
@@ -629,7 +647,7 @@ def odd_machines(draw):
             f"L{at}",
             size,
             rates[at - 1],
-            ways=draw(st.sampled_from([None, 4, 8, 16])),
+            ways=draw(st.sampled_from([None, 1, 2, 4, 8, 16])),
             inclusive=at == 1 or draw(st.booleans()),
         )
         for at, size in enumerate(sizes, start=1)
@@ -657,7 +675,7 @@ def beats_the_obvious(found):
     """
 
     def fits(held, place):
-        if place.ways is None:
+        if place.ways is None or place.ways < len(held):
             return sum(held) <= place.capacity
         return sum(np.ceil(size * place.ways / place.capacity) for size in held) <= place.ways
 
@@ -705,7 +723,7 @@ def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
     """Random problems on random machines: tiles fit, and no trivial tiling is cheaper.
 
     Trivial are the smallest tiles at every level, and one tile for the whole problem where
-    that fits every level, each tensor in ways of its own (Eq. 9).
+    that fits every level, each tensor in ways of its own if there are as many (Eq. 9).
     """
     sizes = {i: data.draw(st.integers(1, 60), label=i) for i in spec.letters}
     try:

@@ -349,10 +349,10 @@ def test_tiles_that_cannot_fit_are_refused():
     from tilesolve.contractions.errors import SolverError
 
     problem = Problem.of("ab-ac-cb", 64)
-    places = (Store("register", 512.0, 1, "L1", 2e9), Store("L1", 400.0, 64, "memory", 1e9, 2))
+    places = (Store("register", 512.0, 1, "L1", 2e9), Store("L1", 150.0, 64, "memory", 1e9, 2))
     setting = Setting(fuse(problem), places, Microkernel(4, 4), 1e9, 1e9, (None, None), "store")
     tiles = {"T1_M": 4.0, "T1_N": 4.0, "T1_K": 1.0}
-    with pytest.raises(SolverError, match="L1 holds 400"):
+    with pytest.raises(SolverError, match="L1 holds 150"):
         repair(setting, ("M",), tiles)
 
 

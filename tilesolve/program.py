@@ -357,15 +357,14 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
         for name, side, copy in zip(spec.names, sides, copies, strict=True):
             if copy == place.name:
                 yield f"copy_{place.name}_{name}", sum(sides, side) * (1 / place.capacity)
-        if place.ways is None:
+        if (ways := place.ways_for(len(sides))) is None:
             continue
+        room = place.capacity * (1 - 1 / ways)
         for one, others in zip(
             spec.names, combinations(reversed(sides), len(sides) - 1), strict=True
         ):
-            room = place.capacity * (1 - 1 / place.ways)
-            if room > 0:
-                filled = sum(others, Signomial.constant(0)) * (1 / room)
-                yield f"ways_{place.name}_{one}", filled
+            filled = sum(others, Signomial.constant(0)) * (1 / room)
+            yield f"ways_{place.name}_{one}", filled
 
 
 def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | None:

@@ -283,9 +283,9 @@ def _within(
     for level, place in enumerate(setting.places[1:], start=1):
         held = [footprint(problem, tensor, boxes[level], 1) for tensor in problem.spec.tensors]
         fits = sum(held) <= place.capacity
-        if place.ways is not None:
-            way = place.capacity / place.ways
-            fits &= sum(np.ceil(size / way) for size in held) <= place.ways
+        if (ways := place.ways_for(len(held))) is not None:
+            way = place.capacity / ways
+            fits &= sum(np.ceil(size / way) for size in held) <= ways
         if level > 1 and choice[level - 2] is None:  # the nearer tile, which is held there, may do
             nearer = [boxes[level][i] == boxes[level - 1][i] for i in columns]
             fits |= np.all(nearer, axis=0)

@@ -72,6 +72,20 @@ class Store:
         read = min(self.bandwidth, self.read or self.bandwidth)
         return output * (1 / self.bandwidth) + sum(operands, output * 0) * (1 / read)
 
+    def ways_for(self, tensors: int) -> int | None:
+        """Return the ways that so many tensors divide among them, each in whole ones (Eq. 9).
+
+        None where its capacity is all that counts: where ways are unknown, or fewer than tensors,
+        which then share some whatever the tiles are.
+
+        Examples
+        --------
+        >>> place = Store("L1", 32768.0, 64, server="L2", bandwidth=8e10, ways=2)
+        >>> place.ways_for(2), place.ways_for(3)
+        (2, None)
+        """
+        return None if self.ways is None or self.ways < tensors else self.ways
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
