@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.dtypes import lanes, most_columns
 
 PACK = 2.5
 """Cycles that packing one element takes, from wherever it is (measured: 1 to 7, as its lines come;
@@ -39,6 +39,9 @@ ADDING = 80.0
 second cache, after sums too long to be foreseen (measured on a Zen 4: 58 to 125 with sums of 64 to
 128, and `ab-acd-dbc` takes 382 ms with sums of 64 and 363 with 192; all in the nearest cache, tiles
 that sum 16 and 80 products seem to take next to none)."""
+
+HIDDEN = 8
+"""Accumulators from which on a tile hides the latency of FMAs: two a cycle, each taking four."""
 
 WALK = 5.0
 """Cycles that the macrokernel takes for each tile: a call, which takes 40, mostly computes a run of
@@ -100,7 +103,14 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     Three vectors of rows by eight columns where there are 32 registers, two by six where there
     are 16: 24 and 12 accumulators, so that the vectors of A and the broadcast of B fit beside
     them. A complex element needs two accumulators: half as many columns, and with 16 registers one
-    vector of rows, so that nothing is spilled.
+    vector of rows, so that nothing is spilled. With fewer registers there are as many columns as
+    fit beside two vectors of rows, or beside one where that leaves fewer than eight accumulators:
+    these hide the latency of an FMA.
+
+    Raises
+    ------
+    MachineError
+        If the registers hold no tile at all.
 
     Examples
     --------
@@ -108,11 +118,18 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     Microkernel(rows=24, columns=8, ..., fetch=1.25, stream=0.6, placed=1.0, streams=1.25)
     >>> default("float32", 256, 16)  # doctest: +ELLIPSIS
     Microkernel(rows=16, columns=6, ..., fetch=1.25, stream=0.6, placed=1.3, streams=1.25)
+    >>> default("float64", 128, 8)  # doctest: +ELLIPSIS
+    Microkernel(rows=2, columns=6, ..., fetch=1.25, stream=0.6, placed=1.3, streams=1.25)
     """
     group = lanes(dtype, vector_bits)
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)
     if dtype.startswith("complex"):
         vectors, columns = (vectors, columns // 2) if registers >= 32 else (1, columns)
+    elif vectors * most_columns(dtype, registers, vectors) < HIDDEN:
+        vectors, columns = 1, vectors * columns
+    columns = min(columns, most_columns(dtype, registers, vectors))
+    if not columns:
+        raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
     return Microkernel(vectors * group, columns, placed=PLACED if registers < 32 else 1.0)
 
 

@@ -18,14 +18,11 @@ from llvmlite import ir
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels import dtypes, microkernel, packers
-from tilesolve.kernels.dtypes import halves, real_of
+from tilesolve.kernels.dtypes import halves
 from tilesolve.kernels.garbage import not_collected
 from tilesolve.kernels.packers import Strip
 from tilesolve.kernels.shape import Shape
 from tilesolve.kernels.sources import LAYOUT
-
-SPARE = 1
-"""Registers that a microkernel needs beside its tile and its rows: the broadcast."""
 
 MOST_VECTORS = 4
 """Groups of rows in one tile at most."""
@@ -81,13 +78,8 @@ class Family:
         return dtypes.lanes(self.dtype, self.bits)
 
     def most_columns(self, groups: int) -> int:
-        """Return the columns of the widest tile with so many groups of rows.
-
-        A complex tile has two accumulators for each, and two vectors of rows for each group.
-        """
-        parts = 1 if real_of(self.dtype) == self.dtype else 2
-        room = self.registers - SPARE * parts - parts * groups
-        return min(MOST_COLUMNS, max(0, room // (parts * groups)))
+        """Return the columns of the widest tile with so many groups of rows."""
+        return min(MOST_COLUMNS, dtypes.most_columns(self.dtype, self.registers, groups))
 
     @property
     def tiles(self) -> tuple[tuple[int, int], ...]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 _REALS = {"complex64": "float32", "complex128": "float64"}
 _BYTES = {"float32": 4, "float64": 8, "int64": 8}
 
+SPARE = 1
+"""Vectors that a microkernel needs beside its tile and its rows: the broadcast."""
+
 HALVED = 512
 """Bits of vectors of which a half takes half the time."""
 
@@ -55,3 +58,18 @@ def columns_together(dtype: str, registers: int) -> int:
     """
     group = 8 if registers >= 32 else 4
     return group // (2 if real_of(dtype) != dtype else 1)
+
+
+def most_columns(dtype: str, registers: int, groups: int) -> int:
+    """Return the columns of the widest tile with so many groups of rows that registers hold.
+
+    A complex tile has two accumulators for each, and two vectors of rows for each group.
+
+    Examples
+    --------
+    >>> most_columns("float64", 16, groups=2), most_columns("complex128", 16, groups=1)
+    (6, 6)
+    """
+    parts = 1 if real_of(dtype) == dtype else 2
+    room = registers - SPARE * parts - parts * groups
+    return max(0, room // (parts * groups))

@@ -30,6 +30,7 @@ from tilesolve.kernels.catalogue import (
     default,
 )
 from tilesolve.kernels.code import Family, Loaded, build
+from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.shape import Shape
 from tilesolve.kernels.state import S
 from tilesolve.kernels.timing import LONG, SHORT, tiles_of
@@ -197,6 +198,30 @@ def test_the_default_holds_without_a_catalogue():
     assert register_tile(single, measured()) == default("float32", 256, 16)
     small = Problem.of("mn-mk-kn", 5)
     assert register_tile(small, BASE) == default("float64", 256, 16).nearby()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("registers", range(1, 41))
+def test_the_default_is_a_tile_that_there_is(registers, dtype):
+    """Of any number of registers: one that kernels are made of, or an error where there is none."""
+    tiles = Family.of(dtype, 256, registers).tiles
+    if not tiles:
+        with pytest.raises(MachineError, match=f"{registers} vector registers hold no .* {dtype}"):
+            default(dtype, 256, registers)
+        return
+    found = default(dtype, 256, registers)
+    assert (found.rows // lanes(dtype, 256), found.columns) in tiles
+    more = default(dtype, 256, registers + 1)
+    assert more.rows * more.columns >= found.rows * found.columns
+
+
+def test_few_registers_keep_their_tile():
+    """With eight registers C stays in them, as the usual tile would not."""
+    few = BASE.replace(vector_registers=8)
+    found = plan("mn-mk-kn", 500, few, cache=False)
+    usual = plan("mn-mk-kn", 500, BASE, cache=False)
+    assert found.price.level("L1").moved[0] <= 2 * usual.price.level("L1").moved[0]
+    assert found.seconds <= 2 * usual.seconds
 
 
 def test_the_default_tile_wins_ties():
