@@ -498,6 +498,10 @@ class TestCommand:
             Outputs(readme=tmp_path / "README.md").check()
         with pytest.raises(OSError, match="folder"):
             Outputs(csv=tmp_path).check()
+        for what, name in (("json", "f.json"), ("csv", "f.csv"), ("html", "f"), ("plot", "f.svg")):
+            os.mkfifo(tmp_path / name)
+            with pytest.raises(OSError, match="not a regular file"):
+                Outputs(**{what: tmp_path / name}).check()
 
     def test_a_wrong_plan_is_status_1(self, tmp_path):
         """The command's status says if a plan of ours gave no right result."""

@@ -594,9 +594,11 @@ class TestCommand:
         [
             ["--output", "file/new.toml"],
             ["--output", "folder"],
+            ["--output", "pipe.png"],
             ["--plot", "p.docx"],
             ["--plot", "missing/p.png"],
             ["--plot", "folder"],
+            ["--plot", "pipe.png"],
         ],
     )
     def test_unwritable_is_refused_before_measuring(self, home, monkeypatch, measured, arguments):
@@ -604,9 +606,11 @@ class TestCommand:
         monkeypatch.chdir(home)
         (home / "file").touch()
         (home / "folder").mkdir()
+        os.mkfifo(home / "pipe.png")
         done = run(*arguments)
         assert done.exit_code == 2
         assert "error: cannot" in done.stderr
+        assert (home / "pipe.png").is_fifo()
         assert measured == []
 
     def test_missing_matplotlib(self, home, monkeypatch, measured):

@@ -16,7 +16,7 @@ import tilesolve
 from tilesolve import contractions, files, kernels, packing
 from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
 from tilesolve.cpu import cpu
-from tilesolve.files import locked, warn_once, write_atomically
+from tilesolve.files import check_writable, locked, read_regular, warn_once, write_atomically
 
 
 def start(code, *arguments):
@@ -109,6 +109,35 @@ def test_folder_in_the_way(tmp_path):
     with pytest.raises(FileAccessError, match=r"cannot write .*m\.toml: Is a directory"):
         write_atomically(tmp_path / "m.toml", "text")
     assert list(tmp_path.iterdir()) == [tmp_path / "m.toml"]
+
+
+@pytest.mark.parametrize("name", ["pipe", "link"])
+def test_no_file_takes_the_place_of_a_pipe(tmp_path, name):
+    """What is no file, itself or behind a link, stays what it is, and is refused beforehand."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for refuses in (check_writable, lambda path: write_atomically(path, "text")):
+        with pytest.raises(FileAccessError, match=f"cannot write .*{name}: not a regular file"):
+            refuses(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+    with pytest.raises(OSError, match="not a regular file"):
+        read_regular(tmp_path / name)
+
+
+def test_what_can_be_written_is_known_beforehand(tmp_path, monkeypatch):
+    """Of folders that are missing the nearest one that exists counts, and nothing is made."""
+    (tmp_path / "file").touch()
+    for path in ("file", "new", "a/b/new"):
+        check_writable(tmp_path / path)
+    with pytest.raises(FileAccessError, match=r"cannot write .*new: .*file cannot be written"):
+        check_writable(tmp_path / "file" / "a" / "new")
+    with pytest.raises(FileAccessError, match="File name too long"):
+        check_writable(tmp_path / ("x" * 5000))
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    with pytest.raises(FileAccessError, match=f"{tmp_path} cannot be written"):
+        check_writable(tmp_path / "a" / "b" / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from tilesolve.contractions.errors import (
-    DtypeError,
-    FileAccessError,
-    TilesolveError,
-    TilesolveWarning,
-)
+from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
 
 if TYPE_CHECKING:
     from tilesolve.kernels.catalogue import Catalogue
@@ -130,13 +125,12 @@ def calibrate(
     """
     from tilesolve import calibration_tables as show
     from tilesolve.calibration import calibrate as measure
-    from tilesolve.files import locked, machine_file, write_atomically
+    from tilesolve.files import check_writable, locked, machine_file, write_atomically
     from tilesolve.pictures import check_picture, draw_calibration
     from tilesolve.tables import console, progress_bar
 
     target = output or machine_file()
-    if target.is_dir():
-        raise FileAccessError(f"cannot write {target}: it is a folder")
+    check_writable(target)
     if plot is not None:
         check_picture(plot)
     with locked(target):
@@ -192,7 +186,7 @@ def _kernels(
     from tilesolve.catalogue import catalogue_table, catalogued, draw_catalogues
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES as ALL
-    from tilesolve.files import locked, machine_file, write_atomically
+    from tilesolve.files import check_writable, locked, machine_file, write_atomically
     from tilesolve.machine import Machine
     from tilesolve.pictures import check_picture
     from tilesolve.tables import console, progress_bar
@@ -200,6 +194,7 @@ def _kernels(
     target = output or machine_file()
     if not target.is_file():
         raise MachineError(f"there is no machine file {target}: run 'tilesolve calibrate' first")
+    check_writable(target)
     if plot is not None:
         check_picture(plot)
     wanted = [DTYPES.get(name, name) for name in dtype or ALL]

@@ -14,7 +14,15 @@ import tilesolve
 from tilesolve.contractions.errors import MachineError, SettingError
 from tilesolve.cpu import PROC, SYS, cpu
 from tilesolve.detect import usual_threads
-from tilesolve.files import SETTINGS, cache_dir, config_dir, machine_file, setting
+from tilesolve.files import (
+    SETTINGS,
+    cache_dir,
+    config_dir,
+    machine_file,
+    nearest,
+    setting,
+    takes_files,
+)
 from tilesolve.machine import Level, Machine
 from tilesolve.tables import machine_facts, table
 from tilesolve.units import rate, size
@@ -288,8 +296,8 @@ def _folder(what: str, path: Path, variable: str) -> Row:
     """Tell a folder's size, and whether it, or else its nearest parent, can be written."""
     mend = f"export {variable}=<a folder that can be written>"
     try:
-        there = next(folder for folder in (path, *path.parents) if folder.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        there = nearest(path)
+        if not takes_files(there):
             return Row(what, f"{path}: {there} cannot be written", "damaged", mend, True)
         used = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     except OSError as error:

@@ -7,6 +7,7 @@ import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EINVAL
 from pathlib import Path
 
 from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
@@ -20,6 +21,9 @@ SETTINGS = {
     "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }
 """Every environment variable that tilesolve reads, and what it sets."""
+
+IRREGULAR = "not a regular file"
+"""What an error says of a pipe, a device or the like."""
 
 _warned: set[str] = set()
 
@@ -82,6 +86,83 @@ def machine_file() -> Path:
     return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
 
 
+def read_regular(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file; refuse a pipe or a device, which might never end.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it is no file, cannot be read, or is no UTF-8 text.
+
+    Examples
+    --------
+    >>> read_regular("/")
+    Traceback (most recent call last):
+    OSError: [Errno 22] not a regular file
+    """
+    file = Path(path)
+    if file.exists() and not file.is_file():
+        raise OSError(EINVAL, IRREGULAR)
+    return file.read_text(encoding="utf-8")
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that `write_atomically` could not write, before anyone works for it.
+
+    Raises
+    ------
+    FileAccessError
+        If the path is a folder, a pipe or a device, or its folder, or the nearest one that exists
+        above it, takes no files.
+
+    Examples
+    --------
+    >>> check_writable("/")
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.FileAccessError: cannot write /: it is a folder
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            why = "it is a folder"
+        elif _special(file):
+            why = IRREGULAR
+        elif not takes_files(folder := nearest(Path(os.path.realpath(file)).parent)):
+            why = f"{folder} cannot be written"
+        else:
+            return
+    except OSError as error:
+        why = _reason(error)
+    raise FileAccessError(f"cannot write {file}: {why}")
+
+
+def _special(file: Path) -> bool:
+    """Return whether a path is a pipe, a device or the like, whose place no file may take."""
+    return file.exists() and not (file.is_file() or file.is_dir())
+
+
+def nearest(folder: Path) -> Path:
+    """Return a folder, or what is first found above it where it does not exist.
+
+    Examples
+    --------
+    >>> nearest(Path("/no/such/folder"))
+    PosixPath('/')
+    """
+    return next(there for there in (folder, *folder.parents) if there.exists())
+
+
+def takes_files(folder: Path) -> bool:
+    """Return whether this process may make files in what exists at a path.
+
+    Examples
+    --------
+    >>> takes_files(Path(__file__))
+    False
+    """
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file so that a reader, at any moment, finds the old content or the new one.
 
@@ -98,7 +179,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     Raises
     ------
     FileAccessError
-        If the folder cannot be written, a folder stands in the way, or no space is left.
+        If the folder cannot be written, a folder, a pipe or a device stands in the way, or no
+        space is left.
 
     Examples
     --------
@@ -112,6 +194,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
+        if _special(Path(path)):
+            raise OSError(EINVAL, IRREGULAR)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("xb") as file:

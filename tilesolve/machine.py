@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from errno import EINVAL
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.cpu import cpu
 from tilesolve.detect import detect
-from tilesolve.files import machine_file, setting, warn_once
+from tilesolve.files import machine_file, read_regular, setting, warn_once
 from tilesolve.kernels.catalogue import Catalogue
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.level import Level, Peak, Source, check_count, check_levels, check_positive
@@ -409,9 +408,7 @@ class Machine:
     def _read(cls, path: Path) -> Self:
         """Read a machine file; one that is not there is left to the caller."""
         try:
-            if path.exists() and not path.is_file():  # a pipe or a device might never end
-                raise OSError(EINVAL, "not a regular file")
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path)
         except _ABSENT:
             raise
         except OSError as error:

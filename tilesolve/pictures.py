@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilesolve.contractions.errors import FileAccessError, PictureError
+from tilesolve.files import check_writable, write_atomically
 from tilesolve.units import size
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     PictureError
         If matplotlib is not installed, or the file's name ends in no known format.
     FileAccessError
-        If there is no such folder, or the file cannot be written.
+        If there is no such folder, or `check_writable` refuses the file.
 
     Examples
     --------
@@ -59,10 +60,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     folder = target.absolute().parent
     if not folder.is_dir():
         raise FileAccessError(f"cannot write {target}: there is no folder {folder}")
-    if target.is_dir():
-        raise FileAccessError(f"cannot write {target}: it is a folder")
-    if not os.access(target if target.exists() else folder, os.W_OK):
-        raise FileAccessError(f"cannot write {target}: permission denied")
+    check_writable(target)
 
 
 def draw_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> None:
@@ -112,10 +110,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     """
     picture = io.BytesIO()
     figure.savefig(picture, format=Path(path).suffix.removeprefix(".").lower(), dpi=150)
-    try:
-        Path(path).write_bytes(picture.getvalue())
-    except OSError as error:
-        raise FileAccessError(f"cannot write {Path(path)}: {error.strerror}") from error
+    write_atomically(path, picture.getvalue())
 
 
 def svg(figure: Figure) -> str:

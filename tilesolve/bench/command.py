@@ -27,8 +27,7 @@ from tilesolve.bench.summary import (
     write_between,
 )
 from tilesolve.bench.sweep import empty, sweep, weights
-from tilesolve.contractions.errors import FileAccessError
-from tilesolve.files import write_atomically
+from tilesolve.files import check_writable, write_atomically
 from tilesolve.machine import Machine
 from tilesolve.pictures import check_picture
 from tilesolve.tables import console, progress_bar, table
@@ -68,8 +67,8 @@ directory
     def check(self) -> None:
         """Refuse what could not be read or written, before anyone works for it."""
         for path in (self.json, self.csv, self.html):
-            if path is not None and path.is_dir():
-                raise FileAccessError(f"cannot write {path}: it is a folder")
+            if path is not None:
+                check_writable(path)
         if self.plot is not None:
             check_picture(self.plot)
         if self.html is not None:

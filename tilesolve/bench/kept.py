@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.files import write_atomically
+from tilesolve.files import read_regular, write_atomically
 
 FORMAT = 1
 """Version of the JSON format; a file of another version is refused."""
@@ -208,7 +208,7 @@ class Kept(Generic[Kind]):
 directory
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_regular(path)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise BenchmarkError(f"cannot read {Path(path)}: {why}") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
-from tilesolve.files import write_atomically
+from tilesolve.files import check_writable, read_regular, write_atomically
 from tilesolve.machine import Machine
 from tilesolve.units import duration, volume
 
@@ -321,7 +321,7 @@ def write_between(path: str | os.PathLike[str], name: str, new: str | None) -> N
     """
     target = Path(path)
     try:
-        text = target.read_text(encoding="utf-8")
+        text = read_regular(target)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise FileAccessError(f"cannot read {target}: {why}") from None
@@ -329,5 +329,7 @@ def write_between(path: str | os.PathLike[str], name: str, new: str | None) -> N
         changed = between(text, name, new or "")
     except BenchmarkError as error:
         raise BenchmarkError(f"{target}: {error}") from None
-    if new is not None:
+    if new is None:
+        check_writable(target)
+    else:
         write_atomically(target, changed)
