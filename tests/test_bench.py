@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ from tilesolve.bench.sweep import empty, measure, sweep, weights
 from tilesolve.bench.team import PeerError, team
 from tilesolve.bench.worker import Order, timer
 from tilesolve.cli import app
-from tilesolve.contractions.errors import BenchmarkError, SuiteError
+from tilesolve.contractions.errors import BenchmarkError, PictureError, SuiteError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine import Machine
@@ -502,6 +504,48 @@ class TestCommand:
             os.mkfifo(tmp_path / name)
             with pytest.raises(OSError, match="not a regular file"):
                 Outputs(**{what: tmp_path / name}).check()
+
+    def test_two_outputs_need_two_files(self, tmp_path):
+        """However they are named; to compare with the file that is gone on with is no writing."""
+        (tmp_path / "link.csv").symlink_to("found")
+        for outputs in (
+            {"json": tmp_path / "found", "csv": tmp_path / "link.csv"},
+            {"csv": tmp_path / "found", "html": tmp_path / "." / "x" / ".." / "found"},
+        ):
+            with pytest.raises(BenchmarkError, match=r"two outputs have one file: .*found"):
+                Outputs(**outputs).check()
+        made().keep(tmp_path / "found")
+        Outputs(json=tmp_path / "found", compare=tmp_path / "found").check()
+
+    def test_files_need_a_folder_that_can_be_written(self, tmp_path):
+        """Those that are kept, as well as tables, are refused before anything is measured."""
+        (tmp_path / "file").touch()
+        for what in ("json", "csv", "html"):
+            with pytest.raises(OSError, match=r"cannot write .*found: .*file cannot be written"):
+                Outputs(**{what: tmp_path / "file" / "found"}).check()
+
+    def test_a_page_without_matplotlib_is_refused_by_its_own_name(self, monkeypatch):
+        """The pictures in it have no names that a reader would know."""
+        monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
+        with pytest.raises(PictureError, match=r"cannot draw a\.html: matplotlib is not installed"):
+            Outputs(html=Path("a.html")).check()
+
+    @pytest.mark.parametrize("study", [(), ("--study", "tiles")])
+    def test_files_are_written_before_anything_is_shown(self, tmp_path, monkeypatch, study):
+        """A reader that has gone loses no result."""
+
+        def gone(*_):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+        screen = SimpleNamespace(print=gone)
+        monkeypatch.setattr("tilesolve.bench.command.console", lambda: screen)
+        monkeypatch.setattr("tilesolve.bench.command.sweep", lambda *_: None)
+        monkeypatch.setattr("tilesolve.bench.command.tiles.studies", lambda *_: None)
+        files = [] if study else ["--html", tmp_path / "found.html"]
+        done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
+        assert done.exit_code == 1
+        assert (tmp_path / "found.csv").read_text().startswith("case,")
+        assert study or (tmp_path / "found.html").read_text().startswith("<!DOCTYPE html>")
 
     def test_a_wrong_plan_is_status_1(self, tmp_path):
         """The command's status says if a plan of ours gave no right result."""

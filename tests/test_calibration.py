@@ -626,6 +626,15 @@ class TestCommand:
         assert "pip install 'tilesolve[plot]'" in done.stderr
         assert measured == []
 
+    def test_broken_matplotlib(self, home, monkeypatch, measured):
+        """One that is installed but cannot be imported is refused at once, whatever it raises."""
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        done = run("--plot", home / "p.png")
+        assert done.exit_code == 2
+        assert "p.png: matplotlib cannot be imported: " in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert measured == []
+
     def test_two_at_once(self, home, measured):
         """A second calibration into the same file is refused while the first one runs."""
         with locked(machine_file()):

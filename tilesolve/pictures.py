@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import math
@@ -37,7 +38,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     PictureError
-        If matplotlib is not installed, or the file's name ends in no known format.
+        If `check_drawing` raises it, or the file's name ends in no known format.
     FileAccessError
         If there is no such folder, or `check_writable` refuses the file.
 
@@ -49,11 +50,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
 .eps, .jpeg, .jpg, .pdf, .png, .ps, .svg, .svgz, .tif, .tiff, .webp
     """
     target = Path(path)
-    if importlib.util.find_spec("matplotlib") is None:
-        raise PictureError(
-            f"cannot draw {target}: matplotlib is not installed; "
-            "install it with: pip install 'tilesolve[plot]'"
-        )
+    check_drawing(target)
     if target.suffix.lower().removeprefix(".") not in FORMATS:
         endings = ", ".join(f".{name}" for name in FORMATS)
         raise PictureError(f"cannot draw {target}: the name must end in {endings}")
@@ -61,6 +58,31 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     if not folder.is_dir():
         raise FileAccessError(f"cannot write {target}: there is no folder {folder}")
     check_writable(target)
+
+
+def check_drawing(path: str | os.PathLike[str]) -> None:
+    """Refuse a file with pictures in it where none can be drawn.
+
+    Raises
+    ------
+    PictureError
+        If matplotlib is not installed, or does not work.
+
+    Examples
+    --------
+    >>> check_drawing("page.html")
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise PictureError(
+            f"cannot draw {Path(path)}: matplotlib is not installed; "
+            "install it with: pip install 'tilesolve[plot]'"
+        )
+    try:
+        importlib.import_module("matplotlib.figure")
+    except Exception as error:  # a broken extension module can raise anything
+        raise PictureError(
+            f"cannot draw {Path(path)}: matplotlib cannot be imported: {error}"
+        ) from error
 
 
 def draw_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> None:

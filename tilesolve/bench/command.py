@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -27,9 +29,10 @@ from tilesolve.bench.summary import (
     write_between,
 )
 from tilesolve.bench.sweep import empty, sweep, weights
+from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.files import check_writable, write_atomically
 from tilesolve.machine import Machine
-from tilesolve.pictures import check_picture
+from tilesolve.pictures import check_drawing, check_picture
 from tilesolve.tables import console, progress_bar, table
 
 Some = TypeVar("Some", bound=Kept[Any])
@@ -66,13 +69,17 @@ directory
 
     def check(self) -> None:
         """Refuse what could not be read or written, before anyone works for it."""
+        written = [p for p in (self.json, self.csv, self.plot, self.html, self.readme) if p]
+        for one, other in combinations(written, 2):
+            if os.path.realpath(one) == os.path.realpath(other):
+                raise BenchmarkError(f"two outputs have one file: {one} and {other}")
         for path in (self.json, self.csv, self.html):
             if path is not None:
                 check_writable(path)
         if self.plot is not None:
             check_picture(self.plot)
         if self.html is not None:
-            check_picture(self.html.with_suffix(".svg"))  # the page has its pictures inside
+            check_drawing(self.html)  # the page has its pictures inside
         if self.readme is not None:
             write_between(self.readme, MARKER, None)
         if self.compare is not None:
@@ -112,8 +119,10 @@ def bench(
     with keeping(start, outputs.json) as kept, progress_bar("measuring") as report:
         sweep(problems, everyone, found_machine, effort, start, kept.update, report)
     found = kept.found
+    write(found, outputs)  # before it is shown: who reads that may have gone
     show(found)
-    write(found, outputs)
+    if outputs.compare is not None:
+        show_changes(found, outputs.compare)
     return not any(OURS in c.entries and not c.entries[OURS].seconds for c in found.cases)
 
 
@@ -215,12 +224,12 @@ def study_tiles(
     with keeping(start, outputs.json) as kept, progress_bar("studying") as report:
         tiles.studies(problems, found_machine, effort, start, kept.update, report)
     found = kept.found
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, found.to_csv())
     for case in found.cases:
         if case.trials:
             screen.print(table(str(case.problem), studies.COLUMNS, studies.rows(case)))
     screen.print(*studies.overall(found.cases), sep="\n")
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
     return found
 
 
@@ -271,14 +280,13 @@ def show(found: Sweep) -> None:
 
 
 def write(found: Sweep, outputs: Outputs) -> None:
-    """Write a sweep to the files that are asked for, and compare it.
+    """Write a sweep to the files that are asked for.
 
     Examples
     --------
     >>> from tilesolve.bench.kept import Settings
     >>> write(Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ()), Outputs())
     """
-    screen = console()
     if outputs.csv is not None:
         write_atomically(outputs.csv, found.to_csv())
     if outputs.plot is not None:
@@ -291,7 +299,23 @@ def write(found: Sweep, outputs: Outputs) -> None:
         write_atomically(outputs.html, page(found))
     if outputs.readme is not None:
         write_between(outputs.readme, MARKER, markdown(found))
-    if outputs.compare is not None:
-        changed, lines = comparison(Sweep.read(outputs.compare), found)
-        screen.print(table(f"Beside {outputs.compare}", COLUMNS, changed))
-        screen.print(*lines, sep="\n")
+
+
+def show_changes(found: Sweep, older: Path) -> None:
+    """Print a sweep beside an older one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tilesolve.bench.kept import Settings
+    >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nothing.keep(Path(folder) / "old.json")
+    ...     show_changes(nothing, Path(folder) / "old.json")  # doctest: +ELLIPSIS
+    Beside ...
+    The two sweeps have nothing in common.
+    """
+    changed, lines = comparison(Sweep.read(older), found)
+    screen = console()
+    screen.print(table(f"Beside {older}", COLUMNS, changed))
+    screen.print(*lines, sep="\n")
