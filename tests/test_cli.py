@@ -242,6 +242,30 @@ def test_closed_pipe():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments", [("suites",), ("machine", "--toml"), ("suites", "--help"), ("--help",)]
+)
+def test_full_device(tmp_path, arguments):
+    """Where standard output takes no more, that is one line on stderr and exit status 2."""
+    code = f"""
+import resource, signal
+from tilesolve.cli import app
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # of a file, which then takes nothing
+app({list(arguments)})
+"""
+    with (tmp_path / "full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (2, "error: File too large\n")
+
+
 def test_interrupt(monkeypatch):
     """Ctrl-C ends quietly with status 130."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from contextlib import suppress
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -27,6 +28,17 @@ INTERRUPTED = 130
 
 class _Commands(TyperGroup):
     """The subcommands, with errors and warnings as one line each instead of a traceback."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - typer's own
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            from tilesolve.files import reason
+
+            typer.echo(f"error: {reason(error)}", err=True)
+            with suppress(OSError):  # a full standard output would fail again at the very end
+                sys.stdout.close()
+            sys.exit(FAILED)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own, which differs by version
         for stream in (sys.stdout, sys.stderr):

@@ -132,7 +132,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         else:
             return
     except OSError as error:
-        why = _reason(error)
+        why = reason(error)
     raise FileAccessError(f"cannot write {file}: {why}")
 
 
@@ -207,7 +207,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise FileAccessError(f"cannot write {Path(path)}: {_reason(error)}") from error
+        raise FileAccessError(f"cannot write {Path(path)}: {reason(error)}") from error
 
 
 @contextmanager
@@ -243,7 +243,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("ab")
     except OSError as error:
-        raise FileAccessError(f"cannot lock {lock}: {_reason(error)}") from error
+        raise FileAccessError(f"cannot lock {lock}: {reason(error)}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -252,12 +252,18 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
                 f"another process is measuring (it holds {lock}); wait until it ends"
             ) from None
         except OSError as error:
-            raise FileAccessError(f"cannot lock {lock}: {_reason(error)}") from error
+            raise FileAccessError(f"cannot lock {lock}: {reason(error)}") from error
         yield
 
 
-def _reason(error: OSError) -> str:
-    """Say what went wrong and with which path, which may be a folder above the one wanted."""
+def reason(error: OSError) -> str:
+    """Say what went wrong and with which path, which may be a folder above the one wanted.
+
+    Examples
+    --------
+    >>> reason(FileNotFoundError(2, "No such file or directory", "cup"))
+    'No such file or directory (cup)'
+    """
     return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
 
 
