@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 
 from tilesolve.bench.cases import ELEMENTS, WORK, cases
 from tilesolve.bench.command import Outputs
+from tilesolve.bench.comparison import comparison
 from tilesolve.bench.contenders import OURS, Contender, contenders
 from tilesolve.bench.effort import Effort
 from tilesolve.bench.kept import Settings
@@ -34,7 +36,7 @@ from tilesolve.bench.sweep import empty, measure, sweep, weights
 from tilesolve.bench.team import PeerError, team
 from tilesolve.bench.worker import Order, timer
 from tilesolve.cli import app
-from tilesolve.contractions.errors import BenchmarkError, PictureError, SuiteError
+from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine import Machine
@@ -414,6 +416,32 @@ class TestSweep:
         assert "does not fit into memory" in found.cases[0].skipped
         assert found.cases[1].entries["right"].seconds
 
+    def test_a_case_without_a_plan_is_a_failure_of_ours(self, monkeypatch):
+        """Others are measured all the same, and all that shows the case shows what it has."""
+
+        def none(*_, **__):
+            raise SolverError("IPOPT is tired")
+
+        monkeypatch.setattr("tilesolve.bench.sweep.plan", none)
+        effort, quiet = Effort(repeat=2), lambda _: None
+        case = measure("odd", SMALL, contenders("numpy"), MACHINE, effort, quiet)
+        assert case.entries[OURS] == Entry((), "unplanned: IPOPT is tired")
+        assert len(case.entries["numpy"].seconds) == 2
+        assert not case.skipped
+        found = made(case, tilesolve="", numpy="")
+        assert Sweep.from_json(found.to_json()).to_json() == found.to_json()
+        assert found.done("odd", SMALL)
+        ((name, roofline, ours, *others),) = rows(found)
+        assert (name, roofline, ours, set(others[:-1])) == ("odd", "-", "unplanned", {"-", "0"})
+        ours, numpy = csv.DictReader(io.StringIO(found.to_csv()))
+        assert (ours["reason"], ours["roofline_s"], ours["predicted_s"]) == (
+            "unplanned: IPOPT is tired",
+            "",
+            "",
+        )
+        assert float(numpy["median_s"]) > 0
+        assert numpy["share_of_roofline"] == ""
+
     def test_what_does_not_fit_takes_no_time(self):
         """The time left is reckoned without the work of cases that will be skipped."""
         problems = {"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}
@@ -561,6 +589,25 @@ class TestCommand:
         assert done.exit_code == 1
         assert "wrong result" in done.stdout
 
+    def test_a_missing_plan_is_status_1(self, tmp_path, monkeypatch):
+        """No plan is no result of ours, and is told among the others' failures."""
+
+        def none(*_, **__):
+            raise SolverError("IPOPT is tired")
+
+        monkeypatch.setattr("tilesolve.bench.sweep.plan", none)
+        suite = tmp_path / "mine.toml"
+        suite.write_text(
+            'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" }]'
+        )
+        page = tmp_path / "found.html"
+        done = command(
+            *(suite, "--peers", "numpy", "--repeat", 1, "--machine", "i7-6700k", "--html", page)
+        )
+        assert done.exit_code == 1
+        assert "one, tilesolve: unplanned: IPOPT is tired" in done.stdout
+        assert "unplanned: IPOPT is tired" in page.read_text()
+
 
 class TestResults:
     CASE = Case(
@@ -594,6 +641,77 @@ class TestResults:
         for case in data["cases"]:
             del case["peak"]
         assert [case.peak for case in Sweep.from_json(json.dumps(data)).cases] == [None, None]
+
+    @pytest.mark.parametrize(
+        ("place", "damage"),
+        [
+            (("cases", 0, "entries", "numpy", "seconds"), [0.0]),
+            (("cases", 0, "entries", "numpy", "seconds"), [-1.0]),
+            (("cases", 0, "entries", "numpy", "seconds"), [math.nan]),
+            (("cases", 0, "entries", "numpy", "seconds"), "12"),
+            (("cases", 0, "entries", "numpy", "seconds"), []),
+            (("cases", 0, "entries", "numpy", "memory"), -1),
+            (("cases", 0, "entries", "numpy", "preparation"), "long"),
+            (("cases", 0, "entries"), []),
+            (("cases", 0, "roofline"), None),
+            (("cases", 0, "roofline"), 0),
+            (("cases", 0, "predicted"), 0),
+            (("cases", 0, "bottleneck"), None),
+            (("cases", 0, "peak"), "x"),
+            (("cases", 0, "name"), 5),
+            (("cases", 1, "skipped"), 5),
+            (("provenance",), 3),
+            (("provenance", "CPU"), 3),
+            (("machine",), None),
+        ],
+    )
+    def test_impossible_values_are_refused(self, place, damage):
+        """Whatever a file holds in the place of a value, the error is one line of its own words."""
+        both = made(self.CASE, Case("huge", SMALL, skipped="too large"))
+        data = json.loads(both.to_json())
+        *above, last = place
+        part = data
+        for step in above:
+            part = part[step]
+        part[last] = damage
+        with pytest.raises(
+            BenchmarkError, match=r"^old\.json: a damaged file of results: "
+        ) as said:
+            Sweep.from_json(json.dumps(data), origin="old.json")
+        assert "\n" not in str(said.value)
+
+    @given(st.data())
+    def test_a_damaged_file_is_refused_or_shown(self, data):
+        """With any value replaced by another one, what is read can be shown and kept."""
+        skipped = Case("huge", SMALL, skipped="too large")
+        unplanned = Case("odd", SMALL, entries={OURS: Entry((), "unplanned: no")})
+        document = json.loads(made(replace(self.CASE, peak=3e9), skipped, unplanned).to_json())
+        del document["settings"]
+        part = document
+        while isinstance(part, dict | list) and part:
+            within = part
+            keys = list(part) if isinstance(part, dict) else range(len(part))
+            key = data.draw(st.sampled_from(keys))
+            part = part[key]
+        others = st.none() | st.integers() | st.floats() | st.text() | st.just([]) | st.just({})
+        within[key] = data.draw(others)
+        document["settings"] = json.loads(made().to_json())["settings"]
+        try:
+            found = Sweep.from_json(json.dumps(document))
+        except BenchmarkError:
+            return
+        found = replace(found, machine=MACHINE.to_toml())
+        assert markdown(found)
+        assert comparison(found, found)
+        assert found.to_csv()
+        assert Sweep.from_json(found.to_json()) == found
+
+    def test_only_files_are_read(self, tmp_path):
+        """A pipe that nobody writes to would never end."""
+        os.mkfifo(tmp_path / "pipe")
+        for outputs in (Outputs(compare=tmp_path / "pipe"), Outputs(readme=tmp_path / "pipe")):
+            with pytest.raises((BenchmarkError, OSError), match="pipe: not a regular file"):
+                outputs.check()
 
     def test_figures_are_those_of_the_medians(self):
         """Speed, share of the roofline and ratio follow from the median round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -280,6 +281,20 @@ def test_studies_read_back():
         text = found.added(replace(one, trials=bad)).to_json()
         with pytest.raises(BenchmarkError, match="damaged"):
             Studies.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("what", "damage"), [("seconds", [0.0]), ("seconds", "12"), ("predicted", 0), ("around", None)]
+)
+def test_impossible_trials_are_refused(what, damage):
+    """The error is one line that says which value."""
+    one = Study(
+        "one", Problem.of("ik-ij-jk", 8), (Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0)),)
+    )
+    data = json.loads(Studies(Settings("mine", None, 1, 1, 3, {}, "m"), {}, "", (one,)).to_json())
+    data["cases"][0]["trials"][0][what] = damage
+    with pytest.raises(BenchmarkError, match=f"damaged file of results: '{what}' must be "):
+        Studies.from_json(json.dumps(data))
 
 
 @pytest.mark.parametrize(("took", "rounds"), [(0.5, [3, 3, 1]), (5.0, [2, 2, 1])])

@@ -107,7 +107,7 @@ def _bars(axes: Axes, sweep: Sweep) -> None:
             if not isfinite(speed) and name in case.entries:
                 axes.text(x, 0, "×", ha="center", va="bottom", fontsize=8, color=colour)
     for place, case in enumerate(cases):
-        top = case.problem.flops / case.roofline / 1e9 if case.roofline else 0.0
+        top = case.problem.flops / case.roofline / 1e9  # NaN, where there is no plan, draws nothing
         label = "roofline" if place == 0 else "_"  # matplotlib lists no name with _
         axes.hlines(top, place - 0.45, place + 0.45, color=INK, lw=1.3, label=label)
     axes.set_xticks(range(len(cases)), [case.name for case in cases], rotation=60, ha="right")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from tilesolve.bench.checked import text, texts
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.files import read_regular, write_atomically
@@ -149,7 +150,7 @@ class Kept(Generic[Kind]):
         )
 
     @classmethod
-    def from_json(cls, text: str, *, origin: str = "results") -> Self:
+    def from_json(cls, document: str, *, origin: str = "results") -> Self:
         """Read what `to_json` wrote.
 
         Raises
@@ -165,7 +166,7 @@ class Kept(Generic[Kind]):
         tilesolve.contractions.errors.BenchmarkError: old.json: these are no results of a sweep
         """
         try:
-            data = json.loads(text)
+            data = json.loads(document)
         except (ValueError, RecursionError) as error:
             raise BenchmarkError(f"{origin}: not valid JSON: {error}") from None
         if not isinstance(data, dict):
@@ -179,17 +180,19 @@ class Kept(Generic[Kind]):
         try:
             return cls(
                 Settings(**data["settings"]),
-                data["provenance"],
-                data["machine"],
+                texts(data, "provenance"),
+                text(data, "machine"),
                 tuple(
                     cls.case_of(
-                        entry["name"],
+                        text(entry, "name"),
                         Problem.of(entry["spec"], entry["sizes"], entry["dtype"]),
                         entry,
                     )
                     for entry in data["cases"]
                 ),
             )
+        except BenchmarkError as error:
+            raise BenchmarkError(f"{origin}: a damaged file of results: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BenchmarkError(
                 f"{origin}: a damaged file of results: {type(error).__name__}: {error}"
@@ -208,11 +211,11 @@ class Kept(Generic[Kind]):
 directory
         """
         try:
-            text = read_regular(path)
+            document = read_regular(path)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise BenchmarkError(f"cannot read {Path(path)}: {why}") from None
-        return cls.from_json(text, origin=str(path))
+        return cls.from_json(document, origin=str(path))
 
     def resumed(self, path: str | os.PathLike[str]) -> Self:
         """Return what a file holds, to be gone on with; this one if there is no file.

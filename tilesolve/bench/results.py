@@ -7,11 +7,13 @@ import io
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import nan
+from math import isnan, nan
 from typing import Any
 
+from tilesolve.bench.checked import Data, positive, text, times, value
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.kept import Kept, problem_cells
+from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 
 COLUMNS = (
@@ -63,6 +65,22 @@ class Entry:
         return (high - low) / self.median
 
 
+def _entry(data: Data) -> Entry:
+    """Return the entry that was kept as such data."""
+    seconds, reason = times(data, "seconds"), text(data, "reason")
+    if bool(seconds) == bool(reason.strip()):
+        raise BenchmarkError(f"'reason' must say why there are no seconds, got {reason!r}")
+    memory = data.get("memory")
+    if not (memory is None or (type(memory) is int and memory >= 0)):
+        raise BenchmarkError(f"'memory' must be a number of bytes, got {memory!r}")
+    return Entry(seconds, reason, _maybe(data, "preparation"), memory)
+
+
+def _maybe(data: Data, what: str) -> float | None:
+    """Return a positive number, or None where it is not known."""
+    return None if data.get(what) is None else positive(data, what)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One problem, what the model says of it, and what each contender did.
@@ -72,7 +90,8 @@ class Case:
     name, problem
         What was computed.
     roofline, predicted
-        Seconds that nothing beats, and seconds that the plan is predicted to take.
+        Seconds that nothing beats, and seconds that the plan is predicted to take; NaN where there
+        is no plan.
     bottleneck
         What the prediction is bound by.
     entries
@@ -150,31 +169,33 @@ class Sweep(Kept[Case]):
     @staticmethod
     def case_data(case: Case) -> dict[str, Any]:
         """Return what is kept of a case that was not skipped, beside its problem."""
+        entries = {name: asdict(entry) for name, entry in case.entries.items()}
+        if isnan(case.predicted):
+            return {"entries": entries}
         return {
             "roofline": case.roofline,
             "peak": case.peak,
             "predicted": case.predicted,
             "bottleneck": case.bottleneck,
-            "entries": {name: asdict(entry) for name, entry in case.entries.items()},
+            "entries": entries,
         }
 
     @staticmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Case:
         """Return the case that was kept as such data."""
-        if "skipped" in data:
-            return Case(name, problem, skipped=data["skipped"])
-        entries = {
-            who: Entry(**entry | {"seconds": tuple(map(float, entry["seconds"]))})
-            for who, entry in data["entries"].items()
-        }
+        if data.get("skipped"):
+            return Case(name, problem, skipped=text(data, "skipped"))
+        entries = {who: _entry(entry) for who, entry in value(data, "entries").items()}
+        if not {"roofline", "predicted", "bottleneck"} & set(data):
+            return Case(name, problem, entries=entries)
         return Case(
             name,
             problem,
-            data["roofline"],
-            data["predicted"],
-            data["bottleneck"],
+            positive(data, "roofline"),
+            positive(data, "predicted"),
+            text(data, "bottleneck"),
             entries,
-            peak=data.get("peak"),  # older files have the machine's
+            peak=_maybe(data, "peak"),  # older files have the machine's
         )
 
     def peak(self, dtype: str) -> float | None:
@@ -202,8 +223,8 @@ class Sweep(Kept[Case]):
         >>> Sweep(settings, {}, "", (matmul,)).to_csv().splitlines()[1][:34]
         'matmul,ik-ij-jk,i=8 k=8 j=8,float6'
         """
-        text = io.StringIO()
-        write = csv.writer(text, lineterminator="\n").writerow
+        lines = io.StringIO()
+        write = csv.writer(lines, lineterminator="\n").writerow
         write(COLUMNS)
         for case in self.cases:
             head = tuple(problem_cells(case))
@@ -216,12 +237,12 @@ class Sweep(Kept[Case]):
                         *((entry.median, min(times), max(times)) if times else ("", "", "")),
                         len(times),
                         case.speed(name) / 1e9 if times else "",
-                        case.roofline if case.entries else "",
-                        case.reached(name) if times else "",
-                        case.predicted if name == OURS else "",
+                        "" if isnan(case.roofline) else case.roofline,
+                        "" if isnan(case.reached(name)) else case.reached(name),
+                        case.predicted if name == OURS and not isnan(case.predicted) else "",
                         "" if entry.preparation is None else entry.preparation,
                         "" if entry.memory is None else entry.memory,
                         entry.reason,
                     )
                 )
-        return text.getvalue()
+        return lines.getvalue()

@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any
 
+from tilesolve.bench.checked import positive, text, times, value
 from tilesolve.bench.kept import Kept, problem_cells
+from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.planning import Plan
 from tilesolve.units import duration
@@ -168,16 +170,21 @@ class Studies(Kept[Study]):
     @staticmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Study:
         """Return the study that was kept as such data."""
-        if "skipped" in data:
-            return Study(name, problem, skipped=data["skipped"])
-        if "fault" in data:
-            return Study(name, problem, fault=data["fault"])
+        if data.get("skipped"):
+            return Study(name, problem, skipped=text(data, "skipped"))
+        if data.get("fault"):
+            return Study(name, problem, fault=text(data, "fault"))
         trials = [
-            Trial(**entry | {"seconds": tuple(map(float, entry["seconds"]))})
-            for entry in data["trials"]
+            Trial(
+                *(text(one, what) for what in ("kind", "around", "tiles", "packed")),
+                positive(one, "predicted"),
+                times(one, "seconds"),
+                bool(one.get("ended")),
+            )
+            for one in value(data, "trials")
         ]
         if not trials or not all(trial.seconds for trial in trials):
-            raise ValueError(f"the study of {name} has a trial without a time, or none")
+            raise BenchmarkError(f"the study of {name} has a trial without a time, or none")
         return Study(name, problem, tuple(trials))
 
     def to_csv(self) -> str:
@@ -192,8 +199,8 @@ class Studies(Kept[Study]):
         >>> Studies(settings, {}, "", (found,)).to_csv().splitlines()[1]
         'x,ik-ij-jk,i=8 k=8 j=8,float64,solver,K,,-,1.0,2.0,2.0,2.0,1,'
         """
-        text = io.StringIO()
-        write = csv.writer(text, lineterminator="\n").writerow
+        lines = io.StringIO()
+        write = csv.writer(lines, lineterminator="\n").writerow
         write(LINE)
         for case in self.cases:
             head = tuple(problem_cells(case))
@@ -208,7 +215,7 @@ class Studies(Kept[Study]):
                         "ended" if one.ended else "",
                     )
                 )
-        return text.getvalue()
+        return lines.getvalue()
 
 
 COLUMNS = {

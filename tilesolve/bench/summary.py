@@ -117,14 +117,14 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
         found.append(
             (
                 case.name,
-                duration(case.roofline),
+                duration(case.roofline) if isfinite(case.roofline) else "-",
                 _speed(case, OURS),
                 _figure(case.reached(OURS), "{:.0%}"),
                 _figure(case.ratio, "{:.2f}"),
                 _figure(mine.spread, "{:.0%}"),
                 str(len(mine.seconds)),
                 _figure(case.predicted / mine.median, "{:.2f}"),
-                case.bottleneck,
+                case.bottleneck or "-",
                 "-" if mine.preparation is None else duration(mine.preparation),
                 "-" if mine.memory is None else volume(mine.memory),
                 *(_speed(case, name) for name in peers),

@@ -209,11 +209,13 @@ def measure(
     there = [contender for contender in contenders if contender.installed]
     if lack := lacking(needed(problem, contenders, effort)):
         return Case(name, problem, skipped=lack)
+    entries = {c.name: Entry((), "" if c in there else "not installed") for c in contenders}
+    expectation = None
     try:
         expectation = plan(problem, machine=machine, threads=effort.threads)
     except TilesolveError as error:
-        return Case(name, problem, skipped=f"no plan: {error}")
-    entries = {c.name: Entry((), "" if c in there else "not installed") for c in contenders}
+        entries[OURS] = Entry((), f"unplanned: {error}")
+        there = [contender for contender in there if contender.name != OURS]
     with ExitStack() as stack:
         teams: dict[str, Team] = {}
         checked: dict[str, Ready] = {}
@@ -238,6 +240,8 @@ def measure(
         entry = entries[who]
         if entry.seconds:
             entries[who] = replace(entry, preparation=found.preparation, memory=found.memory)
+    if expectation is None:
+        return Case(name, problem, entries=entries)
     return Case(
         name,
         problem,
