@@ -221,6 +221,17 @@ def test_threads(monkeypatch):
     assert row(found, "threads in force").mend == "unset TILESOLVE_NUM_THREADS"
 
 
+def test_cache_setting(monkeypatch):
+    """Whether plans are kept; a word that is neither on nor off is a row with a command."""
+    assert row(report(), "plans are kept").value == "yes"
+    monkeypatch.setenv("TILESOLVE_CACHE", "OFF")
+    assert row(report(), "plans are kept") == Row("plans are kept", "no")
+    monkeypatch.setenv("TILESOLVE_CACHE", "none")
+    found = report()
+    assert not found.healthy
+    assert row(found, "plans are kept").mend == "unset TILESOLVE_CACHE"
+
+
 def test_settings(monkeypatch):
     """All settings are listed with what they do; one that nothing reads is pointed out."""
     monkeypatch.setenv("TILESOLVE_NUMTHREADS", "3")

@@ -14,7 +14,7 @@ from patience import PATIENCE
 
 import tilesolve
 from tilesolve import contractions, files, kernels, packing
-from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
+from tilesolve.contractions.errors import FileAccessError, SettingError, TilesolveWarning
 from tilesolve.cpu import cpu
 from tilesolve.files import check_writable, locked, read_regular, warn_once, write_atomically
 
@@ -61,6 +61,26 @@ def test_settings_are_declared():
     assert named == set(files.SETTINGS)
     with pytest.raises(KeyError):
         files.setting("TILESOLVE_TYPO")
+
+
+@pytest.mark.parametrize(
+    ("words", "on"),
+    [
+        (("", " ", "on", "1", "yes", "true", "True", "ON "), True),
+        (("off", "0", "no", "false", "Off", "FALSE", " no"), False),
+    ],
+)
+def test_switches(monkeypatch, words, on):
+    """Whatever the case and the blanks; nothing else is taken for either."""
+    monkeypatch.delenv("TILESOLVE_CACHE", raising=False)
+    assert files.switched_on("TILESOLVE_CACHE")
+    for word in words:
+        monkeypatch.setenv("TILESOLVE_CACHE", word)
+        assert files.switched_on("TILESOLVE_CACHE") is on
+    for word in ("of", "disable", "2", "-"):
+        monkeypatch.setenv("TILESOLVE_CACHE", word)
+        with pytest.raises(SettingError, match=f"TILESOLVE_CACHE must be on or off, got '{word}'"):
+            files.switched_on("TILESOLVE_CACHE")
 
 
 def test_write(tmp_path):

@@ -278,6 +278,9 @@ def test_a_cache_that_is_switched_off_is_said_to_be(monkeypatch):
     answer("plan", *QUESTION)
     assert answer("cache").endswith("switched off by TILESOLVE_CACHE\n")
     assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+    monkeypatch.setenv("TILESOLVE_CACHE", "none")
+    for arguments in (("plan", *QUESTION), ("cache",)):
+        assert "TILESOLVE_CACHE must be on or off" in refused(*arguments)
 
 
 def test_a_plan_that_cannot_be_removed_is_an_error():

@@ -21,6 +21,7 @@ from tilesolve.files import (
     machine_file,
     nearest,
     setting,
+    switched_on,
     takes_files,
 )
 from tilesolve.machine import Level, Machine
@@ -290,6 +291,10 @@ def _files() -> Iterable[Row]:
         yield Row("machine files of other CPUs", str(others), str(path.parent))
     yield _folder("settings folder", config_dir(), "TILESOLVE_CONFIG_DIR")
     yield _folder("cache folder", cache_dir(), "TILESOLVE_CACHE_DIR")
+    try:
+        yield Row("plans are kept", "yes" if switched_on("TILESOLVE_CACHE") else "no")
+    except SettingError as error:
+        yield Row("plans are kept", str(error), "damaged", "unset TILESOLVE_CACHE", True)
 
 
 def _folder(what: str, path: Path, variable: str) -> Row:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from errno import EINVAL
 from pathlib import Path
 
-from tilesolve.contractions.errors import FileAccessError, TilesolveWarning
+from tilesolve.contractions.errors import FileAccessError, SettingError, TilesolveWarning
 from tilesolve.cpu import cpu
 
 SETTINGS = {
@@ -21,6 +21,9 @@ SETTINGS = {
     "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }
 """Every environment variable that tilesolve reads, and what it sets."""
+
+ON, OFF = ("on", "1", "yes", "true", ""), ("off", "0", "no", "false")
+"""What a variable that switches something may say, in any case."""
 
 IRREGULAR = "not a regular file"
 """What an error says of a pipe, a device or the like."""
@@ -41,6 +44,28 @@ def setting(name: str) -> str | None:
     if name not in SETTINGS:
         raise KeyError(f"{name} is not declared in SETTINGS")
     return os.environ.get(name) or None
+
+
+def switched_on(name: str) -> bool:
+    """Return whether a ``TILESOLVE_*`` variable says on, as it does where it is not set.
+
+    Raises
+    ------
+    SettingError
+        If it says neither on nor off.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE="No"):
+    ...     switched_on("TILESOLVE_CACHE")
+    False
+    """
+    wanted = setting(name) or ""
+    word = wanted.strip().lower()
+    if word not in (*ON, *OFF):
+        raise SettingError(f"{name} must be on or off, got {wanted!r}")
+    return word in ON
 
 
 def config_dir() -> Path:

@@ -38,16 +38,21 @@ _lock = Lock()
 
 
 def enabled() -> bool:
-    """Return whether plans may be kept: unless ``TILESOLVE_CACHE`` is ``off`` or ``0``.
+    """Return whether plans may be kept: unless ``TILESOLVE_CACHE`` is ``off`` or the like.
+
+    Raises
+    ------
+    SettingError
+        If the variable says neither on nor off.
 
     Examples
     --------
     >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", TILESOLVE_CACHE="off"):
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE="Off"):
     ...     enabled()
     False
     """
-    return files.setting("TILESOLVE_CACHE") not in ("off", "0")
+    return files.switched_on("TILESOLVE_CACHE")
 
 
 def folder() -> Path:
