@@ -205,19 +205,18 @@ def within_limits(found):
 
 
 def layer(name, machine):
-    """Plan a layer, hold it to all limits, and return it."""
+    """Plan a layer and hold it to all limits."""
     found = plan(LAYERS[name], machine=machine, cache=False)
     within_limits(found)
     found.nest.check(found.problem)
     assert found.seconds >= found.problem.flops / found.machine.peak(found.problem.dtype)
-    assert found.search.spread >= 0
-    return found
+    assert found.search.spread <= 0.05  # three starts nearly agree
 
 
 @pytest.mark.parametrize("name", ["ResNet18-3", "ResNet18-9", "Yolo9000-8"])
 def test_plans_of_layers_keep_all_limits(name):
-    """Layers of both networks have plans that fit every cache; three starts nearly agree."""
-    assert layer(name, "i7-6700k").search.spread <= 0.05
+    """Layers of both networks have plans that fit every cache."""
+    layer(name, "i7-6700k")
 
 
 @pytest.mark.slow

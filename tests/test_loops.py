@@ -104,7 +104,7 @@ def test_loops_follow_operands_only_outside_their_copies():
     ]
     bands = Nest.of(fused.problem, tiles).bands
     for copies, before in (((None, None), True), (("L2", "L2"), False)):
-        found = unfuse(problem, fused, Nest(bands, copies, "L1"), LINE)
+        found = unfuse(problem, fused, Nest(bands, copies, "store"), LINE)
         found.check(problem)
         order = found.bands[1].order
         assert (order.index("a") < order.index("d")) is before

@@ -12,7 +12,7 @@ from simulation_cases import machine
 from strategies import problems, specs
 
 from tilesolve.bench.misses import RULES
-from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.footprints import footprint
 from tilesolve.kernels.catalogue import Microkernel
@@ -305,6 +305,13 @@ class TestPacking:
         """A copy in a level without a tile is refused, by name."""
         with pytest.raises(SizeError, match="'L7'"):
             self.cost("mnk", ("L7", None))
+
+    def test_a_way_of_writing_is_one_that_there_is(self):
+        """The name of a level, given for the way in which C is written, is refused."""
+        problem = Problem.of("mn-mk-kn", 8)
+        nest = Nest.of(problem, [("memory", "mnk", 8)], output="L1")
+        with pytest.raises(PlanError, match="accumulate, store, stream, got 'L1'"):
+            nest.check(problem)
 
 
 class TestSmallest:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 
 REGISTER = "register"
@@ -95,7 +95,20 @@ class Nest:
         return cls(tuple(made), packed, output)
 
     def check(self, problem: Problem) -> None:
-        """Raise a `SizeError` unless the bands nest and the last one is the whole problem."""
+        """Raise an error unless the bands nest up to the whole problem, and C can be written so.
+
+        Raises
+        ------
+        SizeError
+            If a band has other letters or is smaller than a nearer one, or the last one is not the
+            whole problem.
+        PlanError
+            If there is no such way of writing C.
+        """
+        if self.output not in get_args(Output):
+            raise PlanError(
+                f"the output must be one of {', '.join(get_args(Output))}, got {self.output!r}"
+            )
         inner = dict.fromkeys(problem.sizes, 1)
         for band in self.bands:
             if sorted(band.order) != sorted(problem.sizes):
