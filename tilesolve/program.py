@@ -16,6 +16,7 @@ from typing import Any
 
 from tilesolve.algebra import Signomial
 from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.spec import Tensor
 from tilesolve.expressions import SymbolicLoop, amounts, footprint, tile
 from tilesolve.fuse import Fused
 from tilesolve.kernels.catalogue import Microkernel
@@ -290,6 +291,20 @@ def _moved(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...
     return amounts(spec, level, loops, setting.levels, _ones(setting, level))
 
 
+def _copied(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Signomial:
+    """Return the elements of a tensor that are copied where the copy's tile is that of a level.
+
+    A copy is made whole whenever a loop outside has moved to another tile (Eqs 11-14).
+    """
+    amount = footprint(tensor, level, setting.levels, _ones(setting, level))
+    moved = False
+    for loop in _loops(setting, choice, level):
+        moved |= loop.letter in tensor.letters
+        if moved:
+            amount = amount * loop.trips
+    return amount
+
+
 def _ones(setting: Setting, level: int) -> frozenset[str]:
     """Return the indices whose tile is 1: of extent 1, or in the register tile (level 0)."""
     fused, sizes = setting.fused, setting.fused.problem.sizes
@@ -307,7 +322,10 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     names = [place.name for place in setting.places]
     buffers = [0, *(names.index(level) if level else 0 for level in setting.packed)]
     moved = [_moved(setting, choice, level) for level in range(setting.levels + 1)]
-    packed = [moved[at][t] if at else Signomial(()) for t, at in enumerate(buffers)]
+    packed = [
+        _copied(setting, choice, at, tensor) if at else Signomial(())
+        for tensor, at in zip(problem.spec.tensors, buffers, strict=True)
+    ]
     whole = float(prod(problem.shape(0)))
     for at, place in enumerate(setting.places):
         crossings = 2 if at == 0 else PACK_TRAFFIC

@@ -206,6 +206,21 @@ class _Path:
             self._known[key] = steps
         return self._known[key]
 
+    def copied(self, t: int, inside: int) -> Sizes:
+        """Return the bytes of a tensor that are copied, the tile of so many loops at a time.
+
+        A copy is made whole, with all that it shares with the tile before it, whenever a loop
+        outside has moved to another one (Eqs 11-14).
+        """
+        letters = self.problem.spec.tensors[t].letters
+        amount = self._steps(t, 1, largest=False)[inside]
+        moved: Truth = False
+        for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
+            if letter in letters:
+                moved = moved | runs
+            amount = choose(moved, amount * trips, amount)
+        return amount
+
     def latest(self, t: int) -> list[Position]:
         """Return for each number of loops the last of them that runs and indexes a tensor."""
         if t not in self._latest:
@@ -327,11 +342,6 @@ class _Room:
         return total
 
 
-def _within(loops: int) -> Callable[[Position, int], Truth]:
-    """Return whether a store keeps the tile of so many loops, and nothing more."""
-    return lambda inner, outer: inner <= loops
-
-
 def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
     """Return what takes values at a position, which may differ from nest to nest."""
     if not isinstance(position, np.ndarray) or not position.ndim:
@@ -356,9 +366,7 @@ def traffic(
     """Return the bytes that a tiling moves into each of the stores.
 
     A packed operand is read from its copy in all stores nearer than the copy's; its own store
-    and those beyond see the source, line by line. A copy is made again whenever a loop above
-    its tile has moved to another one (Eqs 11-14): the walk for a store that holds just the
-    copy's tile.
+    and those beyond see the source, line by line.
 
     Parameters
     ----------
@@ -388,12 +396,7 @@ def traffic(
     path = _Path(problem, tiling)
     tensors, names = problem.spec.tensors, [place.name for place in places]
     copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
-    elements = path.footprints([1] * len(tensors))
-    packed: list[Sizes] = [0.0] * len(tensors)
-    for t, at in enumerate(copies):
-        if at:
-            tile_stays = _within(path.through[names[at]])
-            packed[t] = walk(tensors, path.loops, elements, tile_stays, path.runs)[t]
+    packed = [path.copied(t, path.through[names[at]]) if at else 0.0 for t, at in enumerate(copies)]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
         room = _Room(path, place, at, copies, names)
