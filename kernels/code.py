@@ -66,11 +66,19 @@ class Family:
         """Return the family for a machine's vectors; what LLVM cannot have is an error.
 
         Halved vectors are made where they could save time, unless they are not wanted.
+
+        Raises
+        ------
+        MachineError
+            If kernels are not made for that width, or no tile fits so few registers.
         """
         if bits not in (128, 256, 512):
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
         group, halved = dtypes.columns_together(dtype, registers), halved and halves(dtype, bits)
-        return cls(dtype, bits, min(registers, 32), group, halved)
+        found = cls(dtype, bits, min(registers, 32), group, halved)
+        if not found.tiles:
+            raise MachineError(f"{registers} vector registers: too few for kernels of {dtype}")
+        return found
 
     @property
     def lanes(self) -> int:

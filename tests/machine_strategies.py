@@ -6,33 +6,36 @@ from tilesolve.machine import Level, Machine, Peak
 
 SOURCES = ("measured", "detected", "published", "assumed", "given")
 
-counts = st.integers(1, 2**40)
 rates = st.floats(1e3, 1e15)
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
 @st.composite
+def levels_of(draw: st.DrawFn, name: str, bandwidth: float) -> Level:
+    """Draw a level of that name, with room for a line of its own at least."""
+    line, effective = draw(st.sampled_from((32, 64, 128, 256))), draw(st.floats(0.05, 1.0))
+    return Level(
+        name,
+        None if name == "memory" else draw(st.integers(1 + int(line / effective), 2**40)),
+        bandwidth,
+        line=line,
+        ways=draw(st.none() | st.integers(1, 64)),
+        shared_by=draw(st.integers(1, 256)),
+        inclusive=draw(st.booleans()),
+        effective=effective,
+        read=draw(st.none() | rates),
+        stream=draw(st.none() | rates),
+        bandwidth_all=draw(st.none() | rates),
+    )
+
+
+@st.composite
 def machines(draw: st.DrawFn, caches: st.SearchStrategy[int] | None = None) -> Machine:
     """Draw a valid machine; `caches` draws how many levels it has before memory."""
-    depth = draw(caches or st.integers(0, 5))
+    depth = draw(caches or st.integers(0, 6))
     bandwidths = sorted(draw(st.lists(rates, min_size=depth + 1, max_size=depth + 1)), reverse=True)
     level_names = [*(f"L{number}" for number in range(1, depth + 1)), "memory"]
-    levels = tuple(
-        Level(
-            name,
-            None if name == "memory" else draw(counts),
-            bandwidth,
-            line=draw(st.sampled_from((32, 64, 128, 256))),
-            ways=draw(st.none() | st.integers(1, 64)),
-            shared_by=draw(st.integers(1, 256)),
-            inclusive=draw(st.booleans()),
-            effective=draw(st.floats(0.05, 1.0)),
-            read=draw(st.none() | rates),
-            stream=draw(st.none() | rates),
-            bandwidth_all=draw(st.none() | rates),
-        )
-        for name, bandwidth in zip(level_names, bandwidths, strict=True)
-    )
+    levels = tuple(draw(levels_of(*of)) for of in zip(level_names, bandwidths, strict=True))
     peak = st.builds(
         Peak,
         st.sampled_from(("float32", "float64")),

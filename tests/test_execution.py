@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.deadline import deadline
 from tilesolve.execution import Layout, visited
@@ -58,6 +58,23 @@ def drawn(problem, seed=0):
             values = values + 1j * generator.standard_normal(shape)
         arrays.append(np.asarray(values, problem.dtype))
     return arrays
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"), [("float32", 3), ("float64", 3), ("complex64", 6), ("complex128", 6)]
+)
+def test_few_registers_have_small_tiles_or_none(dtype, least):
+    """The register tile of a plan may be larger than any kernel; where there is none, that is said.
+
+    One register is for what is broadcast, one for rows, one for sums; complex ones are two each.
+    """
+    problem = Problem.of("mn-mk-kn", "m=20 n=13 k=9", dtype)
+    operands = drawn(problem)
+    for registers in (least, least + 1):
+        found = plan(problem, machine=machine(128, registers), cache=False)(*operands)
+        close(problem, found, reference(problem, *operands), operands)
+    with pytest.raises(MachineError, match=f"^{least - 1} vector registers: too few .* {dtype}$"):
+        plan(problem, machine=machine(128, least - 1), cache=False)(*operands)
 
 
 def poisoned(problem):

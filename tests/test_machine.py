@@ -15,6 +15,7 @@ from tilesolve import files
 from tilesolve.contractions.errors import MachineError, TilesolveWarning
 from tilesolve.cpu import cpu
 from tilesolve.machine import SHIPPED, Level, Machine, Peak
+from tilesolve.whatif import divided
 
 SHIPPED_NAMES = ("e5-2680v4", "i7-6700k")
 
@@ -110,6 +111,11 @@ def test_usable_is_the_effective_share():
         ("effective", 0.0),
         ("effective", 1.5),
         ("effective", float("nan")),
+        ("bandwidth", 1e-300),
+        ("bandwidth", 1e19),
+        ("read", 0.5),
+        ("stream", 1e300),
+        ("bandwidth_all", 1e-9),
     ],
 )
 def test_impossible_level(field, value):
@@ -121,6 +127,27 @@ def test_impossible_level(field, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"capacity": 1}, "must hold a line of 64 bytes, got 1"),
+        ({"capacity": 63}, "must hold a line of 64 bytes, got 63"),
+        ({"capacity": 4096, "effective": 1e-9}, "must hold a line of 64 bytes, got 0"),
+        ({"line": 2**20}, "must hold a line of 1048576 bytes, got 32768"),
+        ({"capacity": 2**63}, r"capacity must be less than 2\*\*63"),
+        ({"capacity": 10**400}, r"capacity must be less than 2\*\*63"),
+        ({"ways": 10**40}, r"ways must be less than 2\*\*63"),
+    ],
+)
+def test_capacities_have_bounds(change, message):
+    """A cache holds a line of its own, and no more bytes than an address can tell."""
+    with pytest.raises(MachineError, match=f"level 'L2': .*{message}"):
+        Level(**{"name": "L2", "capacity": 32768, "bandwidth": 1e9, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"frequency": 1e-300}, "frequency must lie within 1 and .* got 1e-300"),
+        ({"frequency": 1e300}, "frequency must lie within 1 and .* got 1e"),
+        ({"cores": 10**40}, r"cores must be less than 2\*\*63"),
         ({"cores": 0}, "cores must be a positive integer, got 0"),
         ({"frequency": 0.0}, "frequency must be positive, got 0.0"),
         ({"frequency": "4e9"}, "frequency must be positive, got '4e9'"),
@@ -163,6 +190,23 @@ def test_levels_misnumbered():
         sample().replace(levels=(*levels, Level("memory", None, 1e9)))
 
 
+def test_six_caches_at_most():
+    """More would take hours to plan for."""
+    caches = [Level(f"L{number}", 32768 * number, 1e9) for number in range(1, 8)]
+    memory = Level("memory", None, 1e9)
+    assert len(sample().replace(levels=(*caches[:6], memory)).caches) == 6
+    with pytest.raises(MachineError, match="there may be 6 caches at most, got 7"):
+        sample().replace(levels=(*caches, memory))
+
+
+@pytest.mark.parametrize("effective", [1.0, 64 / 49, 0.5, 0.05])
+def test_a_part_of_a_cache_has_a_line(effective):
+    """However many share a small one, and however little of it serves."""
+    small = Level("L1", 4096, 2e9, effective=min(effective, 1 / effective), shared_by=256)
+    machine = sample().replace(levels=(small, Level("memory", None, 1e9)))
+    assert divided(machine, 256).levels[0].usable >= 64
+
+
 def test_capacity_missing_inside():
     """Only memory may lack a capacity."""
     levels = (Level("L1", None, 2e9), Level("memory", None, 1e9))
@@ -182,6 +226,8 @@ def test_bad_peak():
         Peak("float64", 256, 0.0)
     with pytest.raises(MachineError, match="flops_all must be positive"):
         Peak("float64", 256, 1e9, -1.0)
+    with pytest.raises(MachineError, match=r"flops must lie within 1 and .* got 1e-300"):
+        Peak("float64", 256, 1e-300)
     with pytest.raises(MachineError, match="bits must be a positive integer"):
         Peak("float64", 0, 1e9)
 

@@ -375,7 +375,7 @@ def test_any_number_of_levels(capacities, spec):
 
 def test_infeasible_capacities_are_an_error():
     """A cache that cannot hold even the register tile's panels is named, not ignored."""
-    with pytest.raises(SolverError):
+    with pytest.raises(SolverError, match=r"no tile fits the caches of .*: .* 64 bytes of L1$"):
         plan("ab-ac-cb", 64, machine_of(64))
 
 

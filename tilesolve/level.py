@@ -13,6 +13,13 @@ from tilesolve.contractions.errors import MachineError
 Source = Literal["measured", "detected", "published", "assumed", "given"]
 """Where a figure comes from, as ``tilesolve doctor`` shows it."""
 
+LEAST, MOST = 1.0, 1e18
+"""Bounds of what moves, is computed, or ticks in a second; what lies beyond would end in numbers
+that no solver can take."""
+
+CACHES = 6
+"""Caches at most: each multiplies the choices that planning has."""
+
 _RATES = ("bandwidth", "read", "stream", "bandwidth_all")
 """Fields of a level in bytes per second."""
 
@@ -67,10 +74,10 @@ class Level:
         where = f"level {self.name!r}"
         if not isinstance(self.name, str) or not self.name:
             raise MachineError(f"{where}: name must be a word such as 'L1'")
-        check_positive(where, "bandwidth", self.bandwidth)
+        check_rate(where, "bandwidth", self.bandwidth)
         for field in _RATES[1:]:
             if getattr(self, field) is not None:
-                check_positive(where, field, getattr(self, field))
+                check_rate(where, field, getattr(self, field))
         for field in ("capacity", "ways"):
             if getattr(self, field) is not None:
                 check_count(where, field, getattr(self, field))
@@ -81,6 +88,11 @@ class Level:
         check_positive(where, "effective", self.effective)
         if self.effective > 1:
             raise MachineError(f"{where}: effective must lie in (0, 1], got {self.effective!r}")
+        if self.usable is not None and self.usable < self.line:
+            raise MachineError(
+                f"{where}: the part of the capacity that serves must hold a line of {self.line} "
+                f"bytes, got {self.usable}"
+            )
 
     @property
     def usable(self) -> int | None:
@@ -129,9 +141,9 @@ class Peak:
         if not isinstance(self.dtype, str) or not self.dtype:
             raise MachineError(f"{where}: dtype must be a name such as 'float64'")
         check_count(where, "bits", self.bits)
-        check_positive(where, "flops", self.flops)
+        check_rate(where, "flops", self.flops)
         if self.flops_all is not None:
-            check_positive(where, "flops_all", self.flops_all)
+            check_rate(where, "flops_all", self.flops_all)
 
 
 def check_positive(where: str, field: str, value: object) -> None:
@@ -148,8 +160,25 @@ def check_positive(where: str, field: str, value: object) -> None:
         raise MachineError(f"{where}: {field} must be positive, got {value!r}")
 
 
+def check_rate(where: str, field: str, value: float) -> None:
+    """Refuse what nothing does in a second.
+
+    Examples
+    --------
+    >>> check_rate("level 'L1'", "bandwidth", 1e-9)
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: level 'L1': bandwidth must lie within 1 and 1e+18 \
+a second, got 1e-09
+    """
+    check_positive(where, field, value)
+    if not LEAST <= value <= MOST:
+        raise MachineError(
+            f"{where}: {field} must lie within {LEAST:g} and {MOST:g} a second, got {value!r}"
+        )
+
+
 def check_count(where: str, field: str, value: object) -> None:
-    """Refuse what is not an integer of at least 1.
+    """Refuse what is not an integer of at least 1, or has no room in 64 bits.
 
     Examples
     --------
@@ -157,10 +186,12 @@ def check_count(where: str, field: str, value: object) -> None:
     """
     if type(value) is not int or value < 1:
         raise MachineError(f"{where}: {field} must be a positive integer, got {value!r}")
+    if value >= 2**63:
+        raise MachineError(f"{where}: {field} must be less than 2**63")
 
 
 def check_levels(where: str, levels: tuple[Level, ...]) -> None:
-    """Refuse levels out of order; an L2 smaller than L1 is odd but possible (section 5.5).
+    """Refuse levels out of order, or too many; an L2 smaller than L1 is possible (section 5.5).
 
     Examples
     --------
@@ -172,6 +203,8 @@ without a capacity
     names = [level.name for level in levels]
     if not levels or names[-1] != "memory" or levels[-1].capacity is not None:
         raise MachineError(f"{where}: the last level must be 'memory', without a capacity")
+    if len(levels) > CACHES + 1:
+        raise MachineError(f"{where}: there may be {CACHES} caches at most, got {len(levels) - 1}")
     if len(set(names)) < len(names):
         raise MachineError(f"{where}: two levels have the same name in {names}")
     for near, far in pairwise(levels):

@@ -17,7 +17,15 @@ from tilesolve.detect import detect
 from tilesolve.files import machine_file, read_regular, setting, warn_once
 from tilesolve.kernels.catalogue import Catalogue
 from tilesolve.kernels.dtypes import halves, real_of
-from tilesolve.level import Level, Peak, Source, check_count, check_levels, check_positive
+from tilesolve.level import (
+    Level,
+    Peak,
+    Source,
+    check_count,
+    check_levels,
+    check_positive,
+    check_rate,
+)
 from tilesolve.machine_toml import arguments, document, written
 
 __all__ = ["SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
@@ -90,8 +98,8 @@ class Machine:
         if not (isinstance(self.name, str) and isinstance(self.fingerprint, str)):
             raise MachineError(f"{where}: name and fingerprint must be text")
         check_levels(where, self.levels)
-        for field in ("frequency", "fma_rate"):
-            check_positive(where, field, getattr(self, field))
+        check_rate(where, "frequency", self.frequency)
+        check_positive(where, "fma_rate", self.fma_rate)
         for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
             check_count(where, field, getattr(self, field))
         if not self.peaks:

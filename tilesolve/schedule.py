@@ -327,10 +327,12 @@ class Schedule:
     def _cell(self, role: int, order: Sequence[str], box: Mapping[str, int]) -> dict[str, int]:
         """Return a cell that a microkernel can cover: one batch, and no more than it has."""
         lanes, register = self.family.lanes, self.nest.bands[0]
-        groups = min(MOST_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
+        wanted = min(MOST_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
+        # Few registers have room for few vectors, whatever the register tile of the plan.
+        groups, columns = max(tile for tile in self.family.tiles if tile[0] <= wanted)
         most = {
             ROWS: groups * lanes,
-            COLUMNS: max(1, self.family.most_columns(groups)),
+            COLUMNS: columns,
             BATCHES: 1,
         }.get(role)
         if most is None:

@@ -150,10 +150,16 @@ def _relaxed(
         if output == "stream":  # the smallest tiles have room, but no choice of loops
             return _relaxed(share, machine, threads, "store")
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
-            setting = setting_of(share, machine, threads, output, narrower)
-            if satisfiable(setting):
-                return setting, relax(setting, starts=starts)
-        raise
+            smaller = setting_of(share, machine, threads, output, narrower)
+            if satisfiable(smaller):
+                return smaller, relax(smaller, starts=starts)
+        if satisfiable(setting):
+            raise
+        rooms = [f"{place.capacity:g} bytes of {place.name}" for place in setting.places[1:]]
+        raise SolverError(
+            f"no tile fits the caches of machine {machine.name!r}: tiles may take at most "
+            + ", ".join(rooms)
+        ) from None
 
 
 def _narrower(microkernel: Microkernel, group: int, least: int) -> Iterator[Microkernel]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from math import ceil
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.level import Level
@@ -59,7 +60,8 @@ def divided(machine: Machine, cores: int) -> Machine:
     for level in machine.levels:
         capacity = level.capacity
         if capacity is not None:
-            capacity = max(level.line, capacity // min(cores, level.shared_by))
+            least = ceil(level.line / level.effective) + (level.effective < 1)  # if that is rounded
+            capacity = max(least, capacity // min(cores, level.shared_by))
         rates = [machine.bandwidth(level, cores) / cores]
         rates += [nearer.bandwidth for nearer in levels[-1:]]
         own = replace(level.scaled(min(rates) / level.bandwidth), bandwidth=min(rates))
