@@ -7,7 +7,7 @@ from tilesolve.machine import Level, Machine, Peak
 SOURCES = ("measured", "detected", "published", "assumed", "given")
 
 rates = st.floats(1e3, 1e15)
-names = st.text(st.characters(codec="utf-8"), max_size=20)
+names = st.text(st.characters(codec="utf-8").filter(str.isprintable), max_size=20)
 
 
 @st.composite

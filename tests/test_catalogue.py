@@ -136,6 +136,19 @@ def test_a_damaged_catalogue_is_refused(tiles):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
 
 
+@pytest.mark.parametrize("what", ["dtype", "bits", "tiles", "placd"])
+def test_keys_of_a_catalogue_are_checked(what):
+    """A missing or unknown one is an error that says which, and where."""
+    data = tomllib.loads(measured().to_toml())
+    table = data["kernels"][0]
+    if table.pop(what, None) is None:
+        table[what] = 2.0
+    with pytest.raises(
+        MachineError, match=rf"'?{what}'? (is missing )?in \[\[kernels\]\] number 1$"
+    ):
+        Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
+
+
 @pytest.mark.parametrize("what", ["placed", "crowded", "streams"])
 @pytest.mark.parametrize("times", [0.5, float("nan"), -2.0, "1.5"])
 def test_what_is_in_place_and_crowded_lines_cannot_be_faster(what, times):

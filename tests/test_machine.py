@@ -2,11 +2,13 @@
 
 import os
 import re
+import tomllib
 import warnings
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_strategies import machines
@@ -14,6 +16,7 @@ from machine_strategies import machines
 from tilesolve import files
 from tilesolve.contractions.errors import MachineError, TilesolveWarning
 from tilesolve.cpu import cpu
+from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.machine import SHIPPED, Level, Machine, Peak
 from tilesolve.whatif import divided
 
@@ -240,15 +243,33 @@ def test_bad_peak():
         ("format = 1", "", "format is None"),
         ("cores = 4", "", "entry 'cores' is missing"),
         ("cores = 4", "cores = 4\ncors = 5", "unknown entries: cors"),
-        ("registers = 16", "registers = 16\nwidth = 5", "unknown entries: vector.width"),
+        ("registers = 16", "registers = 16\nwidth = 5", r"unknown entries: width in \[vector\]"),
         ("registers = 16", "", "entry 'registers' is missing"),
-        ("ways = 4", "wayz = 4", "wayz"),
+        ("ways = 4", "wayz = 4", r"unknown entries: wayz in \[\[level\]\] number 2$"),
+        ("bandwidth = 81312000000.0", "", r"'bandwidth' is missing in \[\[level\]\] number 1$"),
+        (
+            'dtype = "float64", bits',
+            'dtype = "float64", bit',
+            r"unknown entries: bit in \[\[peak\]\] number 1$",
+        ),
+        ("[vector]", "[[vector]]", r"\[vector\] must be one table$"),
+        ("[[level]]", "[[x]]\n[level]", "not valid TOML"),
+        (
+            "kernels = []",
+            "kernels = 5",
+            r"kernels must be a list of tables, each with \[\[kernels\]\] above",
+        ),
+        ("kernels = []", "kernels = [5]", r"\[\[kernels\]\] number 1 must be one table$"),
+        ('name = "i7-6700k"', 'name = "i7\\u001b[31m"', "name must be text to be printed"),
+        ('name = "L2"', 'name = "L2\\n"', "name must be text to be printed"),
+        ('"L1.capacity" =', '"L9.capacity" =', r"unknown entries: L9\.capacity in \[sources\]"),
+        ('peak = "pub', 'peek = "pub', r"unknown entries: peek in \[sources\]"),
         ("ways = 4", 'ways = "4"', "level 'L2': ways must be a positive integer, got '4'"),
         ("bandwidth = 81312000000.0", "bandwidth = 0", "level 'L1': bandwidth must be positive"),
         ("bandwidth = 81312000000.0", "bandwidth = 1", "L2 .* is faster than the nearer L1"),
         ("cores = 4", f"cores = {'9' * 5000}", "not valid TOML"),
         ("cores = 4", f"cores = {'[' * 5000}", "not valid TOML"),
-        ("[sources]", "[[sources]]", "sources|items"),
+        ("[sources]", "[[sources]]", r"\[sources\] must be one table$"),
         ("[vector]", "vector = 5\n[vectr]", "machine file"),
     ],
 )
@@ -259,6 +280,39 @@ def test_broken_toml(old, new, message):
     with pytest.raises(MachineError, match=message) as caught:
         Machine.from_toml(text.replace(old, new, 1))
     assert str(caught.value).startswith("machine file: ")
+
+
+def test_a_lone_level_is_no_list():
+    """A table in the place of a list of tables is an error that shows how to write one."""
+    with pytest.raises(
+        MachineError, match=r"level must be a list of tables, each with \[\[level\]\] above"
+    ):
+        Machine.from_toml(tomli_w.dumps(tomllib.loads(sample().to_toml()) | {"level": {"a": 1}}))
+
+
+@given(st.data())
+def test_any_value_is_refused_in_words(data):
+    """With any value of a file replaced by another one, there is a machine, or a MachineError."""
+    tiles = (RegisterTile(2, 6, 6.0, 60.0),)
+    catalogues = (Catalogue("float64", 256, 16, tiles, placed=1.5),)
+    document = tomllib.loads(sample().replace(catalogues=catalogues).to_toml())
+    part = document
+    while isinstance(part, dict | list) and (part is document or data.draw(st.booleans())):
+        within = part
+        key = data.draw(st.sampled_from(list(part) if isinstance(part, dict) else range(len(part))))
+        part = part[key]
+    simple = st.integers() | st.floats() | st.text() | st.booleans() | st.just([]) | st.just({})
+    within[key] = data.draw(simple | st.lists(simple) | st.dictionaries(st.text(), simple))
+    with suppress(MachineError):
+        machine = Machine.from_toml(tomli_w.dumps(document))
+        assert Machine.from_toml(machine.to_toml()) == machine
+        assert hash(machine) is not None
+
+
+def test_byte_order_mark(home):
+    """A mark that some editors put before the first letter is no part of it."""
+    (home / "mine.toml").write_text(sample().to_toml(), encoding="utf-8-sig")
+    assert Machine.load(home / "mine.toml") == sample()
 
 
 def test_load_machine_itself():

@@ -72,8 +72,7 @@ class Level:
 
     def __post_init__(self) -> None:
         where = f"level {self.name!r}"
-        if not isinstance(self.name, str) or not self.name:
-            raise MachineError(f"{where}: name must be a word such as 'L1'")
+        check_name(where, "name", self.name)
         check_rate(where, "bandwidth", self.bandwidth)
         for field in _RATES[1:]:
             if getattr(self, field) is not None:
@@ -138,12 +137,24 @@ class Peak:
 
     def __post_init__(self) -> None:
         where = f"peak of {self.dtype!r} at {self.bits!r} bits"
-        if not isinstance(self.dtype, str) or not self.dtype:
-            raise MachineError(f"{where}: dtype must be a name such as 'float64'")
+        check_name(where, "dtype", self.dtype)
         check_count(where, "bits", self.bits)
         check_rate(where, "flops", self.flops)
         if self.flops_all is not None:
             check_rate(where, "flops_all", self.flops_all)
+
+
+def check_name(where: str, field: str, value: object, *, empty: bool = False) -> None:
+    """Refuse what is no text, or cannot be printed: a control character would steer a terminal.
+
+    Examples
+    --------
+    >>> check_name("level 5", "name", 5)
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: level 5: name must be text to be printed, got 5
+    """
+    if not (isinstance(value, str) and value.isprintable() and (value or empty)):
+        raise MachineError(f"{where}: {field} must be text to be printed, got {value!r}")
 
 
 def check_positive(where: str, field: str, value: object) -> None:

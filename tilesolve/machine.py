@@ -23,6 +23,7 @@ from tilesolve.level import (
     Source,
     check_count,
     check_levels,
+    check_name,
     check_positive,
     check_rate,
 )
@@ -95,8 +96,8 @@ class Machine:
 
     def __post_init__(self) -> None:
         where = f"machine {self.name!r}"
-        if not (isinstance(self.name, str) and isinstance(self.fingerprint, str)):
-            raise MachineError(f"{where}: name and fingerprint must be text")
+        for field in ("name", "fingerprint"):
+            check_name(where, field, getattr(self, field), empty=True)
         check_levels(where, self.levels)
         check_rate(where, "frequency", self.frequency)
         check_positive(where, "fma_rate", self.fma_rate)
@@ -309,9 +310,7 @@ class Machine:
         data = document(text, origin)
         try:
             return cls(**arguments(data))
-        except KeyError as error:
-            raise MachineError(f"{origin}: the entry {error} is missing") from None
-        except (TypeError, ValueError, AttributeError) as error:
+        except MachineError as error:
             raise MachineError(f"{origin}: {error}") from None
 
     @classmethod

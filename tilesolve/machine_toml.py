@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
-from tilesolve.level import Level, Peak
+from tilesolve.level import Level, Peak, check_count, check_name, check_positive
 
 if TYPE_CHECKING:
     from tilesolve.machine import Machine
@@ -22,21 +22,9 @@ FORMAT = 1
 BESIDE = ("placed", "crowded", "asked", "streams")
 """Fields of a catalogue that may not have been measured."""
 
-_ENTRIES = frozenset(
-    (
-        "format",
-        "name",
-        "fingerprint",
-        "cores",
-        "frequency",
-        "vector",
-        "level",
-        "peak",
-        "kernels",
-        "sources",
-    )
-)
-_VECTOR = frozenset(("bits", "registers", "fma_latency", "fma_rate"))
+_VECTOR = ("bits", "registers", "fma_latency", "fma_rate")
+_SINGLE = ("cores", "frequency", "vector_bits", "vector_registers", "fma_latency", "fma_rate")
+"""Figures that a machine has once, beside its peaks."""
 
 
 def written(machine: Machine) -> str:
@@ -83,7 +71,9 @@ def document(text: str, origin: str) -> dict[str, Any]:
     {'format': 1}
     """
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(
+            text.removeprefix("\ufeff")
+        )  # some editors begin a file with that mark
     except (ValueError, RecursionError) as error:  # numbers and nesting have limits, too
         raise MachineError(f"{origin}: not valid TOML: {error}") from None
     if data.get("format") != FORMAT:
@@ -115,14 +105,64 @@ def _tiles(catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def _catalogue(table: Mapping[str, Any]) -> Catalogue:
-    tiles = []
-    for text in table["tiles"].split(", "):
+def _checked(
+    table: object, title: str, needed: Iterable[str], others: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return a table of the document; refuse other values, and missing or unknown keys."""
+    if not isinstance(table, dict):
+        raise MachineError(f"{title} must be one table")
+    if unknown := set(table) - {*needed, *others}:
+        raise MachineError(f"unknown entries: {', '.join(sorted(unknown))} in {title}")
+    for key in needed:
+        if key not in table:
+            raise MachineError(f"the entry {key!r} is missing in {title}")
+    return table
+
+
+def _every(data: Mapping[str, Any], key: str, kind: type[Level | Peak]) -> Iterator[dict[str, Any]]:
+    """Yield the tables of levels, or of peaks."""
+    needed = [field.name for field in fields(kind) if field.default is MISSING]
+    optional = [field.name for field in fields(kind) if field.default is not MISSING]
+    if kind is Level:  # TOML has no null: memory's capacity is left out
+        needed.remove("capacity")
+        optional.append("capacity")
+    for title, table in _titled(data, key):
+        yield _checked(table, title, needed, optional)
+
+
+def _titled(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, object]]:
+    """Yield what stands in a list of tables, each with what an error calls it."""
+    tables = data.get(key, ())
+    if not isinstance(tables, list | tuple):
+        raise MachineError(f"{key} must be a list of tables, each with [[{key}]] above it")
+    for number, table in enumerate(tables, start=1):
+        yield f"[[{key}]] number {number}", table
+
+
+def _catalogue(title: str, found: object) -> Catalogue:
+    known = ("dtype", "bits", "registers")
+    table = _checked(found, title, (*known, "tiles"), BESIDE)
+    check_name(title, "dtype", table["dtype"])
+    for key in ("bits", "registers"):
+        check_count(title, key, table[key])
+    for key in BESIDE:
+        if key in table:
+            check_positive(title, key, table[key])
+    tiles = tuple(_tile(title, text) for text in str(table["tiles"]).split(", "))
+    return Catalogue(*(table[key] for key in known), tiles, *(table.get(key) for key in BESIDE))
+
+
+def _tile(title: str, text: str) -> RegisterTile:
+    try:
         sides, step, call = text.split(" ")
         vectors, columns = sides.split("x")
-        tiles.append(RegisterTile(int(vectors), int(columns), float(step), float(call)))
-    known = table["dtype"], table["bits"], table["registers"]
-    return Catalogue(*known, tuple(tiles), *(table.get(name) for name in BESIDE))
+        return RegisterTile(int(vectors), int(columns), float(step), float(call))
+    except MachineError as error:
+        raise MachineError(f"{title}: {error}") from None
+    except ValueError:
+        raise MachineError(
+            f"{title}: tiles must be written as '3x8 24.0 48.0', with commas between, got {text!r}"
+        ) from None
 
 
 def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +171,7 @@ def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     MachineError
-        If an entry is unknown. One that is missing is a `KeyError`.
+        If an entry is unknown or missing, or holds what is impossible.
 
     Examples
     --------
@@ -140,21 +180,23 @@ def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
     >>> Machine(**arguments(document(written(machine), "written"))) == machine
     True
     """
-    vector = data["vector"]
-    unknown = (set(data) - _ENTRIES) | {f"vector.{name}" for name in set(vector) - _VECTOR}
-    if unknown:
-        raise MachineError(f"unknown entries: {', '.join(sorted(unknown))}")
+    needed = ("format", "name", "cores", "frequency", "vector", "level", "peak")
+    _checked(data, "the file", needed, ("fingerprint", "kernels", "sources"))
+    vector = _checked(data["vector"], "[vector]", _VECTOR)
+    levels = tuple(Level(**{"capacity": None, **table}) for table in _every(data, "level", Level))
+    figures = [f"{level.name}.{field.name}" for level in levels for field in fields(Level)]
+    sources = _checked(data.get("sources", {}), "[sources]", (), (*_SINGLE, "peak", *figures))
     return {
         "name": data["name"],
-        "levels": tuple(Level(**{"capacity": None, **table}) for table in data["level"]),
+        "levels": levels,
         "cores": data["cores"],
         "frequency": data["frequency"],
         "vector_bits": vector["bits"],
         "vector_registers": vector["registers"],
         "fma_latency": vector["fma_latency"],
         "fma_rate": vector["fma_rate"],
-        "peaks": tuple(Peak(**table) for table in data["peak"]),
+        "peaks": tuple(Peak(**table) for table in _every(data, "peak", Peak)),
         "fingerprint": data.get("fingerprint", ""),
-        "catalogues": tuple(_catalogue(table) for table in data.get("kernels", ())),
-        "sources": tuple(data.get("sources", {}).items()),
+        "catalogues": tuple(_catalogue(*found) for found in _titled(data, "kernels")),
+        "sources": tuple(sources.items()),
     }
