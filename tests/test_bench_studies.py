@@ -331,13 +331,34 @@ def test_the_tile_study_refuses_what_it_does_not_do():
     assert done.exit_code == 2
     done = command("--study", "tiles")
     assert done.exit_code == 2
-    for option in (("--html", "x.html"), ("--batch", 2)):
+    for option in (("--html", "x.html"), ("--batch", 2), ("--peers", "foo"), ("--limit", 1)):
         done = command("tccg", "--study", "tiles", *option)
         assert done.exit_code == 2
         assert "--json and --csv" in done.stderr
     done = command("tccg", "--study", "misses", "--json", "x.json")
     assert done.exit_code == 2
     assert "no --case, no file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(("--dtype", "f32"), ("--threads", 77), ("--peers", "foo"), ("--repeat", 0)),
+        *(("--batch", 1), ("--seconds", 3), ("--limit", 9), ("--plans", 3), ("--case", "abc")),
+    ],
+)
+def test_the_study_of_misses_ignores_no_option(option):
+    """What it would not heed is refused, even where it is what it would be anyway."""
+    done = command("tccg", "--study", "misses", *option)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert option[0] in done.stderr
+
+
+def test_random_plans_are_those_of_a_study():
+    """A sweep runs none."""
+    done = command("tccg", "--plans", 3)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--plans" in done.stderr
 
 
 def test_misses_of_a_case(tmp_path):

@@ -221,6 +221,10 @@ def test_a_picture_that_is_a_folder_is_refused_before_any_work(home):
     [
         (SPEC, "--expressions", "--json"),
         (SPEC, "--expressions", "--plot", "plan.png"),
+        (SPEC, "--expressions", "--dtype", "nonsense"),
+        (SPEC, "--expressions", "--threads", "-4"),
+        (SPEC, "--expressions", "--accumulate"),
+        (SPEC, "--expressions", "--no-cache"),
         (SPEC, "8", "--levels", "1"),
         (SPEC, "--expressions", "--levels", "0"),
         (SPEC, "8", "--threads", "two"),

@@ -264,8 +264,21 @@ def _suites(
     console().print(table("", {"suite": "left", "problems": "right"}, rows))
 
 
+def _ignored(context: typer.Context, *taken: str) -> str:
+    """Return the options that were given beside those that are taken, with commas between."""
+    given = [
+        option
+        for option in context.command.params
+        if option.name not in taken
+        and (source := context.get_parameter_source(option.name or ""))
+        and source.name != "DEFAULT"
+    ]
+    return ", ".join(option.opts[0] for option in given)
+
+
 @app.command("plan")
 def _plan(
+    context: typer.Context,
     spec: Annotated[str, typer.Argument(help='Such as "abcd-aebf-dfce" or "ij,jk->ik".')],
     sizes: Annotated[
         list[str] | None, typer.Argument(help="Extents: a=72 b=72, or one number for all letters.")
@@ -300,8 +313,9 @@ def _plan(
     from tilesolve import planning
     from tilesolve.pictures import check_picture
 
-    if expressions and (as_json or plot is not None):
-        raise typer.BadParameter("--expressions has no --json and no --plot: they show a plan")
+    taken = ("spec", "sizes", "machine", "expressions", "levels")
+    if expressions and (ignored := _ignored(context, *taken)):
+        raise typer.BadParameter(f"--expressions shows no plan, and takes no {ignored}")
     if levels is not None and not expressions:
         raise typer.BadParameter("--levels counts the levels of --expressions, which is missing")
     if plot is not None:
@@ -365,6 +379,7 @@ class _Study(StrEnum):
 
 @app.command("bench")
 def _bench(
+    context: typer.Context,
     suite: Annotated[
         str,
         typer.Argument(
@@ -412,8 +427,9 @@ def _bench(
         _Study | None, typer.Option(help="Look at the model instead of at peers.")
     ] = None,
     plans: Annotated[
-        int, typer.Option(min=1, help="Random plans of a case that --study tiles runs.")
-    ] = 30,
+        int | None,
+        typer.Option(min=1, help="Random plans of a case that --study tiles runs; else 30."),
+    ] = None,
 ) -> None:
     """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
 
@@ -428,22 +444,29 @@ def _bench(
     dtype = None if dtype is None else DTYPES.get(dtype, dtype)
     outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
     if study is _Study.MISSES:
-        if outputs != command.Outputs() or case:
-            raise typer.BadParameter("--study misses prints what it finds: no --case, no file")
+        if ignored := _ignored(context, "suite", "machine", "study"):
+            raise typer.BadParameter(
+                f"--study misses takes --machine alone: no --case, no file, no {ignored}"
+            )
         command.study_misses(suite, machine=machine)
         return
+    if study is None and plans is not None:
+        raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
     effort = Effort(threads, batch, repeat, limit, seconds)
     if study is _Study.TILES:
-        if outputs != command.Outputs(as_json, csv) or batch != 1:
-            raise typer.BadParameter("--study tiles takes, of files, --json and --csv; no --batch")
+        taken = ("suite", "case", "dtype", "threads", "repeat", "seconds", "machine", "plans")
+        if ignored := _ignored(context, *taken, "as_json", "csv", "study"):
+            raise typer.BadParameter(
+                f"--study tiles takes, of files, --json and --csv; no {ignored}"
+            )
         found = command.study_tiles(
             suite,
             chosen=case or (),
             dtype=dtype,
             effort=effort,
-            plans=plans,
+            plans=plans or 30,
             machine=machine,
             outputs=outputs,
         )
