@@ -27,6 +27,8 @@ from tilesolve.traffic import Store, Tiling, traffic
 
 KERNEL = Microkernel(rows=4, columns=2)
 
+SPECS = ("ab-ac-cb", "abc-adc-bd", "xab-xac-xbc", "ab-ac-bc", "ab-a-cb", "ab-c[a+d]-bcd")
+
 
 def setting_of(problem, places, packed=None, output="accumulate", kernel=KERNEL):
     """Return a setting whose rate and frequency make seconds easy to tell apart."""
@@ -38,8 +40,12 @@ def setting_of(problem, places, packed=None, output="accumulate", kernel=KERNEL)
 @given(st.data())
 @settings(max_examples=100)
 def test_program_is_the_price_where_tiles_fill_their_levels(data):
-    """With every loop running and levels that hold just their tiles, times agree exactly."""
-    spec = data.draw(st.sampled_from(["ab-ac-cb", "abc-adc-bd", "xab-xac-xbc", "ab-ac-bc"]))
+    """With every loop running and levels that hold just their tiles, times agree exactly.
+
+    Of a convolution those of the registers and of the arithmetic do: caches with room for more than
+    a tile keep part of what overlaps.
+    """
+    spec = data.draw(st.sampled_from(SPECS))
     levels = data.draw(st.integers(1, 3))
     times = st.integers(7, 9)
     fused = fuse(Problem.of(spec, 2))
@@ -81,7 +87,8 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     call = {i: tiles[0][i] if i in fused.reduced else unit[i] for i in unit}
     tiling = Tiling(bands(setting, choice), (call, *tiles, whole), packed, output)
     exact = traffic(fused.problem, tiling, places)
-    for place, volumes in zip(places, exact.volumes, strict=True):
+    told = 1 if "[" in spec else len(places)
+    for place, volumes in zip(places[:told], exact.volumes[:told], strict=True):
         loads = place.bandwidth * min(1.0, pace or 1.0)
         seconds = volumes[0] / place.bandwidth + sum(volumes[1:]) / loads
         assert found[place.server] == pytest.approx(seconds)

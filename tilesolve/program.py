@@ -261,20 +261,13 @@ def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
 
 
 def _loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
-    """Return the loops outside a level's tile, innermost first; level 0 is the register tile.
-
-    A microkernel call runs over the whole reduced range of the nearest cache's tile, so those
-    loops come first around the register tile.
-    """
+    """Return the loops outside a cache's tile, innermost first."""
     indices = setting.fused.problem.spec.letters
     around = []
     for at, first in enumerate(choice, start=1):
         if first is not None:
             order = first + "".join(i for i in indices if i not in first)
             around.append((at, order))
-    if level == 0:
-        reduced = "".join(setting.fused.reduced)
-        around.insert(0, (0, reduced + "".join(i for i in indices if i not in reduced)))
     return [
         SymbolicLoop(index, at, setting.levels)
         for at, order in around
@@ -285,10 +278,24 @@ def _loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
 
 
 def _moved(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
-    """Return the elements of each tensor that the register file (0) or a cache takes in."""
+    """Return the elements of each tensor that a cache takes in."""
     spec = setting.fused.problem.spec
     loops = tuple(_loops(setting, choice, level))
     return amounts(spec, level, loops, setting.levels, _ones(setting, level))
+
+
+def _loaded(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
+    """Return the elements of each tensor that the register file takes in, by so many calls.
+
+    A call runs over the whole reduced range of the nearest cache's tile. It takes in its tile of
+    the output once, and what a step of the sums needs of the operands in each step.
+    """
+    levels, ones = setting.levels, _ones(setting, 0)
+    steps = calls
+    for index in setting.fused.reduced:
+        steps = steps * Signomial.symbol(tile(1, index, levels))
+    output, *operands = (footprint(t, 0, levels, ones) for t in setting.fused.problem.spec.tensors)
+    return output * calls, *(side * steps for side in operands)
 
 
 def _copied(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Signomial:
@@ -321,7 +328,12 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     size = problem.itemsize
     names = [place.name for place in setting.places]
     buffers = [0, *(names.index(level) if level else 0 for level in setting.packed)]
-    moved = [_moved(setting, choice, level) for level in range(setting.levels + 1)]
+    calls = Signomial.constant(1)
+    for index, extent in problem.sizes.items():
+        inner = tile(1 if index in fused.reduced else 0, index, setting.levels)
+        calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
+    caches = range(1, setting.levels + 1)
+    moved = [_loaded(setting, calls), *(_moved(setting, choice, level) for level in caches)]
     packed = [
         _copied(setting, choice, at, tensor) if at else Signomial(())
         for tensor, at in zip(problem.spec.tensors, buffers, strict=True)
@@ -335,10 +347,6 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
             copied = crossings * packed[t] if at < buffer else Signomial(())
             volumes.append(moved[at][t] + copied)
         yield place.server, place.seconds(volumes) * size
-    calls = Signomial.constant(1)
-    for index, extent in problem.sizes.items():
-        inner = tile(1 if index in fused.reduced else 0, index, setting.levels)
-        calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
     cycles = calls * setting.microkernel.call
     for amount in packed:
         cycles = cycles + amount * setting.microkernel.pack

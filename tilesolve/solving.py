@@ -46,9 +46,21 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
         _solve(problem, machine, threads, split, output) for split in _splits(problem, threads)
     ]
     # Sums in one piece leave little room where a cache is small: parts of them may be faster.
-    tight = [one for one in plans if one.output == "stream" and not satisfiable(one.setting)]
+    tight = [
+        one
+        for one in plans
+        if one.output == "stream" and (not satisfiable(one.setting) or _overlapping(one))
+    ]
     plans += [_solve(problem, machine, threads, one.split, "store") for one in tight]
     return min(plans, key=lambda found: found.seconds)
+
+
+def _overlapping(found: Plan) -> bool:
+    """Return whether a convolution's tiles overlap so that elements are copied more than once."""
+    copied = zip(found.price.packed, found.share.bytes[1:], strict=True)
+    return not _convex(found.share.spec) and any(
+        count * found.share.itemsize > size for count, size in copied
+    )
 
 
 def _passes_by(problem: Problem, kept: float) -> bool:

@@ -162,8 +162,10 @@ class _Path:
         box: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1.0)
         grid: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1)
         self._largest, self._mean, self._grids = [box], [box], [grid]
+        kept = problem.spec.output.letters
         for at, ((level, order), tile) in enumerate(zip(tiling.bands, tiling.boxes, strict=True)):
-            for letter in order:
+            # A call goes over the sides of its tile in each step of its sums, whatever the order.
+            for letter in order if at else sorted(order, key=lambda i: i not in kept):
                 extent = problem.sizes[letter]
                 inner = counts[letter][at - 1] if at else extent
                 trips = inner / counts[letter][at]
@@ -182,6 +184,8 @@ class _Path:
             self.through[level] = len(self.loops)
         self.call = self.through[tiling.bands[0][0]]
         """Loops of one call of the microkernel, which touches all it touches at once."""
+        self.sides = sum(letter in kept for letter, _ in self.loops[: self.call])
+        """Those of them that one step of its sums goes over."""
         self._known: dict[tuple[int, int, bool], list[Sizes]] = {}
         self._latest: dict[int, list[Position]] = {}
 
@@ -303,6 +307,13 @@ class _Room:
             self._known[inner, outer] = found
         return self._known[inner, outer]
 
+    def passes(self, inner: Position, outer: int) -> Truth:
+        """Return whether what a call has read of the operands is there when the loop comes round.
+
+        Each step of its sums reads it anew, be it the same as in the step before.
+        """
+        return outer < self.path.sides and self.stays(inner, outer)
+
     def holds(self, t: int) -> Truth:
         """Return whether a copy is still there when it is first used.
 
@@ -403,7 +414,11 @@ def traffic(
         # The working set of a copy's own store holds the copy; what comes in is the source.
         mean = path.footprints([1 if at < c else place.line for c in copies])
         stays = room.stays if rule == "distance" else room.fits
-        came = walk(tensors, path.loops, mean, stays, path.runs)
+        if at:
+            came = walk(tensors, path.loops, mean, stays, path.runs)
+        else:
+            came = walk(tensors[:1], path.loops, mean[:1], stays, path.runs)
+            came += walk(tensors[1:], path.loops, mean[1:], room.passes, path.runs)
         crossings = [2.0 if at == 0 else PACK_TRAFFIC] * len(copies)
         for t, c in enumerate(copies):
             if c == at and c:
