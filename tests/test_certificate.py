@@ -17,6 +17,14 @@ def test_certified_tiles_are_near_the_integer_optimum():
         assert proof.gap <= 0.02
 
 
+def test_no_bound_is_above_the_plan_itself():
+    """Tiles that reach across an index may take less than the program knows: no proof, then."""
+    pytest.importorskip("pyscipopt")
+    for spec, sizes in (("i-ij-j", "i=30 j=40"), ("ab-ac-cb", 24)):
+        with pytest.raises(SolverError, match="nothing is proved"):
+            plan(spec, sizes, "e5-2680v4").certify()
+
+
 @pytest.mark.parametrize(
     ("solver", "limit", "message"),
     [
