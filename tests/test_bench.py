@@ -235,6 +235,27 @@ with team(hanging, 1, 1, 600.0) as one:
         except FileNotFoundError:
             return "X"
 
+    def test_a_request_to_end_leaves_nothing(self, tmp_path):
+        """The command unwinds as after an interrupt: its folder and its processes are gone."""
+        suite = tmp_path / "mine.toml"
+        suite.write_text(
+            'format = 1\nproblems = [{ name = "x", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" }]'
+        )
+        folder = tmp_path / "temporary"
+        folder.mkdir()
+        arguments = [str(suite), "--peers", "fake_peers:hanging", "--machine", "i7-6700k"]
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "tilesolve", "bench", *arguments], env=environment
+        ) as child:
+            give_up = time.monotonic() + PATIENCE
+            while not list(folder.glob("tilesolve-bench-*")) and time.monotonic() < give_up:
+                assert child.poll() is None
+                time.sleep(0.05)
+            child.terminate()
+            assert child.wait(PATIENCE) == 130
+        assert not list(folder.glob("tilesolve-bench-*"))
+
     def test_caches_are_flushed_before_a_run(self):
         """All of the array is written, and before the run begins."""
         trash = np.zeros(5000, np.uint8)

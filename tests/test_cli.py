@@ -278,28 +278,47 @@ def test_interrupt(monkeypatch):
     assert not done.output
 
 
-def test_interrupted_process():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_process(number):
     """A process that gets the signal in the middle of a command ends quietly with 130."""
     code = """
-import time
-from tilesolve.cli import app
+import sys, time
+from tilesolve.__main__ import main
 from tilesolve.machine import Machine
 def wait(*_):
     print("waiting", flush=True)
     time.sleep(600)
 Machine.load = wait
-app(["machine"])
+sys.argv = ["tilesolve", "machine"]
+main()
 """
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
         try:
             assert child.stdout.readline() == "waiting\n"
-            child.send_signal(signal.SIGINT)
+            child.send_signal(number)
             out, err = child.communicate(timeout=PATIENCE)
         finally:
             child.kill()
     assert (child.returncode, out, err) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "how", [["-m", "tilesolve"], ["-c", "import tilesolve.__main__ as m; m.main()"]]
+)
+def test_interrupted_before_the_command_is_there(tmp_path, how):
+    """An interrupt among the first imports ends as quietly as a later one."""
+    (tmp_path / "typer.py").write_text("exec('raise KeyboardInterrupt')", encoding="utf-8")
+    found = subprocess.run(
+        [sys.executable, *how],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
 
 
 def test_interrupted_in_generated_code(tmp_path):

@@ -11,7 +11,7 @@ import threading
 import pytest
 from patience import PATIENCE
 
-from tilesolve.interrupts import heeded
+from tilesolve.interrupts import heeded, terminable
 from tilesolve.tables import progress_bar
 
 
@@ -48,6 +48,23 @@ class TestHeeded:
         with pytest.raises(KeyboardInterrupt):
             work(*steps, reached=reached)
         assert reached == steps[:done]
+
+    def test_a_request_to_end_comes_alike(self):
+        usual = signal.getsignal(signal.SIGTERM)
+
+        def be_ended():
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+
+        try:
+            terminable()
+            with pytest.raises(KeyboardInterrupt):
+                work(be_ended)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            terminable()
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        finally:
+            signal.signal(signal.SIGTERM, usual)
 
     def test_another_exception_goes_first(self):
         with pytest.raises(ZeroDivisionError):

@@ -1,5 +1,28 @@
-"""``python -m tilesolve`` is the ``tilesolve`` command."""
+"""The ``tilesolve`` command, by that name or as ``python -m tilesolve``."""
 
-from tilesolve.cli import app
+from __future__ import annotations
 
-app(prog_name="tilesolve")
+import sys
+
+from tilesolve.interrupts import INTERRUPTED, terminable
+
+
+def main() -> None:
+    """Run the command; interrupts end it quietly from the first of its imports on.
+
+    Examples
+    --------
+    $ tilesolve doctor
+    """
+    try:
+        terminable()
+        from tilesolve.cli import app  # takes a while
+
+        app(prog_name="tilesolve")
+    except KeyboardInterrupt:
+        exec("")  # see `tilesolve.cli`
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

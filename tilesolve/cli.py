@@ -15,15 +15,13 @@ import typer
 from typer.core import TyperGroup
 
 from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
+from tilesolve.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from tilesolve.kernels.catalogue import Catalogue
 
 FAILED = 2
 """Exit status after an error that has a message."""
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 
 class _Commands(TyperGroup):

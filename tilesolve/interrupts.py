@@ -1,4 +1,4 @@
-"""Interrupts that are not lost where code cannot let an exception through."""
+"""Interrupts: what else counts as one, and that none is lost where no exception gets through."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def terminable() -> None:
+    """Have a request to end, as `kill` and job runners make it, unwind as an interrupt does.
+
+    Else a command would leave the temporary folders and processes that it has started. Who asked
+    for such requests to be ignored gets that.
+
+    Examples
+    --------
+    >>> usual = signal.getsignal(signal.SIGTERM)
+    >>> terminable()
+    >>> signal.signal(signal.SIGTERM, usual) is signal.default_int_handler
+    True
+    """
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @contextmanager
@@ -26,8 +48,9 @@ def heeded() -> Iterator[Callable[[], None]]:
     >>> with heeded() as heed:
     ...     heed()
     """
-    usual = signal.getsignal(signal.SIGINT)
-    if not callable(usual) or threading.current_thread() is not threading.main_thread():
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    usual = {number: handler for number, handler in handlers.items() if callable(handler)}
+    if not usual or threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
     came = False
@@ -35,15 +58,17 @@ def heeded() -> Iterator[Callable[[], None]]:
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal came
         came = True
-        usual(number, frame)
+        usual[number](number, frame)
 
     def heed() -> None:
         if came:
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, note)
+    for number in usual:
+        signal.signal(number, note)
     try:
         yield heed
         heed()
     finally:
-        signal.signal(signal.SIGINT, usual)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
