@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tilesolve.cli import app
+from tilesolve.contractions.problem import DTYPES
 from tilesolve.files import SETTINGS
 from tilesolve.machine import Machine
 
@@ -106,7 +107,9 @@ def test_readme_examples_give_what_they_show():
 def test_readme_machine_file_is_one():
     """The README's example of a machine file can be read."""
     (text,) = [block for block in blocks("toml") if "[vector]" in block]
-    assert [level.name for level in Machine.from_toml(text).levels] == ["L1", "L2", "memory"]
+    machine = Machine.from_toml(text)
+    assert [level.name for level in machine.levels] == ["L1", "L2", "memory"]
+    assert all(machine.peak(dtype) > 0 for dtype in DTYPES)
 
 
 def test_readme_names_every_setting_and_command():
