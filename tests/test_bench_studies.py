@@ -243,7 +243,7 @@ def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
         done = command(*common, *chosen, "--json", kept, "--csv", table)
         assert done.exit_code == 1
         assert "one: plan 1 gives another result: wrong result" in done.stdout
-        assert "1 cases: the solver's plan is" in done.stdout
+        assert "1 case: the solver's plan is" in done.stdout
         one, two = Studies.read(kept).cases
         assert one.fault
         assert not one.trials
@@ -266,7 +266,7 @@ def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
     common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
     done = command(*common, "--json", kept)
     assert done.exit_code == 130
-    assert f"1 cases are kept in {kept}" in done.stderr
+    assert f"1 case kept in {kept}" in done.stderr
     assert [case.name for case in Studies.read(kept).cases] == ["one"]
 
 

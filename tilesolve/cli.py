@@ -354,18 +354,15 @@ def _cache(
 ) -> None:
     """Show where solved plans are kept and how many, or remove them."""
     from tilesolve import plan_cache
+    from tilesolve.units import counted
 
     if clear:
-        typer.echo(f"removed {_plans(plan_cache.clear())} from {plan_cache.folder()}")
+        typer.echo(f"removed {counted(plan_cache.clear(), 'plan')} from {plan_cache.folder()}")
         return
     found = plan_cache.stored()
     state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"
-    count, size = _plans(found["disk"]), found["bytes"]
+    count, size = counted(found["disk"], "plan"), found["bytes"]
     typer.echo(f"{count} of {size} bytes in {plan_cache.folder()}, {state}")
-
-
-def _plans(count: int) -> str:
-    return f"{count} plan" if count == 1 else f"{count} plans"
 
 
 class _Study(StrEnum):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tilesolve.interrupts import heeded
 from tilesolve.kernels.progress import Progress
-from tilesolve.units import rate, size
+from tilesolve.units import counted, rate, size
 
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
@@ -217,5 +217,5 @@ def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
             )
             for key, problem in problems.items()
         ],
-        caption=f"{len(problems)} problems",
+        caption=counted(len(problems), "problem"),
     )

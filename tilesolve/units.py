@@ -1,6 +1,17 @@
-"""Numbers as people read them: bytes, times and bandwidths with their units."""
+"""Numbers as people read them: counts, bytes, times and bandwidths with their units."""
 
 from __future__ import annotations
+
+
+def counted(count: int, what: str) -> str:
+    """Return how many there are of something.
+
+    Examples
+    --------
+    >>> counted(1, "case"), counted(0, "case")
+    ('1 case', '0 cases')
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def volume(count: float) -> str:

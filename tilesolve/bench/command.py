@@ -34,6 +34,7 @@ from tilesolve.files import check_writable, write_atomically
 from tilesolve.machine import Machine
 from tilesolve.pictures import check_drawing, check_picture
 from tilesolve.tables import console, progress_bar, table
+from tilesolve.units import counted
 
 Some = TypeVar("Some", bound=Kept[Any])
 
@@ -173,7 +174,7 @@ def keeping(start: Some, path: Path | None) -> Iterator[Keeper[Some]]:
     except KeyboardInterrupt:
         where = f"kept in {path}" if path else "lost, as --json names no file"
         print(
-            f"interrupted: {len(keeper.found.cases)} cases are {where}; "
+            f"interrupted: {counted(len(keeper.found.cases), 'case')} {where}; "
             "with the same --json the command goes on from there",
             file=sys.stderr,
         )
@@ -188,7 +189,7 @@ def tell_time(seconds: Iterable[float]) -> None:
     >>> tell_time([60.0, 120.0])
     """
     each = list(seconds)
-    print(f"{len(each)} cases, about {sum(each) / 60:.0f} min", file=sys.stderr)
+    print(f"{counted(len(each), 'case')}, about {sum(each) / 60:.0f} min", file=sys.stderr)
 
 
 def study_tiles(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results import Entry, Sweep
 from tilesolve.bench.summary import mean
-from tilesolve.units import duration
+from tilesolve.units import counted, duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]
         counts = [sum(c.verdict == verdict for c in own) for verdict in ("faster", "slower")]
         lines.append(
             f"{name}: {mean([change.ratio for change in own]):.3f} times as fast as then over "
-            f"{len(own)} cases; {counts[0]} faster, {counts[1]} slower in every round"
+            f"{counted(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every round"
         )
     return rows, lines if every else [*lines, "The two sweeps have nothing in common."]
 

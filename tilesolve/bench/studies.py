@@ -15,7 +15,7 @@ from tilesolve.bench.kept import Kept, problem_cells
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.planning import Plan
-from tilesolve.units import duration
+from tilesolve.units import counted, duration
 
 FAR = 0.2
 """Share by which the solver's plan should never be slower than the fastest."""
@@ -285,7 +285,7 @@ def overall(studies: Sequence[Study]) -> list[str]:
     >>> for line in overall([one]):
     ...     print(line)
     x: the solver's plan is number 1 of 1, 0.0 % slower than the fastest; rank correlation nan
-    1 cases: the solver's plan is 0.0 % slower than the fastest in the median, 0.0 % at worst, \
+    1 case: the solver's plan is 0.0 % slower than the fastest in the median, 0.0 % at worst, \
 over 20 % in 0; rank correlation nan in the median
     """
     run = sorted((found for found in studies if found.trials), key=lambda found: -found.excess)
@@ -297,8 +297,9 @@ over 20 % in 0; rank correlation nan in the median
     excesses = [found.excess for found in run]
     known = [found.correlation for found in run if not isnan(found.correlation)]
     total = (
-        f"{len(run)} cases: the solver's plan is {statistics.median(excesses):.1%} slower than "
-        f"the fastest in the median, {max(excesses):.1%} at worst, over {FAR:.0%} in "
+        f"{counted(len(run), 'case')}: the solver's plan is "
+        f"{statistics.median(excesses):.1%} slower than the fastest in the median, "
+        f"{max(excesses):.1%} at worst, over {FAR:.0%} in "
         f"{sum(excess > FAR for excess in excesses)}; rank correlation "
         f"{statistics.median(known) if known else nan:.2f} in the median"
     )

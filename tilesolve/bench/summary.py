@@ -12,7 +12,7 @@ from tilesolve.bench.results import Case, Entry, Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.files import check_writable, read_regular, write_atomically
 from tilesolve.machine import Machine
-from tilesolve.units import duration, volume
+from tilesolve.units import counted, duration, volume
 
 NEAR = 0.1
 """Relative error up to which a prediction counts as near."""
@@ -194,7 +194,7 @@ def means(sweep: Sweep) -> list[str]:
     >>> print("\n".join(means(Sweep(settings, {}, "", (case,)))))
     Geometric means over 1 of 1 cases: 50 % of the roofline;
     2.00 times the best peer (slower than it in 0 of 1);
-    2.00 times numpy (1 cases);
+    2.00 times numpy (1 case);
     predicted over measured time 0.75, within 10 % in 0 of 1.
     """
     reached = [case.reached(OURS) for case in sweep.cases if isfinite(case.reached(OURS))]
@@ -213,7 +213,7 @@ def means(sweep: Sweep) -> list[str]:
     for name in taking_part(sweep):
         times = [case.seconds(name) / case.ours for case in sweep.cases if name != OURS]
         if known := [ratio for ratio in times if isfinite(ratio)]:
-            lines.append(f"{mean(known):.2f} times {name} ({len(known)} cases)")
+            lines.append(f"{mean(known):.2f} times {name} ({counted(len(known), 'case')})")
     errors = [c.predicted / c.ours for c in sweep.cases if isfinite(c.predicted / c.ours)]
     near = sum(abs(error - 1) <= NEAR for error in errors)
     lines.append(
