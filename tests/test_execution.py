@@ -447,7 +447,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         assert all(len(covered[i]) <= cell[i] for i in cell)
     assert np.all(seen == 1)
     if not more:
-        monkeypatch.setattr(Schedule, "_taking_turns", lambda _, nest: nest)
+        monkeypatch.setattr(Schedule, "_taking_turns", lambda schedule, _: schedule)
         found.layouts.clear()
         assert [covered for covered, _ in visited(found)] == calls
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Self
 
 import numpy as np
 
@@ -110,24 +111,27 @@ class Boxes:
         return len(self.kinds)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """How one problem with given strides is walked.
+    """How one problem with given strides is walked; `of` makes it from a plan's nest.
 
     Parameters
     ----------
     problem
         The share of one thread.
     nest
-        Its loops and tiles.
+        Its loops and tiles, as they are run.
     family
         The kernels that are used.
     strides
         For the output, the rows' operand and the columns' one: bytes along each letter.
     roles
         The letters of rows, columns, sums and batches.
-    copies
-        For the rows' and the columns' operand the level that its packed copy lives in.
+    packed
+        For the rows' and the columns' operand the number of the band whose tile has its packed
+        copy; 0 if it is read in place.
+    top
+        The number of the band whose tile is a box, which is tabulated at once.
 
     Examples
     --------
@@ -136,7 +140,7 @@ class Schedule:
     >>> strides = ({"m": 64, "n": 8}, {"k": 64, "n": 8}, {"m": 64, "k": 8})
     >>> roles = (("n",), ("m",), ("k",), ())
     >>> family = Family.of("float64", 256, 16)
-    >>> schedule = Schedule(problem, nest, family, strides, roles, (None, None))
+    >>> schedule = Schedule.of(problem, nest, family, strides, roles, (None, None))
     >>> [box.cells(0) for box in schedule.boxes().tables]
     [2]
     """
@@ -146,44 +150,85 @@ class Schedule:
     family: Family
     strides: Strides
     roles: tuple[tuple[str, ...], ...]
-    copies: tuple[str | None, str | None]
+    packed: tuple[int, int] = (0, 0)
+    top: int = 1
 
-    def __post_init__(self) -> None:
-        self.element = self.problem.itemsize
-        self.nest = self._taking_turns(self._without_idle(self.nest))
-        self.levels = [band.level for band in self.nest.bands]
-        if len(self.levels) > LEVELS:
-            raise PlanError(f"a nest of {len(self.levels)} bands: at most {LEVELS} can be run")
-        self.ways = (self._way(0), self._way(1))
-        self.packed = [self.levels.index(copy) if copy else 0 for copy in self.copies]
-        self.top = max(1, self._outermost(), *self.packed)
-        for side in (0, 1):
-            if not self.packed[side] and not self._readable(side):
-                self.packed[side] = 1
-        self.orders = [self._order(band.order) for band in self.nest.bands]
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        nest: Nest,
+        family: Family,
+        strides: Strides,
+        roles: tuple[tuple[str, ...], ...],
+        copies: tuple[str | None, str | None],
+    ) -> Self:
+        """Return how a nest is run.
 
-    def _without_idle(self, nest: Nest) -> Nest:
-        """Return a nest without its nearest tile, if that is one cell and holds no copy.
+        Parameters
+        ----------
+        problem, family, strides, roles
+            See above.
+        nest
+            The plan's: a tile of it that nothing is gained by is left out, or made larger.
+        copies
+            For the rows' and the columns' operand the level that its packed copy lives in. One
+            that is to be read in place, but cannot be, is packed into the nearest tile.
+
+        Raises
+        ------
+        PlanError
+            If the nest has more bands than can be run.
+        """
+        given = cls(problem, nest, family, strides, roles)
+        found = given._without_idle(copies)._taking_turns(copies)
+        levels = [band.level for band in found.nest.bands]
+        if len(levels) > LEVELS:
+            raise PlanError(f"a nest of {len(levels)} bands: at most {LEVELS} can be run")
+        wanted = [levels.index(copy) if copy else 0 for copy in copies]
+        rows, columns = (
+            level or (0 if found._readable(side) else 1) for side, level in enumerate(wanted)
+        )
+        top = max(1, found._outermost(), rows, columns)
+        return replace(found, packed=(rows, columns), top=top)
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return self.problem.itemsize
+
+    @property
+    def ways(self) -> tuple[int, int]:
+        """How each operand is packed."""
+        return self._way(0), self._way(1)
+
+    @property
+    def orders(self) -> list[list[int]]:
+        """The roles of each band's loops, innermost first."""
+        return [self._order(band.order) for band in self.nest.bands]
+
+    def _without_idle(self, copies: Sequence[str | None]) -> Self:
+        """Return a schedule without the nearest tile, if that is one cell and holds no copy.
 
         The loops around it are then those of cells, of which one call computes many.
         """
-        cell, tile, *others = nest.bands
-        if not others or tile.level in self.copies:
-            return nest
+        cell, tile, *others = self.nest.bands
+        if not others or tile.level in copies:
+            return self
         if not all(self._is_one_cell(role, cell, tile) for role in range(4)):
-            return nest
-        return replace(nest, bands=(cell, *others))
+            return self
+        return self._running(cell, *others)
 
-    def _taking_turns(self, nest: Nest) -> Nest:
-        """Return a nest whose nearest tile takes in the loop around it, where cells take turns.
+    def _taking_turns(self, copies: Sequence[str | None]) -> Self:
+        """Return a schedule whose nearest tile takes in the loop around it where cells take turns.
 
         Where that tile is one row of cells, or one column, and the loop around it goes on to the
         next one, this is the loop of a tile of many. The macrokernel then prepares a row of calls
         once, not each time: else it took a tenth of the time of a product of 128 x 128 x 128.
         """
-        if len(nest.bands) < 3:
-            return nest
-        cell, tile, around, *others = nest.bands
+        if len(self.nest.bands) < 3:
+            return self
+        cell, tile, around, *others = self.nest.bands
         several = [role for role in range(4) if not self._is_one_cell(role, cell, tile)]
         loops = (
             role
@@ -192,15 +237,19 @@ class Schedule:
         )
         turns = next(loops, None)
         if turns is None or len(several) != 1 or {*several, turns} != {ROWS, COLUMNS}:
-            return nest
-        if tile.level in self.copies or not self._is_tabulated(around):
-            return nest
+            return self
+        if tile.level in copies or not self._is_tabulated(around):
+            return self
         row = [i for i in tile.order if i in self.roles[several[0]]]
         next_ones = [i for i in around.order if i in self.roles[turns]]
         rest = [i for i in tile.order if i not in (*row, *next_ones)]
         box = tuple((i, around[i] if i in next_ones else side) for i, side in tile.box)
         larger = Band(tile.level, (*row, *next_ones, *rest), box)
-        return replace(nest, bands=(cell, larger, around, *others))
+        return self._running(cell, larger, around, *others)
+
+    def _running(self, *bands: Band) -> Self:
+        """Return a schedule of other bands."""
+        return replace(self, nest=replace(self.nest, bands=bands))
 
     def _is_one_cell(self, role: int, cell: Band, tile: Band) -> bool:
         """Return whether a microkernel covers all that a tile has of a role."""

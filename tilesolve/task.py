@@ -111,7 +111,7 @@ class Task:
             packed.get(at, level) for at, level in enumerate(plan.nest.packed or (None, None))
         ]
         machine = plan.machine
-        schedule = Schedule(
+        schedule = Schedule.of(
             problem,
             plan.nest,
             family_of(problem.dtype, machine),
