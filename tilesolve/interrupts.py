@@ -48,7 +48,7 @@ def heeded() -> Iterator[Callable[[], None]]:
     >>> with heeded() as heed:
     ...     heed()
     """
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers = {int(number): signal.getsignal(number) for number in _SIGNALS}
     usual = {number: handler for number, handler in handlers.items() if callable(handler)}
     if not usual or threading.current_thread() is not threading.main_thread():
         yield lambda: None

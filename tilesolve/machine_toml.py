@@ -140,8 +140,7 @@ def _titled(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, object]]:
 
 
 def _catalogue(title: str, found: object) -> Catalogue:
-    known = ("dtype", "bits", "registers")
-    table = _checked(found, title, (*known, "tiles"), BESIDE)
+    table = _checked(found, title, ("dtype", "bits", "registers", "tiles"), BESIDE)
     check_name(title, "dtype", table["dtype"])
     for key in ("bits", "registers"):
         check_count(title, key, table[key])
@@ -149,7 +148,7 @@ def _catalogue(title: str, found: object) -> Catalogue:
         if key in table:
             check_positive(title, key, table[key])
     tiles = tuple(_tile(title, text) for text in str(table["tiles"]).split(", "))
-    return Catalogue(*(table[key] for key in known), tiles, *(table.get(key) for key in BESIDE))
+    return Catalogue(**{**table, "tiles": tiles})
 
 
 def _tile(title: str, text: str) -> RegisterTile:

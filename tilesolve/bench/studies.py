@@ -176,7 +176,10 @@ class Studies(Kept[Study]):
             return Study(name, problem, fault=text(data, "fault"))
         trials = [
             Trial(
-                *(text(one, what) for what in ("kind", "around", "tiles", "packed")),
+                text(one, "kind"),
+                text(one, "around"),
+                text(one, "tiles"),
+                text(one, "packed"),
                 positive(one, "predicted"),
                 times(one, "seconds"),
                 bool(one.get("ended")),
