@@ -101,6 +101,7 @@ def again(words: Integers) -> Callable[..., Array | None]:
 
     Examples
     --------
+    >>> from tilesolve.kernels.guards import KINDS, like
     >>> array = np.zeros((2, 2))
     >>> fields = [np.zeros(Call.NONE, np.int64), KINDS, like([array] * 3)]
     >>> again(np.concatenate(fields))(array, array, None, 1.0, 0.0, array) is None

@@ -130,7 +130,7 @@ class Task:
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
-                box = Problem.of(problem.spec, dict(plan.nest.bands[level].box), problem.dtype)
+                box = Problem.of(problem.spec, dict(schedule.nest.bands[level].box), problem.dtype)
                 state[S.FORESEEN + side] = foreseen(steps[1 + side], box, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
