@@ -18,6 +18,7 @@ from tilesolve.movement import price
 from tilesolve.nest import Nest
 from tilesolve.nest_trace import BUFFER, COMPUTE, SOURCE, simulate
 from tilesolve.pages import PAGE
+from tilesolve.planning import plan
 
 named_cases = pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.title}: {' '.join(case.around)}"
@@ -397,3 +398,15 @@ class TestWhatComesBetweenUses:
         row = self.row(sizes, bands, machine((4096,)))
         assert row.distance[0] == pytest.approx(row.simulated[0], rel=0.02)
         assert (row.distance[0] == sizes["m"] * columns / 8) == (columns == 96)
+
+
+@pytest.mark.parametrize("spec", ["mnb-bmk-bkn", "mnb-mkb-knb", "bmn-bmk-bkn", "mbn-bmk-nbk"])
+def test_a_batch_is_a_call_of_its_own(spec):
+    """Wherever its letter stands: C's tile of one batch stays in registers, that of all would not.
+
+    Cells have whole vectors of batches where these are side by side in C.
+    """
+    found = plan(spec, "m=64 n=48 k=64 b=8", "i7-6700k", cache=False)
+    touches = simulate(found.problem, found.nest, [CacheShape(32768, 64, 8)]).touches
+    assert found.price.level("L1").moved == pytest.approx(8 * touches)
+    assert found.seconds < 1.1 * found.search.integral

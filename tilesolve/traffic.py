@@ -162,10 +162,14 @@ class _Path:
         box: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1.0)
         grid: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1)
         self._largest, self._mean, self._grids = [box], [box], [grid]
-        kept = problem.spec.output.letters
+        output, *operands = (tensor.letters for tensor in problem.spec.tensors)
+        batches = [i for i in output if all(i in letters for letters in operands)]
+        # A call goes over the sides of its tile in each step of its sums, whatever the order, and
+        # each batch is a call of its own.
+        rank = {i: 2 if i in batches else 0 if i in output else 1 for i in problem.sizes}
         for at, ((level, order), tile) in enumerate(zip(tiling.bands, tiling.boxes, strict=True)):
-            # A call goes over the sides of its tile in each step of its sums, whatever the order.
-            for letter in order if at else sorted(order, key=lambda i: i not in kept):
+            walked = order if at else sorted(order, key=rank.__getitem__)
+            for letter in walked:
                 extent = problem.sizes[letter]
                 inner = counts[letter][at - 1] if at else extent
                 trips = inner / counts[letter][at]
@@ -184,7 +188,7 @@ class _Path:
             self.through[level] = len(self.loops)
         self.call = self.through[tiling.bands[0][0]]
         """Loops of one call of the microkernel, which touches all it touches at once."""
-        self.sides = sum(letter in kept for letter, _ in self.loops[: self.call])
+        self.sides = sum(rank[letter] == 0 for letter, _ in self.loops[: self.call])
         """Those of them that one step of its sums goes over."""
         self._known: dict[tuple[int, int, bool], list[Sizes]] = {}
         self._latest: dict[int, list[Position]] = {}
