@@ -77,7 +77,7 @@ class Family:
         group, halved = dtypes.columns_together(dtype, registers), halved and halves(dtype, bits)
         found = cls(dtype, bits, min(registers, 32), group, halved)
         if not found.tiles:
-            raise MachineError(f"{registers} vector registers: too few for kernels of {dtype}")
+            raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
         return found
 
     @property

@@ -409,3 +409,14 @@ def test_foreign_or_damaged_calibration(home, text, reason):
         warnings.simplefilter("error")
         assert Machine.load() == Machine.detect()
     assert files.machine_file().read_text() == text
+
+
+@pytest.mark.parametrize("caches", range(4))
+def test_a_machine_that_is_left_with_fewer_caches_can_be_written(caches):
+    """The file says nothing of what is not there any more."""
+    machine = Machine.load("i7-6700k")
+    few = machine.replace(levels=(*machine.levels[:caches], machine.memory))
+    again = Machine.from_toml(few.to_toml())
+    assert again.replace(sources=()) == few.replace(sources=())
+    assert set(again.sources) <= set(few.sources)
+    assert again.source("memory.bandwidth") == few.source("memory.bandwidth")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
@@ -52,9 +52,20 @@ def written(machine: Machine) -> str:
             "level": [_table(level) for level in machine.levels],
             "peak": [_table(peak) for peak in machine.peaks],
             "kernels": [_tiles(catalogue) for catalogue in machine.catalogues],
-            "sources": dict(machine.sources),
+            # Of levels that a machine was left without, nothing is said.
+            "sources": {
+                figure: source
+                for figure, source in machine.sources
+                if figure in _figures(machine.levels)
+            },
         }
     )
+
+
+def _figures(levels: Sequence[Level]) -> tuple[str, ...]:
+    """Return the names of all figures that have a source."""
+    of_levels = [f"{level.name}.{field.name}" for level in levels for field in fields(Level)]
+    return (*_SINGLE, "peak", *of_levels)
 
 
 def document(text: str, origin: str) -> dict[str, Any]:
@@ -183,8 +194,7 @@ def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
     _checked(data, "the file", needed, ("fingerprint", "kernels", "sources"))
     vector = _checked(data["vector"], "[vector]", _VECTOR)
     levels = tuple(Level(**{"capacity": None, **table}) for table in _every(data, "level", Level))
-    figures = [f"{level.name}.{field.name}" for level in levels for field in fields(Level)]
-    sources = _checked(data.get("sources", {}), "[sources]", (), (*_SINGLE, "peak", *figures))
+    sources = _checked(data.get("sources", {}), "[sources]", (), _figures(levels))
     return {
         "name": data["name"],
         "levels": levels,
