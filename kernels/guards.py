@@ -27,7 +27,7 @@ class Call(IntEnum):
     Examples
     --------
     >>> Call.ARRAYS
-    <Call.ARRAYS: 7>
+    <Call.ARRAYS: 8>
     """
 
     STATE = 0
@@ -38,18 +38,16 @@ class Call(IntEnum):
     """How many there are."""
     TURNED = 3
     """Whether the second operand has the rows."""
-    NONE = 4
-    """Where Python's `None` is, see `KINDS`."""
-    ARRAY = 5
+    RUN = 4
+    """Where `macrokernel.run` is; this and what follows is in `calls.PLACES`."""
+    NONE = 5
+    """Where Python's `None` is."""
+    ARRAY = 6
     """Where the type of arrays is."""
-    FLOAT = 6
+    FLOAT = 7
     """Where the type of Python's floats is."""
-    ARRAYS = 7
+    ARRAYS = 8
     """The output, then both operands: `like` for each."""
-
-
-KINDS = np.array([id(None), id(np.ndarray), id(float)])
-"""The fields from `Call.NONE` to `Call.ARRAYS`."""
 
 
 _ARRAYS = int(Call.ARRAYS)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tilesolve import Machine, plan
-from tilesolve.kernels.calls import again
-from tilesolve.kernels.guards import KINDS, Call, like
+from tilesolve.kernels.calls import PLACES, again
+from tilesolve.kernels.guards import Call, like
 from tilesolve.packing import buffers
 from tilesolve.packing.buffers import room
 
@@ -89,7 +89,7 @@ def test_too_few_arguments_are_left_alone(prepared, count):
 def test_the_function_keeps_its_words():
     """Whoever has the function needs no reference to what it was made of."""
     array = np.zeros((2, 2))
-    words = np.concatenate([np.zeros(Call.NONE, np.int64), KINDS, like([array] * 3)])
+    words = np.concatenate([np.zeros(Call.RUN, np.int64), PLACES, like([array] * 3)])
     count = sys.getrefcount(words)
     function = again(words)
     assert sys.getrefcount(words) == count + 1

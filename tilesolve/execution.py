@@ -15,8 +15,8 @@ import numpy.typing as npt
 from tilesolve.arguments import check_output
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.calls import again
-from tilesolve.kernels.guards import KINDS, like
+from tilesolve.kernels.calls import PLACES, again
+from tilesolve.kernels.guards import like
 from tilesolve.packing.arrays import Array, overlap
 from tilesolve.packing.buffers import ALIGNMENT, empty, room
 from tilesolve.task import Task, Visit, in_place
@@ -125,7 +125,7 @@ class Recent:
     def of(cls, layout: Layout, arrays: Sequence[Array]) -> Self:
         """Note what the output and the operands are like."""
         (task,) = layout.tasks
-        words = np.concatenate([task.words, KINDS, like(arrays)])
+        words = np.concatenate([task.words, PLACES, like(arrays)])
         kept = layout, tuple(array.dtype for array in arrays)
         return cls(again(words), task.room, layout.shape, layout.dtype, kept)
 
