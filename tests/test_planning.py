@@ -36,6 +36,7 @@ from tilesolve.register_tile import nearby, register_tile
 from tilesolve.relaxation import relax
 from tilesolve.repair import repair
 from tilesolve.report import bounds
+from tilesolve.solving import _splits
 from tilesolve.tilings import altogether, times_of
 from tilesolve.traffic import traffic
 
@@ -826,3 +827,20 @@ def test_sizes_are_checked_whatever_was_planned_before(sizes):
     with pytest.raises(type(caught.value)):
         plan("mn-mk-kn", sizes, "i7-6700k", cache=False)
     assert isinstance(caught.value, TilesolveError)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_threads_may_divide_what_cuts_no_lines(threads):
+    """The longest letter of each class first; else only what is alike and no tensor's line."""
+    for problem in suite("tccg").values():
+        offered = _splits(problem, threads)
+        groups = [c.letters for c in problem.classes if 0 in c.tensors]
+        for group in groups:
+            first = next(i for i in offered if i in group)
+            assert problem.sizes[first] == max(problem.sizes[i] for i in group)
+            for letter in set(offered) & set(group) - {first}:
+                steps = [problem.strides(t).get(letter) for t in range(3)]
+                assert problem.itemsize not in steps
+                assert problem.sizes[letter] % threads == 0
+        assert set(offered) <= set(problem.spec.output.letters)
+    assert "b" in _splits(suite("tccg")["abc-bda-dc"], 2)
