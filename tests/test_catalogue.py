@@ -433,3 +433,14 @@ def test_command(tmp_path, here):
     assert [catalogue["dtype"] for catalogue in printed["catalogues"]] == ["float64"]
     assert {c.dtype for c in Machine.load(target).catalogues} == {"float32", "float64"}
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_higher_peak_makes_measured_tiles_faster():
+    """What if the machine computed more: its catalogue counts on that, too."""
+    machine = measured()
+    for problem in (Problem.of("mn-mk-kn", 600), Problem.of("mn-mk-kn", "m=999 n=999 k=24")):
+        found = plan(problem, machine=machine, cache=False)
+        faster = found.whatif(compute=1.001)
+        assert faster.price.compute < found.price.compute
+        gained = (1 - faster.seconds / found.seconds) / 0.001
+        assert gained == pytest.approx(found.sensitivity["compute"], abs=0.02)

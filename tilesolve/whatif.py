@@ -22,11 +22,12 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
     16777216
     """
     levels = {level.name.lower(): level for level in machine.levels}
-    peaks = machine.peaks
+    peaks, catalogues = machine.peaks, machine.catalogues
     for name, factor in factors.items():
         match = re.fullmatch(r"(\w+)_(bandwidth|capacity)", name)
         if name == "compute":
             peaks = tuple(replace(peak, flops=peak.flops * factor) for peak in peaks)
+            catalogues = tuple(catalogue.faster(factor) for catalogue in catalogues)
         elif match and match[1] in levels and (match[2], match[1]) != ("capacity", "memory"):
             level = levels[match[1]]
             if match[2] == "bandwidth":
@@ -38,7 +39,9 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
             known = [f"{n}_bandwidth" for n in levels] + [f"{n}_capacity" for n in levels]
             known.remove("memory_capacity")
             raise MachineError(f"unknown figure {name!r}; known are compute, {', '.join(known)}")
-    return machine.replace(levels=tuple(levels.values()), peaks=peaks, fingerprint="")
+    return machine.replace(
+        levels=tuple(levels.values()), peaks=peaks, catalogues=catalogues, fingerprint=""
+    )
 
 
 def divided(machine: Machine, cores: int) -> Machine:
