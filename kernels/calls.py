@@ -76,10 +76,12 @@ def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: A
     words = pointer(myself + HEAD)[0]
     call, given = pointer(words), pointer(arguments)
     found, array, number = call[_NONE], call[_ARRAY], call[_FLOAT]
+    if count != _COUNT:
+        _keep(found)
+        return found
     first, second, out, alpha, beta = given[0], given[1], given[2], given[3], given[4]
     if (
-        count == _COUNT
-        and pointer(first + _KIND)[0] == array
+        pointer(first + _KIND)[0] == array
         and pointer(second + _KIND)[0] == array
         and pointer(out + _KIND)[0] == array
         and pointer(alpha + _KIND)[0] == number

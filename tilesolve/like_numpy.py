@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from itertools import count, islice
+from itertools import islice
+from string import ascii_letters
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from tilesolve.arguments import as_array, as_dtype, check_output, common_dtype
 from tilesolve.compiling import compiled
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.subscripts import from_lists, read
 from tilesolve.files import setting
 from tilesolve.network import Settings
@@ -293,7 +295,7 @@ def _tensordot_text(
     for name, chosen in zip("ab", zip(*pairs, strict=True), strict=False):
         if len(set(chosen)) < len(chosen):
             raise SizeError(f"tensordot sums twice over an axis of {name}: {chosen}")
-    letters = "".join(islice((x for x in map(chr, count(ord("A"))) if x.isalpha()), first + second))
+    letters = "".join(islice(fresh(ascii_letters), first + second))
     left, right = list(letters[:first]), list(letters[first:])
     for one, two in pairs:
         right[two] = left[one]
