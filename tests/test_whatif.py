@@ -80,6 +80,15 @@ def test_any_measurement_can_be_divided(figures, data):
         assert part.stream == (level.stream and pytest.approx(level.stream * factor))
 
 
+def test_a_third_of_three_times_a_rate_is_no_more_than_it():
+    """Rounding had made it 733007751850.9476."""
+    rate = 733007751850.9475
+    machine = MACHINE.replace(
+        levels=(replace(MACHINE.levels[0], bandwidth=rate), *MACHINE.levels[1:])
+    )
+    assert divided(machine, 3).levels[0].bandwidth == rate
+
+
 def test_a_batch_of_a_machine_with_one_level_measured_by_all_cores():
     """Only the last cache is known to be slower when shared: memory is no faster then."""
     levels = tuple(

@@ -65,7 +65,8 @@ def divided(machine: Machine, cores: int) -> Machine:
         if capacity is not None:
             least = ceil(level.line / level.effective) + (level.effective < 1)  # if that is rounded
             capacity = max(least, capacity // min(cores, level.shared_by))
-        rates = [machine.bandwidth(level, cores) / cores]
+        # A third of three times a rate may be rounded to more than it.
+        rates = [level.bandwidth, machine.bandwidth(level, cores) / cores]
         rates += [nearer.bandwidth for nearer in levels[-1:]]
         own = replace(level.scaled(min(rates) / level.bandwidth), bandwidth=min(rates))
         levels.append(replace(own, capacity=capacity, shared_by=1, bandwidth_all=None))
