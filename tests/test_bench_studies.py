@@ -331,7 +331,7 @@ def test_the_tile_study_refuses_what_it_does_not_do():
     assert done.exit_code == 2
     done = command("--study", "tiles")
     assert done.exit_code == 2
-    for option in (("--html", "x.html"), ("--batch", 2), ("--peers", "foo"), ("--limit", 1)):
+    for option in (("--html", "x.html"), ("--batch", 999), ("--peers", "foo"), ("--limit", 1)):
         done = command("tccg", "--study", "tiles", *option)
         assert done.exit_code == 2
         assert "--json and --csv" in done.stderr

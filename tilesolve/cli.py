@@ -449,13 +449,14 @@ def _bench(
         raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    effort = Effort(threads, batch, repeat, limit, seconds)
     if study is _Study.TILES:
         taken = ("suite", "case", "dtype", "threads", "repeat", "seconds", "machine", "plans")
         if ignored := _ignored(context, *taken, "as_json", "csv", "study"):
             raise typer.BadParameter(
                 f"--study tiles takes, of files, --json and --csv; no {ignored}"
             )
+    effort = Effort(threads, batch, repeat, limit, seconds)
+    if study is _Study.TILES:
         found = command.study_tiles(
             suite,
             chosen=case or (),
