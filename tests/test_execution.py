@@ -6,9 +6,11 @@ import pickle
 import subprocess
 import sys
 import threading
+import tracemalloc
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from math import prod
 
 import numpy as np
 import pytest
@@ -16,14 +18,14 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
 
-from tilesolve import Machine, Problem, plan, reference
+from tilesolve import Machine, Problem, plan, reference, schedule
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.deadline import deadline
 from tilesolve.execution import Layout, visited
 from tilesolve.kernels import macrokernel
 from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.state import ROWS
+from tilesolve.kernels.state import ROWS, SUMS
 from tilesolve.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
 from tilesolve.schedule import GATHER, TURN_ROWS, Schedule
@@ -151,12 +153,55 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
 def test_copies_take_no_more_than_said(problem, width, depth):
     """The bytes that a report names are enough for all packed tiles, their padding included."""
     found = plan(problem, machine=depth(*width), cache=False)
-    strides = [np.empty(shape, problem.dtype).strides for shape in problem.shapes]
+    strides = [  # of arrays that may be too large to be had
+        tuple(problem.itemsize * prod(shape[at + 1 :]) for at in range(len(shape)))
+        for shape in problem.shapes
+    ]
     task = Task.of(found, problem, {}, strides)
     planned = sum(level is not None for level in found.nest.packed)
     assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
     nothing = 2 * (GUARD + ALIGNMENT)
     assert task.room <= sum(copy_bytes(found)) + nothing
+
+
+@settings(unshrunk, max_examples=40)
+@given(
+    problems(specs(operands=2, diagonal=False), least=1, most=6),
+    st.sampled_from(WIDTHS),
+    st.sampled_from((1, 2, 5, 24, 300)),
+    st.lists(st.none() | st.integers(1, 2), min_size=2, max_size=2),
+)
+def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
+    """What has more indices is walked in boxes, each once, whatever tiles and copies a plan has."""
+    found = plan(problem, machine=shallow(*width), cache=False)
+    bands = found.nest.bands
+    packed = tuple(at and bands[min(at, len(bands) - 1)].level for at in copies)
+    found = replace(found, nest=replace(found.nest, packed=packed))
+    operands, out = drawn(problem), poisoned(problem)
+    seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "MOST_INDICES", most)
+        close(problem, found(*operands, out), reference(problem, *operands), operands)
+        [task] = Layout.of(found, *operands, out).tasks
+        for covered, _ in visited(found):
+            seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+    assert all(axis.size <= most for box in task.boxes.tables for axis in box.axes)
+    assert np.all(seen == 1)
+
+
+def test_a_cache_that_holds_many_indices_needs_no_room_for_tables_of_all():
+    """Elements that many indices share are few; a table of these indices took gigabytes."""
+    problem = Problem.of("--ij[b+é+K]K", 33)
+    found = plan(problem, machine=shallow(512, 32), cache=False)
+    operands = drawn(problem)
+    tracemalloc.start()
+    try:
+        task = Task.of(found, problem, {}, [(), *(array.strides for array in operands)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 28
+    assert sum(box.axes[SUMS].size for box in task.boxes.tables) <= 4 * schedule.MOST_INDICES
 
 
 def test_sums_that_whole_ways_have_no_room_for_are_cut():

@@ -25,12 +25,13 @@ from tilesolve.packing.buffers import ALIGNMENT, SPACE
 from tilesolve.packing.tables import Field, Turned, table
 
 MOST_INDICES = 1 << 17
-"""Indices of one role that are tabulated at once; a larger problem is walked box by box."""
+"""Indices of one role that are tabulated at once; what has more is walked box by box."""
 
 COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(packers.KINDS))
 """How an operand is packed: numbers of `packers.KINDS`."""
 
 Strides = Sequence[Mapping[str, int]]
+Known = dict[tuple[int, tuple[int, ...]], tuple[Axis, Integers]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,10 +187,11 @@ class Schedule:
         if len(levels) > LEVELS:
             raise PlanError(f"a nest of {len(levels)} bands: at most {LEVELS} can be run")
         wanted = [levels.index(copy) if copy else 0 for copy in copies]
+        top = max(1, found._outermost(), *wanted)
+        found = found._tabulated(top)
         rows, columns = (
             level or (0 if found._readable(side) else 1) for side, level in enumerate(wanted)
         )
-        top = max(1, found._outermost(), rows, columns)
         return replace(found, packed=(rows, columns), top=top)
 
     @property
@@ -246,6 +248,37 @@ class Schedule:
         box = tuple((i, around[i] if i in next_ones else side) for i, side in tile.box)
         larger = Band(tile.level, (*row, *next_ones, *rest), box)
         return self._running(cell, larger, around, *others)
+
+    def _tabulated(self, top: int) -> Self:
+        """Return a schedule whose band of that number has a tile that can be tabulated.
+
+        A cache holds more indices than that where they share elements, as those of a window do,
+        and a nest may have no tile at all between a call and the whole problem. The tile is then
+        walked part by part, in the same order. What a nearer one, or a copy, had for more indices
+        it has again for each part: that is seldom enough.
+        """
+        if self._is_tabulated(self.nest.bands[top]):
+            return self
+        part = self._part(top)
+        nearer = (
+            Band(band.level, band.order, tuple((i, min(n, part[i])) for i, n in band.box))
+            for band in self.nest.bands[: top + 1]
+        )
+        return self._running(*nearer, *self.nest.bands[top:])
+
+    def _part(self, at: int) -> dict[str, int]:
+        """Return the largest part of a band's tile that can be tabulated: whole nearer tiles."""
+        band, found = self.nest.bands[at], {}
+        for letters in self.roles:
+            sizes = [_size(nearer, letters) for nearer in self.nest.bands[:at]]
+            whole = sum(size <= MOST_INDICES for size in sizes)  # bands nest: these are the nearest
+            nearer = {i: self.nest.bands[whole - 1][i] if whole else 1 for i in letters}
+            part = dict(nearer)
+            for letter in (i for i in band.order if i in letters):
+                most = MOST_INDICES // (prod(part.values()) // part[letter])
+                part[letter] = min(band[letter], most // nearer[letter] * nearer[letter])
+            found.update(part)
+        return found
 
     def _running(self, *bands: Band) -> Self:
         """Return a schedule of other bands."""
@@ -333,7 +366,9 @@ class Schedule:
         corners, sizes = self._walk(len(self.nest.bands) - 1, tuple(self.problem.sizes.values()))
         kinds, at = np.unique(sizes, axis=0, return_inverse=True)
         named = tuple(dict(zip(self.problem.sizes, kind, strict=True)) for kind in kinds.tolist())
-        return Boxes(corners, at.reshape(-1), named, tuple(self._box(of) for of in named))
+        known: Known = {}
+        boxes = tuple(self._box(of, known) for of in named)
+        return Boxes(corners, at.reshape(-1), named, boxes)
 
     def _walk(self, level: int, sizes: tuple[int, ...]) -> tuple[Integers, Integers]:
         """Return where the boxes of a level's tile of some sizes begin, and their sizes."""
@@ -392,25 +427,16 @@ class Schedule:
             taken *= max(1, found[letter])
         return found
 
-    def _box(self, sizes: Mapping[str, int]) -> Box:
-        axes = tuple(self._lay(role, self._tiles(role, sizes), self.strides) for role in range(4))
-        element = self.element
-        group = (self.group(ROWS), self.group(COLUMNS))
-        turned: list[list[Turned | None]] = [[None, None] for _ in range(3)]
-        for side in (0, 1):
-            if self.packed[side] and self.ways[side] in (TURN_SUMS, TURN_ROWS):
-                role = SUMS if self.ways[side] == TURN_SUMS else side
-                steps = self.strides[1 + side].values()
-                lined = all(step % ALIGNMENT == 0 for step in steps if step != element)
-                turned[role][side] = Turned(self.packed[side], group[side], element, lined)
-        tables = (
-            table(axes[ROWS], operand=1, group=group[0], element=element, turned=turned[ROWS]),
-            table(
-                axes[COLUMNS], operand=2, group=group[1], element=element, turned=turned[COLUMNS]
-            ),
-            table(axes[SUMS], turned=turned[SUMS]),
-            table(axes[BATCHES]),
-        )
+    def _box(self, sizes: Mapping[str, int], known: Known) -> Box:
+        """Return a box's tables; it shares those of a role with boxes that have as much of it."""
+        axes, tables = [], []
+        for role, letters in enumerate(self.roles):
+            key = (role, tuple(sizes[letter] for letter in letters))
+            if key not in known:
+                axis = self._lay(role, self._tiles(role, sizes), self.strides)
+                known[key] = axis, self._table(role, axis)
+            axes.append(known[key][0])
+            tables.append(known[key][1])
         groups, sums, batches = [0, 0], [0, 0], [1, 1]
         for side in (0, 1):
             level = self.packed[side]
@@ -426,13 +452,28 @@ class Schedule:
                     first, last = axes[BATCHES].range(level, segment)
                     batches[side] = max(batches[side], last - first)
         return Box(
-            axes,
-            tables,
+            tuple(axes),
+            tuple(tables),
             (groups[0], groups[1]),
             (sums[0], sums[1]),
             (batches[0], batches[1]),
             self._aligned(axes, tables),
             _run(axes, self.element) >= past.LEAST,
+        )
+
+    def _table(self, role: int, axis: Axis) -> Integers:
+        """Return what the macrokernel reads of an axis."""
+        turned: list[Turned | None] = [None, None]
+        for side in (ROWS, COLUMNS):
+            turns = {TURN_SUMS: SUMS, TURN_ROWS: side}.get(self.ways[side])
+            if self.packed[side] and turns == role:
+                steps = self.strides[1 + side].values()
+                lined = all(step % ALIGNMENT == 0 for step in steps if step != self.element)
+                turned[side] = Turned(self.packed[side], self.group(side), self.element, lined)
+        if role not in (ROWS, COLUMNS):
+            return table(axis, turned=turned)
+        return table(
+            axis, operand=1 + role, group=self.group(role), element=self.element, turned=turned
         )
 
     def _aligned(self, axes: Sequence[Axis], tables: Sequence[Integers]) -> bool:
