@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from strategies import problems, specs, unshrunk
 
-from tilesolve import Machine, Problem, plan, reference, schedule
+from tilesolve import Machine, Problem, plan, reference, runnable
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.copies import copy_bytes
 from tilesolve.deadline import deadline
@@ -28,7 +28,8 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.state import ROWS, SUMS
 from tilesolve.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
-from tilesolve.schedule import GATHER, TURN_ROWS, Schedule
+from tilesolve.runnable import MOST_INDICES, Runnable
+from tilesolve.schedule import GATHER, TURN_ROWS
 from tilesolve.task import Task
 
 MACHINES = ("i7-6700k", "e5-2680v4")
@@ -180,7 +181,7 @@ def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
     operands, out = drawn(problem), poisoned(problem)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "MOST_INDICES", most)
+        patch.setattr(runnable, "MOST_INDICES", most)
         close(problem, found(*operands, out), reference(problem, *operands), operands)
         [task] = Layout.of(found, *operands, out).tasks
         for covered, _ in visited(found):
@@ -201,7 +202,7 @@ def test_a_cache_that_holds_many_indices_needs_no_room_for_tables_of_all():
     finally:
         tracemalloc.stop()
     assert peak < 1 << 28
-    assert sum(box.axes[SUMS].size for box in task.boxes.tables) <= 4 * schedule.MOST_INDICES
+    assert sum(box.axes[SUMS].size for box in task.boxes.tables) <= 4 * MOST_INDICES
 
 
 def test_sums_that_whole_ways_have_no_room_for_are_cut():
@@ -492,7 +493,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         assert all(len(covered[i]) <= cell[i] for i in cell)
     assert np.all(seen == 1)
     if not more:
-        monkeypatch.setattr(Schedule, "_taking_turns", lambda schedule, _: schedule)
+        monkeypatch.setattr(Runnable, "_taking_turns", lambda run, _: run)
         found.layouts.clear()
         assert [covered for covered, _ in visited(found)] == calls
 

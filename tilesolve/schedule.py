@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Self
 
 import numpy as np
@@ -17,15 +16,13 @@ import numpy as np
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels import packers, past
-from tilesolve.kernels.code import MOST_VECTORS, Family
+from tilesolve.kernels.code import Family
 from tilesolve.kernels.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
-from tilesolve.nest import Band, Nest
+from tilesolve.nest import Nest
 from tilesolve.packing.axes import Axis, Integers, Tile, lay
 from tilesolve.packing.buffers import ALIGNMENT, SPACE
 from tilesolve.packing.tables import Field, Turned, table
-
-MOST_INDICES = 1 << 17
-"""Indices of one role that are tabulated at once; what has more is walked box by box."""
+from tilesolve.runnable import Runnable
 
 COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(packers.KINDS))
 """How an operand is packed: numbers of `packers.KINDS`."""
@@ -120,14 +117,10 @@ class Schedule:
     ----------
     problem
         The share of one thread.
-    nest
-        Its loops and tiles, as they are run.
-    family
-        The kernels that are used.
+    run
+        Its loops and tiles, as they are run, the kernels, and the letters' roles.
     strides
         For the output, the rows' operand and the columns' one: bytes along each letter.
-    roles
-        The letters of rows, columns, sums and batches.
     packed
         For the rows' and the columns' operand the number of the band whose tile has its packed
         copy; 0 if it is read in place.
@@ -147,10 +140,8 @@ class Schedule:
     """
 
     problem: Problem
-    nest: Nest
-    family: Family
+    run: Runnable
     strides: Strides
-    roles: tuple[tuple[str, ...], ...]
     packed: tuple[int, int] = (0, 0)
     top: int = 1
 
@@ -168,10 +159,10 @@ class Schedule:
 
         Parameters
         ----------
-        problem, family, strides, roles
+        problem, strides
             See above.
-        nest
-            The plan's: a tile of it that nothing is gained by is left out, or made larger.
+        nest, family, roles
+            The plan's nest, and what `Runnable` wants besides.
         copies
             For the rows' and the columns' operand the level that its packed copy lives in. One
             that is to be read in place, but cannot be, is packed into the nearest tile.
@@ -181,18 +172,32 @@ class Schedule:
         PlanError
             If the nest has more bands than can be run.
         """
-        given = cls(problem, nest, family, strides, roles)
-        found = given._without_idle(copies)._taking_turns(copies)
-        levels = [band.level for band in found.nest.bands]
+        run = Runnable.of(nest, family, roles, copies)
+        levels = [band.level for band in run.nest.bands]
         if len(levels) > LEVELS:
             raise PlanError(f"a nest of {len(levels)} bands: at most {LEVELS} can be run")
         wanted = [levels.index(copy) if copy else 0 for copy in copies]
-        top = max(1, found._outermost(), *wanted)
-        found = found._tabulated(top)
+        top = max(run.outermost, *wanted)
+        found = cls(problem, run.tabulated(top), strides, top=top)
         rows, columns = (
             level or (0 if found._readable(side) else 1) for side, level in enumerate(wanted)
         )
-        return replace(found, packed=(rows, columns), top=top)
+        return replace(found, packed=(rows, columns))
+
+    @property
+    def nest(self) -> Nest:
+        """The loops and tiles, as they are run."""
+        return self.run.nest
+
+    @property
+    def family(self) -> Family:
+        """The kernels that are used."""
+        return self.run.family
+
+    @property
+    def roles(self) -> tuple[tuple[str, ...], ...]:
+        """The letters of rows, columns, sums and batches."""
+        return self.run.roles
 
     @property
     def element(self) -> int:
@@ -203,109 +208,6 @@ class Schedule:
     def ways(self) -> tuple[int, int]:
         """How each operand is packed."""
         return self._way(0), self._way(1)
-
-    @property
-    def orders(self) -> list[list[int]]:
-        """The roles of each band's loops, innermost first."""
-        return [self._order(band.order) for band in self.nest.bands]
-
-    def _without_idle(self, copies: Sequence[str | None]) -> Self:
-        """Return a schedule without the nearest tile, if that is one cell and holds no copy.
-
-        The loops around it are then those of cells, of which one call computes many.
-        """
-        cell, tile, *others = self.nest.bands
-        if not others or tile.level in copies:
-            return self
-        if not all(self._is_one_cell(role, cell, tile) for role in range(4)):
-            return self
-        return self._running(cell, *others)
-
-    def _taking_turns(self, copies: Sequence[str | None]) -> Self:
-        """Return a schedule whose nearest tile takes in the loop around it where cells take turns.
-
-        Where that tile is one row of cells, or one column, and the loop around it goes on to the
-        next one, this is the loop of a tile of many. The macrokernel then prepares a row of calls
-        once, not each time: else it took a tenth of the time of a product of 128 x 128 x 128.
-        """
-        if len(self.nest.bands) < 3:
-            return self
-        cell, tile, around, *others = self.nest.bands
-        several = [role for role in range(4) if not self._is_one_cell(role, cell, tile)]
-        loops = (
-            role
-            for role in self._order(around.order)
-            if any(around[letter] > tile[letter] for letter in self.roles[role])
-        )
-        turns = next(loops, None)
-        if turns is None or len(several) != 1 or {*several, turns} != {ROWS, COLUMNS}:
-            return self
-        if tile.level in copies or not self._is_tabulated(around):
-            return self
-        row = [i for i in tile.order if i in self.roles[several[0]]]
-        next_ones = [i for i in around.order if i in self.roles[turns]]
-        rest = [i for i in tile.order if i not in (*row, *next_ones)]
-        box = tuple((i, around[i] if i in next_ones else side) for i, side in tile.box)
-        larger = Band(tile.level, (*row, *next_ones, *rest), box)
-        return self._running(cell, larger, around, *others)
-
-    def _tabulated(self, top: int) -> Self:
-        """Return a schedule whose band of that number has a tile that can be tabulated.
-
-        A cache holds more indices than that where they share elements, as those of a window do,
-        and a nest may have no tile at all between a call and the whole problem. The tile is then
-        walked part by part, in the same order. What a nearer one, or a copy, had for more indices
-        it has again for each part: that is seldom enough.
-        """
-        if self._is_tabulated(self.nest.bands[top]):
-            return self
-        part = self._part(top)
-        nearer = (
-            Band(band.level, band.order, tuple((i, min(n, part[i])) for i, n in band.box))
-            for band in self.nest.bands[: top + 1]
-        )
-        return self._running(*nearer, *self.nest.bands[top:])
-
-    def _part(self, at: int) -> dict[str, int]:
-        """Return the largest part of a band's tile that can be tabulated: whole nearer tiles."""
-        band, found = self.nest.bands[at], {}
-        for letters in self.roles:
-            sizes = [_size(nearer, letters) for nearer in self.nest.bands[:at]]
-            whole = sum(size <= MOST_INDICES for size in sizes)  # bands nest: these are the nearest
-            nearer = {i: self.nest.bands[whole - 1][i] if whole else 1 for i in letters}
-            part = dict(nearer)
-            for letter in (i for i in band.order if i in letters):
-                most = MOST_INDICES // (prod(part.values()) // part[letter])
-                part[letter] = min(band[letter], most // nearer[letter] * nearer[letter])
-            found.update(part)
-        return found
-
-    def _running(self, *bands: Band) -> Self:
-        """Return a schedule of other bands."""
-        return replace(self, nest=replace(self.nest, bands=bands))
-
-    def _is_one_cell(self, role: int, cell: Band, tile: Band) -> bool:
-        """Return whether a microkernel covers all that a tile has of a role."""
-        letters = self.roles[role]
-        whole = {letter: cell[letter] for letter in letters}
-        return all(tile[i] == side for i, side in whole.items()) and (
-            role == SUMS or self._cell(role, letters, whole) == whole
-        )
-
-    def _is_tabulated(self, band: Band) -> bool:
-        """Return whether a band's tile is small enough to be tabulated."""
-        return all(_size(band, letters) <= MOST_INDICES for letters in self.roles)
-
-    def _outermost(self) -> int:
-        """Return the outermost band whose tile is small enough to be tabulated."""
-        fitting = [at for at, band in enumerate(self.nest.bands) if self._is_tabulated(band)]
-        return max(fitting, default=1)
-
-    def _order(self, letters: Sequence[str]) -> list[int]:
-        """Return the roles of a band's loops, innermost first."""
-        role_of = {letter: role for role, members in enumerate(self.roles) for letter in members}
-        found = list(dict.fromkeys(role_of[letter] for letter in letters))
-        return [*found, *(role for role in range(4) if role not in found)]
 
     def unit(self, tensor: int) -> str | None:
         """Return the letter along which a tensor is contiguous."""
@@ -377,7 +279,7 @@ class Schedule:
         inner = self.nest.bands[level - 1]
         order = [
             letter
-            for role in self._order(self.nest.bands[level].order)
+            for role in self.run.order(self.nest.bands[level].order)
             for letter in self.nest.bands[level].order
             if letter in self.roles[role]
         ][::-1]
@@ -404,28 +306,9 @@ class Schedule:
                 order = tuple(sorted(order, key=lambda letter: letter != lane))
             box = dict(sizes) if at == self.top else {i: min(band[i], sizes[i]) for i in order}
             if at == 0:
-                box = self._cell(role, order, box)
+                box = self.run.cell(role, order, box)
             tiles.append(Tile(order, tuple(box[i] for i in order)))
         return tiles
-
-    def _cell(self, role: int, order: Sequence[str], box: Mapping[str, int]) -> dict[str, int]:
-        """Return a cell that a microkernel can cover: one batch, and no more than it has."""
-        lanes, register = self.family.lanes, self.nest.bands[0]
-        wanted = min(MOST_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
-        # Few registers have room for few vectors, whatever the register tile of the plan.
-        groups, columns = max(tile for tile in self.family.tiles if tile[0] <= wanted)
-        most = {
-            ROWS: groups * lanes,
-            COLUMNS: columns,
-            BATCHES: 1,
-        }.get(role)
-        if most is None:
-            return dict(box)
-        found, taken = {}, 1
-        for letter in order:
-            found[letter] = min(box[letter], max(1, most // taken))
-            taken *= max(1, found[letter])
-        return found
 
     def _box(self, sizes: Mapping[str, int], known: Known) -> Box:
         """Return a box's tables; it shares those of a role with boxes that have as much of it."""
@@ -525,8 +408,3 @@ def _run(axes: Sequence[Axis], element: int) -> float:
 def _array(found: Integers, begin: Field, end: Field) -> Integers:
     """Return the part of a table between two fields' data."""
     return found[found[begin] : found[end]]
-
-
-def _size(band: Band, letters: Sequence[str]) -> int:
-    """Return the iterations of a role in a band's tile."""
-    return prod(band[letter] for letter in letters)

@@ -285,7 +285,7 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
     family, dtype = schedule.family, schedule.problem.dtype
     state = _kernel_addresses(family).copy()
     state[S.TOP] = schedule.top
-    for level, order in enumerate(schedule.orders[: schedule.top + 1]):
+    for level, order in enumerate(schedule.run.orders[: schedule.top + 1]):
         state[S.ORDERS + 4 * level : S.ORDERS + 4 * level + 4] = order
     for side in (ROWS, COLUMNS):
         state[S.LEVEL + side] = schedule.packed[side]
