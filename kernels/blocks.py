@@ -33,6 +33,9 @@ BLOCKS = {
 """For each size of an element in bytes, the sides of the blocks that there is code for. Registers
 need not hold a block: what they cannot goes to the stack and back."""
 
+LISTED = tuple((size, side) for size, sides in BLOCKS.items() for side in sides if len(sides) > 1)
+"""The size of an element and the side of the blocks that `turn_listed` knows, by its numbers."""
+
 KINDS = (
     *((size, side, False) for size, sides in BLOCKS.items() for side in sides),
     *((size, LINE // size, True) for size, sides in BLOCKS.items() if LINE // size in sides[:-1]),
@@ -45,6 +48,9 @@ STREAMED = 4
 
 _PART = 8
 """Bytes of the largest part of an element that a vector's lane holds."""
+
+_DISTANCE = 8
+"""Bytes of a distance that is listed."""
 
 
 @_intrinsic
@@ -94,38 +100,18 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
         for at, (size, side, whole) in enumerate(KINDS):
             choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
             builder.position_at_end(choice.cases[-1][1])
-            part = min(size, _PART)
-            vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
 
             def block(
                 near: ir.Value,
                 far: ir.Value,
                 size: int = size,
                 side: int = side,
-                part: int = part,
-                vector: ir.VectorType = vector,
                 whole: bool = whole,
             ) -> None:
                 places = [
                     builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
                 ]
-                loaded = [
-                    vectors.load(builder, vectors.pointer(builder, place), vector, 1)
-                    for place in places
-                ]
-                # Each line is asked for by several blocks: one request may be dropped. Of many
-                # that follow each other at once most are (measured on a Zen 4), so they are
-                # spread over the stores.
-                ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
-                moved = vectors.transpose(builder, loaded, size // part)
-                for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
-                    where = vectors.pointer(builder, far, builder.mul(INT64(lane), row_far))
-                    align = LINE if whole else 1
-                    vectors.store(builder, value, where, align, streaming=whole)
-                    for away in ends:
-                        line = builder.add(ahead, INT64(away))
-                        where = vectors.pointer(builder, place, line)
-                        vectors.prefetch(builder, where, near=False)
+                _turned(builder, size, places, far, row_far, ahead, whole=whole)
 
             # Lines that go past the caches do so row by row: those of a row are neighbours.
             _each_block(
@@ -135,6 +121,76 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
         builder.position_at_end(done)
 
     arguments = (kind, source, target, later, columns, rows, column_steps, row_steps)
+    return types.void(*arguments), generate
+
+
+@_intrinsic
+def turn_listed(  # type: ignore[no-untyped-def]  # noqa: ANN201
+    _context,  # noqa: ANN001
+    kind,  # noqa: ANN001
+    source,  # noqa: ANN001
+    target,  # noqa: ANN001
+    later,  # noqa: ANN001
+    distances,  # noqa: ANN001
+    columns,  # noqa: ANN001
+    rows,  # noqa: ANN001
+    row_steps,  # noqa: ANN001
+):
+    """Move a tile by blocks of a kind, a number of `LISTED`, whose columns lie anywhere.
+
+    Parameters
+    ----------
+    source
+        Address that distances count from.
+    distances
+        Address of the bytes from there to each column.
+    target, later, columns, rows, row_steps
+        As of `turn`. Columns are next to each other in the target, and rows in the source.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(turn_listed).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        number, source, target, later, distances, columns, rows, steps = args
+        row_far, row_near = (builder.extract_value(steps, at) for at in range(2))
+        ahead = builder.sub(later, source)
+        done = builder.append_basic_block("moved")
+        choice = builder.switch(number, done)
+        for at, (size, side) in enumerate(LISTED):
+            choice.add_case(INT64(at), builder.append_basic_block(f"listed{size}x{side}"))
+            builder.position_at_end(choice.cases[-1][1])
+
+            def block(
+                near: ir.Value,
+                far: ir.Value,
+                distance: ir.Value,
+                size: int = size,
+                side: int = side,
+            ) -> None:
+                listed = [
+                    vectors.pointer(builder, distance, INT64(_DISTANCE * lane))
+                    for lane in range(side)
+                ]
+                places = [
+                    builder.add(near, vectors.load(builder, where, INT64, _DISTANCE))
+                    for where in listed
+                ]
+                _turned(builder, size, places, far, row_far, ahead)
+
+            # Single elements are a few columns, or a few rows of many.
+            down = (rows, row_near, row_far, INT64(0))
+            across = (columns, INT64(0), INT64(size), INT64(_DISTANCE))
+            axes = (down, across) if side == 1 else (across, down)
+            _each_block(builder, side, (source, target, distances), axes, block)
+            builder.branch(done)
+        builder.position_at_end(done)
+
+    arguments = (kind, source, target, later, distances, columns, rows, row_steps)
     return types.void(*arguments), generate
 
 
@@ -307,26 +363,53 @@ def tail(_context, source, target, size):  # type: ignore[no-untyped-def]  # noq
     return types.void(source, target, size), generate
 
 
+def _turned(
+    builder: ir.IRBuilder,
+    size: int,
+    places: Sequence[ir.Value],
+    far: ir.Value,
+    step: ir.Value,
+    ahead: ir.Value,
+    *,
+    whole: bool = False,
+) -> None:
+    """Transpose a block whose columns are at given places, and ask for what is so far ahead."""
+    side, part = len(places), min(size, _PART)
+    vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
+    loaded = [vectors.load(builder, vectors.pointer(builder, place), vector, 1) for place in places]
+    # Each line is asked for by several blocks: one request may be dropped. Of many that follow
+    # each other at once most are (measured on a Zen 4), so they are spread over the stores.
+    ends = (0, side * size - 1, 2 * side * size - 1) if side > 1 else (0,)
+    moved = vectors.transpose(builder, loaded, size // part)
+    for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
+        where = vectors.pointer(builder, far, builder.mul(INT64(lane), step))
+        align = LINE if whole else 1
+        vectors.store(builder, value, where, align, streaming=whole)
+        for away in ends:
+            line = builder.add(ahead, INT64(away))
+            vectors.prefetch(builder, vectors.pointer(builder, place, line), near=False)
+
+
 def _each_block(
     builder: ir.IRBuilder,
     side: int,
-    places: tuple[ir.Value, ir.Value],
-    axes: Sequence[tuple[ir.Value, ir.Value, ir.Value]],
-    block: Callable[[ir.Value, ir.Value], None],
+    places: Sequence[ir.Value],
+    axes: Sequence[Sequence[ir.Value]],
+    block: Callable[..., None],
 ) -> None:
-    """Emit loops over two axes, given with extents and both steps: the last is the innermost."""
+    """Emit loops over two axes, given by extents and steps from places: the last is innermost."""
     (extent, *steps), *inner = axes
 
     def at(trip: ir.Value) -> None:
         begin = _place(builder, trip, side, extent)
-        near, far = (
+        here = [
             builder.add(place, builder.mul(begin, step))
             for place, step in zip(places, steps, strict=True)
-        )
+        ]
         if inner:
-            _each_block(builder, side, (near, far), inner, block)
+            _each_block(builder, side, here, inner, block)
         else:
-            block(near, far)
+            block(*here)
 
     vectors.each(builder, _trips(builder, extent, side), at)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tilesolve.kernels.blocks import LINE, STREAMED, own, piece, turn
+from tilesolve.kernels.blocks import LINE, STREAMED, own, piece, turn, turn_listed
 from tilesolve.kernels.compiled import (
     INT,
     POINTER,
@@ -95,11 +95,15 @@ class W(IntEnum):
     they are not; loops over such tiles are the innermost."""
     WHOLE = 17
     """Whether blocks go to the target past the caches, line by line; there is no buffer then."""
-    OFFSETS = 18
-    """Bytes from the buffer to the offsets in source and buffer of what a run is filled with."""
-    COUNTS = 19
+    LISTED = 18
+    """Whether all columns of a run are moved together: those of all fills lie next to each other in
+    the buffer, and their distances in the source are listed. Kinds are then of `blocks.LISTED`."""
+    OFFSETS = 19
+    """Bytes from the buffer to the offsets in source and buffer of what a run is filled with, or to
+    the distances of its columns."""
+    COUNTS = 20
     """Lengths of the four lists that follow the axes."""
-    AXES = 23
+    AXES = 24
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
     OUTER = LOOPS + MOST
@@ -115,8 +119,9 @@ class W(IntEnum):
 # numba takes plain integers for constants, not members of an enumeration.
 _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
 _COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
-_AHEAD, _KEPT, _WHOLE, _OFFSETS = int(W.AHEAD), int(W.KEPT), int(W.WHOLE), int(W.OFFSETS)
-_COUNTS, _AXES, _LOOPS, _OUTER = int(W.COUNTS), int(W.AXES), int(W.LOOPS), int(W.OUTER)
+_AHEAD, _KEPT, _WHOLE, _LISTED = int(W.AHEAD), int(W.KEPT), int(W.WHOLE), int(W.LISTED)
+_OFFSETS, _COUNTS, _AXES = int(W.OFFSETS), int(W.COUNTS), int(W.AXES)
+_LOOPS, _OUTER = int(W.LOOPS), int(W.OUTER)
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
@@ -124,8 +129,9 @@ _LINE, _SMALLEST, _REACH = LINE, STREAMED, REACH
 _MOST, _TOGETHER, _CLOSE = MOST, TOGETHER, CLOSE
 
 # Fields of a part of columns and rows that blocks of one kind cover, behind the kind: where it
-# begins in the source and in the buffer, its extents, and the steps of both loops. All fills of a
-# group of rows have the same parts: they are worked out once.
+# begins in the source (of listed columns, its rows) and in the buffer, its extents, and the steps
+# of both loops (of listed columns, where among the distances they begin). All fills of a group of
+# rows have the same parts: they are worked out once.
 _FROM, _TO, _WIDE, _HIGH, _ACROSS, _DOWN, _PART = 1, 2, 3, 4, 5, 7, 9
 _PARTS = 6 * _PART
 
@@ -166,12 +172,15 @@ def _part(w, parts, part, at, c, r, wide, high):  # type: ignore[no-untyped-def]
     """Note that blocks of a kind cover so many columns and rows, from the given ones on."""
     x, y = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
     parts[part] = w[at + 1]
-    parts[part + _FROM] = c * w[x + _NEAR] + r * w[y + _NEAR]
     parts[part + _TO] = c * w[x + _HERE] + r * w[y + _HERE]
-    if w[at] == 1 and wide > high:  # of loops over single elements the longer is the inner one
-        x, y, wide, high = y, x, high, wide
+    if w[_LISTED]:
+        parts[part + _FROM], parts[part + _ACROSS] = r * w[y + _NEAR], 8 * c
+    else:
+        parts[part + _FROM] = c * w[x + _NEAR] + r * w[y + _NEAR]
+        if w[at] == 1 and wide > high:  # of loops over single elements the longer is the inner one
+            x, y, wide, high = y, x, high, wide
+        parts[part + _ACROSS], parts[part + _ACROSS + 1] = w[x + _HERE], w[x + _NEAR]
     parts[part + _WIDE], parts[part + _HIGH] = wide, high
-    parts[part + _ACROSS], parts[part + _ACROSS + 1] = w[x + _HERE], w[x + _NEAR]
     parts[part + _DOWN], parts[part + _DOWN + 1] = w[y + _HERE], w[y + _NEAR]
 
 
@@ -200,6 +209,39 @@ def _parted(w, wide, high, parts):  # type: ignore[no-untyped-def]  # noqa: ANN0
             c, r = new_c, new_r
         at += 2
     return end
+
+
+@compiled(INT, POINTER, POINTER, INT, returns=INT)
+def _list(walk, extents, places, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """List how far each column of all fills is in the source; return how many there are."""
+    w, listed, count = pointer(walk), pointer(distances), 0
+    fills, filled = pointer(walk + 8 * _FILLS), w[_COUNTS + 3]
+    step = w[_AXES + _FIELDS * w[_COLUMNS] + _NEAR]
+    more = 1
+    while more:
+        away = _bytes(w, fills, filled, places, _NEAR)
+        for column in range(extents[w[_COLUMNS]]):
+            listed[count + column] = away + column * step
+        count += extents[w[_COLUMNS]]
+        more = _next(fills, filled, places, extents)
+    return count
+
+
+@compiled(POINTER, INT, INT, INT, INT, INT)
+def _turn_listed(parts, end, source, here, ahead, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Move the columns of all fills to the buffer."""
+    for at in range(0, end, _PART):
+        begin = source + parts[at + _FROM]
+        turn_listed(
+            parts[at],
+            begin,
+            here + parts[at + _TO],
+            begin + ahead - source,
+            distances + parts[at + _ACROSS],
+            parts[at + _WIDE],
+            parts[at + _HIGH],
+            (parts[at + _DOWN], parts[at + _DOWN + 1]),
+        )
 
 
 @compiled(POINTER, INT, INT, INT, INT, INT)
@@ -242,8 +284,11 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
     size = w[_RUN] * extents[w[_RUN + 1]]
     parts = pointer(on_stack(_PARTS))
     end = parted = 0
-    offsets, positions = pointer(buffer - _LINE + w[_OFFSETS]), 0
-    while True:
+    distances = buffer - _LINE + w[_OFFSETS]
+    offsets, positions = pointer(distances), 0
+    if w[_LISTED]:
+        wide = _list(walk, extents, places, distances)
+    while not w[_LISTED]:
         offsets[2 * positions] = _bytes(w, fills, filled, places, _NEAR)
         offsets[2 * positions + 1] = _bytes(w, fills, filled, places, _HERE)
         positions += 1
@@ -275,6 +320,8 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
             here = buffer if size else far + row * w[rows + _FAR]
             if now != parted and w[_BLOCKS]:
                 end, parted = _parted(w, wide, now, parts), now
+            if w[_LISTED]:
+                _turn_listed(parts, end, source, here, ahead, distances)
             for fill in range(0, 2 * positions, 2):
                 away, there = offsets[fill], here + offsets[fill + 1]
                 if not w[_BLOCKS]:

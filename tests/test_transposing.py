@@ -19,6 +19,7 @@ from tilesolve.contractions.errors import (
     SettingError,
     SizeError,
 )
+from tilesolve.kernels import blocks
 from tilesolve.machine import Machine
 from tilesolve.move_limits import Limits, in_force
 
@@ -249,6 +250,25 @@ def test_what_near_caches_hold_needs_no_buffer(reach, shape, size, buffered):
             out.shape, out.strides, a.T.strides, size, 1, moves.in_force(), held=held
         )
         assert bool(found.walk[moves.W.RUN]) == (buffered or not held)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, threads):
+    """Those of all fills of a run, which are some blocks and what is left of one, or more."""
+    side = blocks.BLOCKS[size][0]
+    for columns, more, high in itertools.product(
+        (side + 1, 2 * side + 1, 3 * side - 1), (2, 5), (3, side + 1, 5 * side + 2)
+    ):
+        shape = (columns, more, 2000, high)
+        a = drawn(shape, f"V{size}")
+        reach("usual", streamed=True)
+        out = np.zeros(shape[::-1], a.dtype)
+        found = moves.move(
+            out.shape, out.strides, a.T.strides, size, 1, moves.in_force(), streamed=True
+        )
+        assert found.walk[moves.W.LISTED]
+        assert same(transpose(a, None, out, threads=threads), a.T)
 
 
 def test_tiles_that_keep_ends():

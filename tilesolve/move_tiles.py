@@ -135,7 +135,9 @@ class Buffer:
         others = list(range(len(axes)))
         while others and axes[others[-1]].far == step:
             more = rows not in others and step * axes[others[-1]].tile <= MOST
-            if run[0] and step >= side // 2 and not more:
+            # The next tile goes on where this one's runs end: their ends are kept for it.
+            on = axes[others[-1]].tile == 1 < axes[others[-1]].trips
+            if run[0] and step >= side // 2 and not more and not on:
                 break
             at = others.pop()
             run = (step, at)
@@ -161,6 +163,9 @@ class Buffer:
         total = prod(axes[at].tile for at in inner)
         if total % line:  # groups of about as many each, as lines are not whole in any case
             group = -(-total // max(1, round(total / group)))
+            even = group - group % line
+            if even and _left(total, even, line) < _left(total, group, line):
+                group = even
         if crowded:  # what is asked for is what follows, if a cache holds that of a block at all
             held = line <= limits.ways
             group = max(LINES * line, moving.CLOSE // element) if held else moving.TOGETHER
@@ -329,6 +334,13 @@ def _of_lines(axes: Sequence[Axis], element: int, rows: int) -> list[int]:
         run.append(others.pop())
         length *= axes[run[-1]].tile
     return run
+
+
+def _left(total: int, group: int, line: int) -> int:
+    """Return how many rows blocks leave over, which are moved one by one: a few of a group."""
+    groups, rest = divmod(total, group)
+    few = [n % line if 4 * (n % line) < line else 0 for n in (group, rest)]
+    return groups * few[0] + few[1]
 
 
 def _crowded(axes: Sequence[Axis], run: Sequence[int], limits: Limits) -> bool:

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from tilesolve.kernels import moving
-from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE
+from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE, LISTED
 from tilesolve.kernels.moving import A, W
 from tilesolve.move_limits import Limits, in_force
 from tilesolve.move_tiles import Axis, Buffer, cut, in_lines
@@ -150,10 +150,6 @@ def move(
     blocked = axes[columns].far == axes[rows].near == element
     least = BLOCKS.get(element, ())[-1:] or (0,)
     sides = _sides(element, limits, whole=whole) if blocked else least
-    kinds = [
-        KINDS.index((element, side, whole and side * element == LINE)) if side else 0
-        for side in sides
-    ]
     count = len(axes)
     loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
     if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
@@ -165,7 +161,9 @@ def move(
         loops = [*others, buffer.run[1], *ended]
     moved = {columns, rows, *buffer.outer, *buffer.inner}
     fills = [at for at in range(count) if at not in moved]
-    fills.sort(key=lambda at: abs(axes[at].near), reverse=True)
+    listed = blocked and not whole and _in_a_row(element, axes, buffer, fills, sides[0])
+    fills.sort(key=lambda at: buffer.steps[at] if listed else abs(axes[at].near), reverse=True)
+    kinds = [_kind(element, side, listed=listed, whole=whole) if side else 0 for side in sides]
 
     walk = np.zeros(W.SIZE, np.int64)
     walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = element, columns, rows
@@ -176,7 +174,7 @@ def move(
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
     size = buffer.size + -buffer.size % LINE
     walk[W.KEPT], walk[W.OFFSETS] = kept and size, size + kept
-    walk[W.WHOLE] = whole
+    walk[W.WHOLE], walk[W.LISTED] = whole, listed
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
         walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
@@ -193,7 +191,8 @@ def move(
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
     parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-    offsets = 2 * walk.itemsize * prod(axes[at].tile for at in fills)
+    positions = prod(axes[at].tile for at in fills)
+    offsets = walk.itemsize * positions * (axes[columns].tile if listed else 2)
     return Move(walk, walk.ctypes.data, size + kept + offsets + 2 * LINE, parts)
 
 
@@ -243,6 +242,32 @@ def _sides(element: int, limits: Limits, *, whole: bool) -> tuple[int, ...]:
     held = [side for side in sides if side * side * element <= limits.registers]
     first = [LINE // element] if whole else held[:1]
     return tuple(dict.fromkeys((*first, *held[-1:], least)))
+
+
+def _kind(element: int, side: int, *, listed: bool, whole: bool) -> int:
+    """Return the number of blocks."""
+    if listed:
+        return LISTED.index((element, side))
+    return KINDS.index((element, side, whole and side * element == LINE))
+
+
+def _in_a_row(
+    element: int, axes: Sequence[Axis], buffer: Buffer, fills: Sequence[int], side: int
+) -> bool:
+    """Return whether the columns of all fills follow each other in the buffer, and had better.
+
+    Blocks of each fill would leave columns over, which are then moved one by one (measured on a Zen
+    4: all axes of 17×17×17×17×17×17 numbers of 4 bytes take 9.9 ms instead of 11).
+    """
+    several = any(axes[at].tile > 1 for at in fills)
+    if not several or not side or not buffer.run[0] or axes[-1].tile % side == 0:
+        return False
+    step = element * axes[-1].tile
+    for at in sorted(fills, key=lambda at: buffer.steps[at]):
+        if buffer.steps[at] != step:
+            return False
+        step *= axes[at].tile
+    return True
 
 
 def _kept(
