@@ -98,12 +98,14 @@ class W(IntEnum):
     LISTED = 18
     """Whether all columns of a run are moved together: those of all fills lie next to each other in
     the buffer, and their distances in the source are listed. Kinds are then of `blocks.LISTED`."""
-    OFFSETS = 19
+    JOINED = 19
+    """Whether rows that are moved at once follow each other in the target: they are one run."""
+    OFFSETS = 20
     """Bytes from the buffer to the offsets in source and buffer of what a run is filled with, or to
     the distances of its columns."""
-    COUNTS = 20
+    COUNTS = 21
     """Lengths of the four lists that follow the axes."""
-    AXES = 24
+    AXES = 25
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
     OUTER = LOOPS + MOST
@@ -120,7 +122,7 @@ class W(IntEnum):
 _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
 _COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
 _AHEAD, _KEPT, _WHOLE, _LISTED = int(W.AHEAD), int(W.KEPT), int(W.WHOLE), int(W.LISTED)
-_OFFSETS, _COUNTS, _AXES = int(W.OFFSETS), int(W.COUNTS), int(W.AXES)
+_JOINED, _OFFSETS, _COUNTS, _AXES = int(W.JOINED), int(W.OFFSETS), int(W.COUNTS), int(W.AXES)
 _LOOPS, _OUTER = int(W.LOOPS), int(W.OUTER)
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
@@ -304,20 +306,26 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
         for row in range(0, high, w[_GROUP]):
             now = min(w[_GROUP], high - row)
             runs = 0 if not size else now if inners else 1
+            here, length = buffer if size else far + row * w[rows + _FAR], size
+            alone = size and (w[_JOINED] or not inners)
+            if alone:  # its lines in the buffer begin where those of the target do
+                runs, length = 1, now * size if w[_JOINED] else size
+                begins[0] = far + row * w[rows + _FAR]
+                here = buffer + begins[0] % _LINE
             for at in range(runs):
-                begin = far + _bytes(w, inner, inners, places, _FAR)
-                begins[at] = begin
+                if not alone:
+                    begins[at] = far + _bytes(w, inner, inners, places, _FAR)
+                    _next(inner, inners, places, extents)
+                begin = begins[at]
                 if w[_STREAMED]:
                     if begin % _LINE and not before:
                         own(begin)
-                    if (begin + size) % _LINE and not after:
-                        own(begin + size)
-                _next(inner, inners, places, extents)
+                    if (begin + length) % _LINE and not after:
+                        own(begin + length)
             source = near + row * w[rows + _NEAR]
             ahead = source + _CLOSE
             if w[_AHEAD]:
                 ahead = source + now * w[rows + _NEAR] if row + now < high else next_near
-            here = buffer if size else far + row * w[rows + _FAR]
             if now != parted and w[_BLOCKS]:
                 end, parted = _parted(w, wide, now, parts), now
             if w[_LISTED]:
@@ -339,8 +347,8 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
                         (parts[at + _DOWN], parts[at + _DOWN + 1]),
                     )
             for at in range(runs):
-                full = buffer + at * w[rows + _HERE]
-                release(full, begins[at], size, w[_STREAMED], before, after)
+                full = here + at * w[rows + _HERE]
+                release(full, begins[at], length, w[_STREAMED], before, after)
                 before, after = before + (_LINE if before else 0), after + (_LINE if after else 0)
         near, far = next_near, next_far
 

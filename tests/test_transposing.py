@@ -271,6 +271,29 @@ def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, th
         assert same(transpose(a, None, out, threads=threads), a.T)
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, streamed, threads):
+    """Wherever in a line the target begins, and in whatever groups rows are moved."""
+    reach("small", streamed=streamed)
+    for wide, high, shift in itertools.product(
+        (64 // size + 1, 80 // size + 1), (48, 129, 500), (0, 1, 63)
+    ):
+        a = drawn((3, wide, high), f"V{size}")
+        expected = a.transpose(0, 2, 1)
+        room = np.full(a.nbytes + 512, 0xA5, np.uint8)
+        begin = 128 - room.ctypes.data % 64 + shift
+        out = np.ndarray(expected.shape, a.dtype, room, begin)
+        walk = moves.move(
+            out.shape, out.strides, expected.strides, size, 1, moves.in_force(), streamed=streamed
+        ).walk
+        assert walk[moves.W.JOINED]
+        assert same(transpose(a, (0, 2, 1), out, threads=threads), expected)
+        assert (room[:begin] == 0xA5).all()
+        assert (room[begin + a.nbytes :] == 0xA5).all()
+
+
 def test_tiles_that_keep_ends():
     """Ends are kept from tile to tile, but not where threads share these or rows are one tile."""
     for shape, threads, kept in (

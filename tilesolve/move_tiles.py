@@ -106,7 +106,9 @@ class Buffer:
     ahead
         Whether the source of those that follow is asked for, and not just what is close.
     size
-        Bytes of all, with a line before each run.
+        Bytes of all, with a line before each run, and one behind a run that is alone.
+    joined
+        Whether rows follow each other as they do in the target.
 
     Examples
     --------
@@ -123,6 +125,7 @@ class Buffer:
     group: int
     ahead: bool
     size: int
+    joined: bool = False
 
     @classmethod
     def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int, limits: Limits) -> Buffer:
@@ -146,7 +149,7 @@ class Buffer:
                 break
         others.sort(key=lambda at: abs(axes[at].near), reverse=True)
         if rows not in others:
-            return cls(tuple(steps), run, tuple(others), (), ALL, True, LINE + step)
+            return cls(tuple(steps), run, tuple(others), (), ALL, True, step + 2 * LINE)
         inner = [rows]
         while True:
             last = axes[inner[0]]
@@ -155,7 +158,9 @@ class Buffer:
             if last.tile < last.extent or not on:
                 break
             inner.insert(0, on[0])
-        steps[rows] = LINE * (step // LINE + 2 | 1)
+        # Rows that follow each other in the target are written as one run, without parted lines.
+        joined = len(inner) == 1 and axes[rows].far == step and step % LINE != 0
+        steps[rows] = step if joined else LINE * (step // LINE + 2 | 1)
         line = -(-LINE // element)
         group = max(LINES * line, NEAREST // steps[rows] // line * line)
         within = [at for at in range(len(axes)) if steps[at] and at != rows]
@@ -171,9 +176,8 @@ class Buffer:
             group = max(LINES * line, moving.CLOSE // element) if held else moving.TOGETHER
         group = min(moving.TOGETHER, group)
         outer = tuple(at for at in others if at not in inner)
-        return cls(
-            tuple(steps), run, outer, tuple(inner), group, not crowded, group * steps[rows] + LINE
-        )
+        size = group * steps[rows] + (2 if joined else 1) * LINE
+        return cls(tuple(steps), run, outer, tuple(inner), group, not crowded, size, joined)
 
     @classmethod
     def none(cls, axes: Sequence[Axis], rows: int) -> Buffer:

@@ -174,7 +174,7 @@ def move(
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
     size = buffer.size + -buffer.size % LINE
     walk[W.KEPT], walk[W.OFFSETS] = kept and size, size + kept
-    walk[W.WHOLE], walk[W.LISTED] = whole, listed
+    walk[W.WHOLE], walk[W.LISTED], walk[W.JOINED] = whole, listed, buffer.joined
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
         walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
