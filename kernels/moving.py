@@ -190,14 +190,15 @@ def _part(w, parts, part, at, c, r, wide, high):  # type: ignore[no-untyped-def]
 def _parted(w, wide, high, parts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Part columns and rows into large blocks, what is left into smaller; return where parts end.
 
-    The last blocks overlap others instead where a quarter of a block or more is left, or anything
-    where blocks write whole lines, as smaller ones would not.
+    The last blocks overlap others instead where half of a block or more is left (of elements of one
+    or two bytes a quarter, as smaller blocks are not much faster), or anything where blocks write
+    whole lines, as smaller ones would not.
     """
-    end, at = 0, _BLOCKS
+    end, at, part = 0, _BLOCKS, 2 if w[_ELEMENT] >= _SMALLEST else 4
     c, r = 0, 0  # columns and rows that are in parts
     while c < wide or r < high:
         side = w[at]
-        least = side if w[_WHOLE] else 4
+        least = side if w[_WHOLE] else part
         more_c, more_r = wide & side - 1, high & side - 1  # sides are powers of two
         new_c = wide if not c and wide >= side <= least * more_c else max(c, wide - more_c)
         new_r = high if not r and high >= side <= least * more_r else max(r, high - more_r)

@@ -168,8 +168,8 @@ class Buffer:
         total = prod(axes[at].tile for at in inner)
         if total % line:  # groups of about as many each, as lines are not whole in any case
             group = -(-total // max(1, round(total / group)))
-            even = group - group % line
-            if even and _left(total, even, line) < _left(total, group, line):
+            even, block = group - group % line, BLOCKS.get(element, (1,))[0]
+            if even and _left(total, even, block) < _left(total, group, block):
                 group = even
         if crowded:  # what is asked for is what follows, if a cache holds that of a block at all
             held = line <= limits.ways
@@ -340,10 +340,10 @@ def _of_lines(axes: Sequence[Axis], element: int, rows: int) -> list[int]:
     return run
 
 
-def _left(total: int, group: int, line: int) -> int:
+def _left(total: int, group: int, side: int) -> int:
     """Return how many rows blocks leave over, which are moved one by one: a few of a group."""
     groups, rest = divmod(total, group)
-    few = [n % line if 4 * (n % line) < line else 0 for n in (group, rest)]
+    few = [n % 4 if 2 * (n % side) < side else 0 for n in (group, rest)]
     return groups * few[0] + few[1]
 
 
