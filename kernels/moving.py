@@ -291,12 +291,12 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
     offsets, positions = pointer(distances), 0
     if w[_LISTED]:
         wide = _list(walk, extents, places, distances)
-    while not w[_LISTED]:
+    more = not w[_LISTED]
+    while more:
         offsets[2 * positions] = _bytes(w, fills, filled, places, _NEAR)
         offsets[2 * positions + 1] = _bytes(w, fills, filled, places, _HERE)
         positions += 1
-        if not _next(fills, filled, places, extents):
-            break
+        more = _next(fills, filled, places, extents)
     more = 1
     while more:
         more = _next(outer, outers, places, extents)

@@ -271,6 +271,26 @@ def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, th
         assert same(transpose(a, None, out, threads=threads), a.T)
 
 
+@pytest.mark.parametrize(
+    ("size", "registers", "step", "side"),
+    [
+        (4, 2048, 5121 * 4, 8),
+        (4, 2048, 5119 * 4, 8),
+        (4, 2048, 4096, 8),
+        (4, 2048, 5122 * 4, 16),
+        (4, 512, 5121 * 4, 8),
+        (8, 2048, 4097 * 8, 8),
+        (2, 2048, 4097 * 2, 16),
+    ],
+)
+def test_blocks_whose_lines_share_a_place_in_pages_are_small(size, registers, step, side):
+    """Those of sixteen are more than the nearest cache has ways for."""
+    limits = replace(LIMITS, registers=registers)
+    far, near = (step, size), (size, step)
+    walk = moves.move((step // size, 3000), far, near, size, 1, limits, streamed=True).walk
+    assert walk[moves.W.BLOCKS] == side
+
+
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
