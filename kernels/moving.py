@@ -291,7 +291,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
     offsets, positions = pointer(distances), 0
     if w[_LISTED]:
         wide = _list(walk, extents, places, distances)
-    more = not w[_LISTED]
+    more = 0 if w[_LISTED] else 1
     while more:
         offsets[2 * positions] = _bytes(w, fills, filled, places, _NEAR)
         offsets[2 * positions + 1] = _bytes(w, fills, filled, places, _HERE)

@@ -139,8 +139,8 @@ class Buffer:
         while others and axes[others[-1]].far == step:
             more = rows not in others and step * axes[others[-1]].tile <= MOST
             # The next tile goes on where this one's runs end: their ends are kept for it.
-            on = axes[others[-1]].tile == 1 < axes[others[-1]].trips
-            if run[0] and step >= side // 2 and not more and not on:
+            going_on = axes[others[-1]].tile == 1 < axes[others[-1]].trips
+            if run[0] and step >= side // 2 and not more and not going_on:
                 break
             at = others.pop()
             run = (step, at)

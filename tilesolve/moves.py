@@ -188,9 +188,9 @@ def move(
         (W.INNER, buffer.inner),
         (W.FILLS, fills),
     )
-    for number, (field, listed) in enumerate(lists):
-        walk[W.COUNTS + number] = len(listed)
-        walk[field : field + len(listed)] = listed
+    for number, (field, members) in enumerate(lists):
+        walk[W.COUNTS + number] = len(members)
+        walk[field : field + len(members)] = members
 
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
