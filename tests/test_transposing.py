@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -312,6 +313,29 @@ def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, stre
         assert same(transpose(a, (0, 2, 1), out, threads=threads), expected)
         assert (room[:begin] == 0xA5).all()
         assert (room[begin + a.nbytes :] == 0xA5).all()
+
+
+@pytest.mark.parametrize("span", sorted(SPANS))
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 3])
+def test_nothing_is_written_beyond_the_room_of_a_move(reach, monkeypatch, size, span):
+    """Buffer, kept ends, offsets and distances: bytes on both sides of the room stay."""
+    reach(span, streamed=True)
+    rooms = []
+
+    def guarded_room(size):
+        rooms.append(np.full(size + 2 * 4096, 0xA5, np.uint8))
+        begin = 4096 - rooms[-1].ctypes.data % 64
+        return SimpleNamespace(address=rooms[-1].ctypes.data + begin)
+
+    monkeypatch.setattr(moves, "room", guarded_room)
+    for first, axes in itertools.product(
+        (2, 16, 17, 33), ((3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1))
+    ):
+        a = drawn((first, 9, 70, 41), f"V{size}")
+        assert same(transpose(a, axes), np.ascontiguousarray(a.transpose(axes)))
+    for room in rooms:
+        assert (room[: 4096 - 64] == 0xA5).all()
+        assert (room[-4096 + 64 :] == 0xA5).all()
 
 
 def test_tiles_that_keep_ends():
