@@ -372,6 +372,21 @@ class _Study(StrEnum):
     MISSES = "misses"
 
 
+def _check_study(context: typer.Context, study: _Study | None) -> None:
+    """Refuse options of `bench` that a study, or none, would ignore."""
+    if study is None:
+        if context.params["plans"] is not None:
+            raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
+        return
+    taken = ["suite", "machine", "study"]
+    told = "takes --machine alone: no --case, no file,"
+    if study is _Study.TILES:
+        taken += ["case", "dtype", "threads", "repeat", "seconds", "plans", "as_json", "csv"]
+        told = "takes, of files, --json and --csv;"
+    if ignored := _ignored(context, *taken):
+        raise typer.BadParameter(f"--study {study} {told} no {ignored}")
+
+
 @app.command("bench")
 def _bench(
     context: typer.Context,
@@ -438,23 +453,12 @@ def _bench(
 
     dtype = None if dtype is None else DTYPES.get(dtype, dtype)
     outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
+    _check_study(context, study)
     if study is _Study.MISSES:
-        if ignored := _ignored(context, "suite", "machine", "study"):
-            raise typer.BadParameter(
-                f"--study misses takes --machine alone: no --case, no file, no {ignored}"
-            )
         command.study_misses(suite, machine=machine)
         return
-    if study is None and plans is not None:
-        raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    if study is _Study.TILES:
-        taken = ("suite", "case", "dtype", "threads", "repeat", "seconds", "machine", "plans")
-        if ignored := _ignored(context, *taken, "as_json", "csv", "study"):
-            raise typer.BadParameter(
-                f"--study tiles takes, of files, --json and --csv; no {ignored}"
-            )
     effort = Effort(threads, batch, repeat, limit, seconds)
     if study is _Study.TILES:
         found = command.study_tiles(
