@@ -117,7 +117,7 @@ class Buffer:
     >>> axes, limits = [Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], Limits(512, False, 0, 0, 65536, 4)
     >>> found = Buffer.of(axes, 8, rows=0, side=64, limits=limits)
     >>> found.steps, found.inner, found.group
-    ((192, 8), (0,), 4)
+    ((192, 8), (0,), 8)
     """
 
     steps: tuple[int, ...]
