@@ -117,7 +117,7 @@ class Buffer:
     >>> axes, limits = [Axis(4, 80, 8, 4), Axis(2, 8, 32, 2)], Limits(512, False, 0, 0, 65536, 4)
     >>> found = Buffer.of(axes, 8, rows=0, side=64, limits=limits)
     >>> found.steps, found.inner, found.group
-    ((192, 8), (0,), 8)
+    ((192, 8), (0,), 4)
     """
 
     steps: tuple[int, ...]
@@ -345,7 +345,7 @@ def _group(element: int, total: int, step: int, limits: Limits, *, crowded: bool
         return min(moving.TOGETHER, group)
     group = min(moving.TOGETHER, max(line, NEAREST // step // line * line))
     if total % line == 0 or total <= group:
-        return group
+        return min(group, total)
     # Lines are not whole in any case: up to twice as many, if blocks leave fewer rows over then.
     work = {rows: _work(element, total, rows) for rows in range(group, min(2 * group, total) + 1)}
     least = WORTH * min(work.values())
