@@ -145,8 +145,9 @@ def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
     ("rows", "pitch", "run", "stay", "close"),
     [
         (64, 5120, 1024, True, True),
-        (170, 4864, 768, True, True),
-        (170, 4096, 768, False, True),  # 170 lines at each of 12 places; the cache has 64 pages
+        (150, 4864, 768, True, True),
+        (150, 4096, 768, False, True),  # 150 lines at each of 12 places; the cache has 64 pages
+        (170, 4864, 768, False, True),  # with the copy in use all of the cache, but for 1 KiB
         (256, 5120, 1024, False, True),  # as much as the cache, which holds the copy in use, too
         (64, 4352, 256, True, False),  # four lines in each page
         (64, 256, 256, True, True),  # the same side by side
@@ -231,14 +232,16 @@ def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("unit", [4, 30])
 @given(st.data())
-def test_a_smaller_box_is_the_largest_whose_lines_stay(number, data):
-    """Of those that are smaller in one letter, compared one by one."""
+def test_a_smaller_box_is_the_largest_whose_lines_stay(number, unit, data):
+    """Of those that are smaller in one letter: along the unit stride, if longer, by whole lines."""
     machine = USUAL
-    problem = Problem.of("mxn-mkx-knx", {"m": 256, "n": 256, "x": 4, "k": 64})
+    problem = Problem.of("mxn-mkx-knx", {"m": 256, "n": 256, "x": unit, "k": 64})
     sides = st.integers(1, 16).map(lambda times: 16 * times)
-    box = {"m": data.draw(sides), "n": data.draw(sides), "x": 4, "k": 64}
+    box = {"m": data.draw(sides), "n": data.draw(sides), "x": unit, "k": 64}
     cell = {"m": 8, "n": 16, "x": 1, "k": 64}
+    steps = cell | ({"x": LINE // 8} if unit > LINE // 8 else {})
     strides = problem.strides(number)
 
     def stays(one):
@@ -248,7 +251,7 @@ def test_a_smaller_box_is_the_largest_whose_lines_stay(number, data):
         (side / box[letter], letter, side)
         for letter in strides
         if letter != "k"
-        for side in range(cell[letter], box[letter], cell[letter])
+        for side in range(steps[letter], box[letter], steps[letter])
         if stays({**box, letter: side})
     ]
     found = staying_side(problem, number, box, cell, machine)
@@ -343,7 +346,7 @@ def met(problem, machine):
         ("mn-mk-kn", {"m": 700, "n": 700, "k": 150}),
         ("mn-mk-kn", {"m": 800, "n": 301, "k": 640}),
         ("mn-mk-kn", {"m": 900, "n": 96, "k": 900}),  # rows innermost
-        ("abcd-aebf-dfce", 20),
+        ("abcd-aebf-dfce", 22),
     ],
 )
 def test_rows_from_afar_are_asked_for_little_by_little(spec, sizes):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import pytest
@@ -385,18 +385,29 @@ def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight, mos
     lines=st.lists(st.integers(1, 50), min_size=2, max_size=2),
     target=st.integers(8, 5000),
     inner=st.sampled_from([1, 2, 8]),
+    even=st.sampled_from([4, 8]),
 )
 @settings(max_examples=150)
-def test_boxes_begin_on_lines_where_they_can(lines, target, inner):
-    """Along the last axes of both operands, which are whole lines, no box but a small one ends in
-    a line: packing would read its neighbours from two lines a vector.
+def test_boxes_begin_on_lines_where_they_can(lines, target, inner, even):
+    """Along the last axes of both operands, which are whole lines or halves, no box but a small one
+    ends in one: packing would read its neighbours from two lines a vector.
     """
-    sizes = {"a": 8 * lines[0], "b": 8 * lines[1]}
+    sizes = {"a": even * lines[0], "b": even * lines[1]}
     problem = Problem.of("xy-xab-yba", sizes | {"x": 3, "y": 3})
     small = {"a": 1, "b": inner}
     found = box(problem, "ab", small, target, 64, problem.spec.tensors)
     for i, side in found.items():
-        assert side < 8 or side == sizes[i] or side % 8 == 0
+        whole = gcd(sizes[i], 8)
+        assert side < whole or side == sizes[i] or side % whole == 0
+
+
+def test_boxes_end_with_half_a_line_at_worst_where_extents_do():
+    """312 numbers of 4 bytes are 19 lines and a half: 29 would part all vectors after them."""
+    sizes = {"a": 312, "b": 312, "c": 24, "d": 312}
+    problem = Problem.of("abc-bda-dc", sizes, "float32")
+    small, known = {"a": 1, "b": 8}, {"c": 24, "d": 312}
+    found = box(problem, "ab", small, 256, 64, problem.spec.tensors, known=known)
+    assert found == {"a": 32, "b": 8}
 
 
 @pytest.mark.parametrize("order", ["as they stand", "shuffled"])

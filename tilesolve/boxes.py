@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from math import ceil, prod
+from math import ceil, gcd, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -338,15 +338,15 @@ def _together(
 
 
 def _lined(problem: Problem, line: int, tensors: Sequence[Tensor]) -> dict[str, int]:
-    """Return the elements of a line for each letter along which tensors lie in whole lines."""
-    elements = max(1, line // problem.itemsize)
-    return {
-        tensor.subscripts[-1].letters[0]: elements
-        for tensor in tensors
-        if tensor.subscripts
-        and tensor.subscripts[-1].plain
-        and problem.sizes[tensor.subscripts[-1].letters[0]] % elements == 0
-    }
+    """Return for each letter along which tensors lie in whole lines, or halves, the elements."""
+    elements, found = max(1, line // problem.itemsize), dict[str, int]()
+    for tensor in tensors:
+        if tensor.subscripts and tensor.subscripts[-1].plain:
+            letter = tensor.subscripts[-1].letters[0]
+            even = gcd(problem.sizes[letter], elements)
+            if 2 * even >= elements:
+                found[letter] = even
+    return found
 
 
 def _sides(inner: int, extent: int, size: int, line: int) -> list[int]:
