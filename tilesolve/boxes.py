@@ -278,7 +278,7 @@ def box(
         return extents
     if len(letters) == 1:
         return {letters[0]: max(size, inner[letters[0]])}
-    lined = _lined(problem, line, tensors)
+    lined = _lined(problem, line, tensors, parts=2)
     options = {i: _sides(inner[i], extents[i], size, lined.get(i, 1)) for i in letters}
     found = dict(inner)
     for some in _together(letters, options, problem.spec.tensors):
@@ -337,14 +337,19 @@ def _together(
     return [sorted(some, key=letters.index) for some in found]
 
 
-def _lined(problem: Problem, line: int, tensors: Sequence[Tensor]) -> dict[str, int]:
-    """Return for each letter along which tensors lie in whole lines, or halves, the elements."""
+def _lined(
+    problem: Problem, line: int, tensors: Sequence[Tensor], *, parts: int = 1
+) -> dict[str, int]:
+    """Return the elements for each letter along which tensors lie in whole lines, or parts of one.
+
+    That is, in the longest of so many equal parts at most.
+    """
     elements, found = max(1, line // problem.itemsize), dict[str, int]()
     for tensor in tensors:
         if tensor.subscripts and tensor.subscripts[-1].plain:
             letter = tensor.subscripts[-1].letters[0]
             even = gcd(problem.sizes[letter], elements)
-            if 2 * even >= elements:
+            if parts * even >= elements:
                 found[letter] = even
     return found
 
