@@ -340,9 +340,9 @@ def _together(
 def _lined(
     problem: Problem, line: int, tensors: Sequence[Tensor], *, parts: int = 1
 ) -> dict[str, int]:
-    """Return the elements for each letter along which tensors lie in whole lines, or parts of one.
+    """Return for each letter along which tensors lie in whole lines the elements of one.
 
-    That is, in the longest of so many equal parts at most.
+    Or of the largest part that they lie in wholes of, if so many of these make a line at most.
     """
     elements, found = max(1, line // problem.itemsize), dict[str, int]()
     for tensor in tensors:
