@@ -1,8 +1,9 @@
 """Measure transposes beside copies: `python examples/transposing_speed.py [dtype …] [--mib N]`.
 
 `make bench` runs it. Each case is an array of about so many MiB, on huge pages, and an output that
-exists. A copy of the array as it lies, ours and numpy's take turns, so that drift hits all alike;
-the median round counts, and bandwidths are of bytes read and written once. Losses come first.
+exists. In each round a copy of the array as it lies and ours take turns, case after case: what
+slows a machine of several users for a second then hits one round of a few cases, not all rounds of
+one. The median round counts, and bandwidths are of bytes read and written once. Losses come first.
 numpy's takes part in one round only, as it may be fifty times slower.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from tilesolve import transpose
 from tilesolve.cpu import cpu
-from tilesolve.packing.buffers import empty
+from tilesolve.packing.buffers import Bytes, empty
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -55,34 +56,52 @@ def extents(proportions: Sequence[float], elements: float, *, odd: bool) -> tupl
     return tuple(extent + odd for extent in even)
 
 
-def medians(calls: Sequence[Callable[[], object]], rounds: Sequence[int]) -> list[float]:
-    """Return the median seconds of each call; they take turns while they have rounds left."""
-    seconds: list[list[float]] = [[] for _ in calls]
-    for done in range(max(rounds)):
-        for call, most, taken in zip(calls, rounds, seconds, strict=True):
-            if done < most:
-                start = time.perf_counter()
-                call()
-                taken.append(time.perf_counter() - start)
-    return [median(taken) for taken in seconds]
-
-
-def measured(
-    shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, rounds: int, threads: int
-) -> tuple[float, ...]:
-    """Return bandwidths in GB/s: a copy, ours and numpy's."""
-    source, same = empty(shape, np.dtype(dtype)), empty(shape, np.dtype(dtype))
-    source.ravel().view(np.uint8)[:] = 1
+def calls(
+    buffers: Sequence[Bytes],
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    dtype: str,
+    threads: int,
+) -> tuple[Callable[[], object], ...]:
+    """Return a copy, ours and numpy's, of an array in the first buffer."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    source, same, out = (buffer[:size].view(dtype) for buffer in buffers)
+    source = source.reshape(shape)
     turned = source.transpose(axes)
-    out = empty(turned.shape, source.dtype)
-    calls = (
+    same, out = same.reshape(shape), out.reshape(turned.shape)
+    return (
         lambda: np.copyto(same, source),
         lambda: transpose(source, axes, out, threads=threads),
         lambda: np.copyto(out, turned),
     )
-    medians(calls[:2], (1, 1))  # loads code and touches pages
-    seconds = medians(calls, (rounds, rounds, 1))
-    return tuple(2 * source.nbytes / taken / 1e9 for taken in seconds)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Return how long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def measured(
+    cases: Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dtype: str, rounds: int, threads: int
+) -> list[tuple[float, ...]]:
+    """Return bandwidths in GB/s of each case: a copy, ours and numpy's."""
+    sizes = [prod(shape) * np.dtype(dtype).itemsize for shape, _ in cases]
+    buffers = [empty((max(sizes),), np.dtype(np.uint8)) for _ in range(3)]
+    for buffer in buffers:
+        buffer[:] = 1
+    every = [calls(buffers, shape, axes, dtype, threads) for shape, axes in cases]
+    for _, ours, _ in every:
+        ours()  # loads code
+    taken = [[(seconds(copy), seconds(ours)) for copy, ours, _ in every] for _ in range(rounds)]
+    medians = [
+        [median(times) for times in zip(*case, strict=True)] for case in zip(*taken, strict=True)
+    ]
+    return [
+        tuple(2 * size / each / 1e9 for each in (*two, seconds(numpy)))
+        for size, two, (_, _, numpy) in zip(sizes, medians, every, strict=True)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("dtypes", nargs="*", default=DTYPES, help="of the arrays")
     parser.add_argument("--mib", type=float, default=100, help="size of each array")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15, help="of a copy and ours each")
     parser.add_argument("--threads", type=int, default=1, help="of ours; copies have one")
     options = parser.parse_args(arguments)
     print(f"CPU: {cpu().name}; Python {platform.python_version()}, numpy {np.__version__}")
@@ -99,13 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\n{dtype}, {options.mib:g} MiB, {options.threads} thread(s)\n")
         print("| extents | axes | copy GB/s | tilesolve GB/s | share % | numpy share % |")
         print("| --- | --- | --: | --: | --: | --: |")
-        rows = []
-        for proportions, axes in CASES:
-            for odd in (False, True):
-                elements = options.mib * 2**20 / np.dtype(dtype).itemsize
-                shape = extents(proportions, elements, odd=odd)
-                found = measured(shape, axes, dtype, options.rounds, options.threads)
-                rows.append((found[1] / found[0], shape, axes, found))
+        elements = options.mib * 2**20 / np.dtype(dtype).itemsize
+        cases = [
+            (extents(proportions, elements, odd=odd), axes)
+            for proportions, axes in CASES
+            for odd in (False, True)
+        ]
+        found = measured(cases, dtype, options.rounds, options.threads)
+        rows = [(each[1] / each[0], *case, each) for case, each in zip(cases, found, strict=True)]
         for share, shape, axes, (copy, ours, theirs) in sorted(rows):
             name, order = "×".join(map(str, shape)), "".join(map(str, axes))
             print(
