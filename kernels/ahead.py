@@ -41,7 +41,7 @@ MOST = 8192
 _MOST = MOST
 
 
-@compiled(POINTER, INT, INT, returns=PAIR)
+@compiled(POINTER, INT, INT, returns=PAIR, inner=True)
 def span(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the range of cells of a segment of a level.
 
@@ -58,7 +58,7 @@ def span(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001
     return first, last
 
 
-@compiled(POINTER, INT, INT, returns=PAIR)
+@compiled(POINTER, INT, INT, returns=PAIR, inner=True)
 def extent(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Return the range of indices of a segment of a level.
 
@@ -73,14 +73,14 @@ def extent(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN0
     return table[table[_BOUNDS] + first], table[table[_BOUNDS] + last]
 
 
-@compiled(POINTER, INT, INT, returns=INT)
+@compiled(POINTER, INT, INT, returns=INT, inner=True)
 def _cells(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how many cells a segment of a level has."""
     first, last = span(table, level, segment)
     return last - first
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, inner=True)
 def _list(s, side, x, k, b, tables, source, tiles, level):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Note the lines of a segment: they are fetched during so many tiles.
 
@@ -178,7 +178,7 @@ def expect(s, side, level, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
         _list(s, side, 0, 0, 0, there + 8 * _STEP_TABLES, source, tiles * later, level)
 
 
-@compiled(POINTER, INT)
+@compiled(POINTER, INT, inner=True)
 def ask(s, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Write down the lines that a call of so many tiles is to ask for.
 

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from tilesolve.kernels.compiled import INT, REAL, compiled, pointer, renew
+from tilesolve.kernels.compiled import INT, REAL, address, compiled, pointer, renew, result
 from tilesolve.kernels.guards import Call, holds
 from tilesolve.kernels.macrokernel import run
 from tilesolve.kernels.sources import LAYOUT
@@ -25,7 +23,6 @@ from tilesolve.packing.axes import Integers
 
 # Functions of Python's C interface, which the process itself exports.
 _external: Any = types.ExternalFunction
-_intrinsic: Any = intrinsic
 _keep = _external("Py_IncRef", types.void(INT))
 _number = _external("PyFloat_AsDouble", REAL(INT))
 _let_others_run = _external("PyEval_SaveThread", INT())
@@ -42,21 +39,6 @@ _COUNT = 6
 
 _RUN, _NONE = int(Call.RUN), int(Call.NONE)
 _ARRAY, _FLOAT = int(Call.ARRAY), int(Call.FLOAT)
-
-
-@_intrinsic
-def _compute(_context, address, words, out, first, second, memory, alpha, beta):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Call `macrokernel.run` where it is: to have it linked in takes a second of compiling."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:  # noqa: ANN401
-        place, *numbers, factor, summand = args
-        whole, real = ir.IntType(64), ir.DoubleType()
-        kind = ir.FunctionType(whole, [whole] * 6 + [real] * 4)
-        none, zero = ir.Constant(whole, 0), ir.Constant(real, 0.0)
-        function = builder.inttoptr(place, kind.as_pointer())
-        return builder.call(function, [*numbers, none, factor, zero, summand, zero])
-
-    return INT(address, words, out, first, second, memory, alpha, beta), generate
 
 
 @compiled(INT, INT, INT, returns=INT)
@@ -91,7 +73,7 @@ def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: A
         found = out
         factor, summand, copies = _number(alpha), _number(beta), pointer(given[5] + HEAD)[0]
         thread = _let_others_run()
-        _compute(call[_RUN], words, out, first, second, copies, factor, summand)
+        result(call[_RUN], words, out, first, second, copies, 0, factor, 0.0, summand, 0.0)
         _go_on(thread)
     _keep(found)
     return found
@@ -132,13 +114,6 @@ def again(words: Integers) -> Callable[..., Array | None]:
     return function
 
 
-def _address(function: Any) -> int:  # noqa: ANN401 - numba's types have none
-    """Return where a compiled function is for callers that follow C's rules."""
-    (code,) = function.overloads.values()
-    found: int = code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name)
-    return found
-
-
 @compiled(returns=INT)
 def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
     """Return the layout that the code was compiled for."""
@@ -150,8 +125,8 @@ renew(__name__, _layout())
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
-_DEFINITION = _Definition(b"again", _address(_again), _FASTCALL, None)
+_DEFINITION = _Definition(b"again", address(_again), _FASTCALL, None)
 """Python keeps its address: it stays as long as the module."""
 
-PLACES = np.array([_address(run), id(None), id(np.ndarray), id(float)])
+PLACES = np.array([address(run), id(None), id(np.ndarray), id(float)])
 """The fields of `guards.Call` from `RUN` to `ARRAYS`."""

@@ -42,7 +42,7 @@ _LONG = 3
 """Blocks of a run from which on hardware follows it."""
 
 
-@compiled(INT, INT, INT, INT)
+@compiled(INT, INT, INT, INT, inner=True)
 def _offsets(table, group, step, strip):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Write where the indices of packed groups lie: for kernels that read in place."""
     found = pointer(table)
@@ -51,7 +51,7 @@ def _offsets(table, group, step, strip):  # type: ignore[no-untyped-def]  # noqa
         found[index] = index // group * strip + index % group * size
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, returns=INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, returns=INT, inner=True)
 def _follows(X, blocks, group, step, at, before):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return whether a block is the neighbour in the source of one before it, ``step`` bytes on."""
     first = X[_FIRSTS]
@@ -59,7 +59,7 @@ def _follows(X, blocks, group, step, at, before):  # type: ignore[no-untyped-def
     return apart == step * (at - before)
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, returns=INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, returns=INT, inner=True)
 def _stretch(X, blocks, group, step, low, most, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return where to end a part of the blocks ``low:high``, about so many at most.
 
@@ -83,7 +83,7 @@ def _stretch(X, blocks, group, step, low, most, high):  # type: ignore[no-untype
     return min(low + most, high)
 
 
-@compiled(POINTER, INT, INT, POINTER, INT, POINTER, INT, INT, INT)
+@compiled(POINTER, INT, INT, POINTER, INT, POINTER, INT, INT, INT, inner=True)
 def _gather(s, side, origin, X, g, K, steps, low, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Pack one group element by element: the k in ``low:high`` of a table of them."""
     s[_P_TARGET] = origin + g * s[_STRIP + side]
@@ -95,7 +95,7 @@ def _gather(s, side, origin, X, g, K, steps, low, high):  # type: ignore[no-unty
     invoke(s[_PACKERS + _WAYS * side + _GATHER], s[_SELF] + 8 * _PACKER)
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER)
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
 def _fill(s, side, origin, x, k, g0, g1, k0, k1, X, K):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Pack one batch of a segment: groups ``g0:g1``, k ``k0:k1``."""
     group, strip = s[_GROUP + side], s[_STRIP + side]

@@ -2,9 +2,12 @@
 
 It is compiled once. Everything that a plan decides reaches it as data: a state, a step for each
 box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns, sums and batches.
+Where its large functions are is data, too, except what is called for every few tiles.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from tilesolve.kernels import ahead, code, shape, state
 from tilesolve.kernels.ahead import ask, expect
@@ -12,11 +15,13 @@ from tilesolve.kernels.compiled import (
     INT,
     POINTER,
     REAL,
+    address,
     compiled,
     invoke,
     on_stack,
     pointer,
     renew,
+    result,
     store_fence,
     word,
 )
@@ -64,13 +69,14 @@ _PART_ADD, _SCATTER_ADD = int(Mode.PART_ADD), int(Mode.SCATTER_ADD)
 _SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.WHOLE)
 _ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + ahead.MOST
 _STOP = int(S.STOP)
+_PACK, _EXPECT, _DESCEND = int(S.PACK), int(S.EXPECT), int(S.DESCEND)
 _PAST, _PAST_ROOM = S.PAST + Past.WANTED, S.PAST + Past.ROOM
 _STATE, _CALL_STEPS = int(Call.STATE), int(Call.STEPS)
 _BOXES, _TURNED = int(Call.BOXES), int(Call.TURNED)
 _FRAME, _ALPHA, _SINGLE, _SIZE = int(S.FRAME), _F["alpha"], int(S.SINGLE), int(S.SIZE)
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, returns=INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, returns=INT, inner=True)
 def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Have a call's tiles ask for their share of the rows that are met next, if these are far.
 
@@ -106,7 +112,7 @@ def _follow(s, role, count, turns, steps, w, R):  # type: ignore[no-untyped-def]
     return turn
 
 
-@compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
+@compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER, inner=True)
 def _tiles(s, role, count, turns, w, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Call the microkernel for a cell of each role, and for those alike that follow it.
 
@@ -247,10 +253,10 @@ def _descend(level, s, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def] 
     """Walk one segment of each role at a level: pack what lives there, then its loops."""
     if pointer(s[_STOP])[0]:
         return
-    if s[_LEVEL] == level and pack(s, 0, r, k, b, R, K, B):
-        expect(s, 0, level, r, n, k, b, R, N, K, B)
-    if s[_LEVEL + 1] == level and pack(s, 1, n, k, b, N, K, B):
-        expect(s, 1, level, r, n, k, b, R, N, K, B)
+    if s[_LEVEL] == level and result(s[_PACK], s, 0, r, k, b, R, K, B):
+        invoke(s[_EXPECT], s, 0, level, r, n, k, b, R, N, K, B)
+    if s[_LEVEL + 1] == level and result(s[_PACK], s, 1, n, k, b, N, K, B):
+        invoke(s[_EXPECT], s, 1, level, r, n, k, b, R, N, K, B)
     w = _SCRATCH + 12 * level
     at = R[_BOUNDS + level] + r
     s[w], s[w + 4] = R[at], R[at + 1]
@@ -364,7 +370,7 @@ def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
         s[_PAST] = width > 0 and not streams and step[_STEP_LONG]
         R, N = pointer(s[_TABLES]), pointer(s[_TABLES + 1])
         K, B = pointer(s[_TABLES + 2]), pointer(s[_TABLES + 3])
-        _descend(s[_TOP], s, 0, 0, 0, 0, R, N, K, B)
+        invoke(s[_DESCEND], s[_TOP], s, 0, 0, 0, 0, R, N, K, B)
     if s[_STREAMING]:
         store_fence()
     return s[_CALLS]
@@ -377,3 +383,6 @@ def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
 
 
 renew(__name__, _layout())
+
+PLACES = np.array([address(function) for function in (pack, expect, _descend)])
+"""The fields of `state.S` from `PACK` to `KERNELS`."""

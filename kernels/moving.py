@@ -19,7 +19,9 @@ from tilesolve.kernels.blocks import LINE, STREAMED, own, piece, turn, turn_list
 from tilesolve.kernels.compiled import (
     INT,
     POINTER,
+    address,
     compiled,
+    invoke,
     on_stack,
     pointer,
     renew,
@@ -105,7 +107,9 @@ class W(IntEnum):
     the distances of its columns."""
     COUNTS = 21
     """Lengths of the four lists that follow the axes."""
-    AXES = 25
+    MOVE = 25
+    """Where the function for tiles is: `PLACE`."""
+    AXES = 26
     LOOPS = AXES + A.SIZE * MOST
     """The axes that loops go over tiles of, the outermost first."""
     OUTER = LOOPS + MOST
@@ -123,7 +127,7 @@ _ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STRE
 _COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
 _AHEAD, _KEPT, _WHOLE, _LISTED = int(W.AHEAD), int(W.KEPT), int(W.WHOLE), int(W.LISTED)
 _JOINED, _OFFSETS, _COUNTS, _AXES = int(W.JOINED), int(W.OFFSETS), int(W.COUNTS), int(W.AXES)
-_LOOPS, _OUTER = int(W.LOOPS), int(W.OUTER)
+_MOVE, _LOOPS, _OUTER = int(W.MOVE), int(W.LOOPS), int(W.OUTER)
 _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
@@ -138,7 +142,7 @@ _FROM, _TO, _WIDE, _HIGH, _ACROSS, _DOWN, _PART = 1, 2, 3, 4, 5, 7, 9
 _PARTS = 6 * _PART
 
 
-@compiled(POINTER, INT, POINTER, POINTER, returns=INT)
+@compiled(POINTER, INT, POINTER, POINTER, returns=INT, inner=True)
 def _next(order, count, places, ends):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Go to the next place of loops over some axes; return whether there is one."""
     for number in range(count - 1, -1, -1):
@@ -150,7 +154,7 @@ def _next(order, count, places, ends):  # type: ignore[no-untyped-def]  # noqa: 
     return 0
 
 
-@compiled(POINTER, POINTER, INT, POINTER, INT, returns=INT)
+@compiled(POINTER, POINTER, INT, POINTER, INT, returns=INT, inner=True)
 def _bytes(w, order, count, places, field):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how far a place is, by one of the axes' steps."""
     total = 0
@@ -159,7 +163,7 @@ def _bytes(w, order, count, places, field):  # type: ignore[no-untyped-def]  # n
     return total
 
 
-@compiled(POINTER, POINTER, INT, INT, returns=INT)
+@compiled(POINTER, POINTER, INT, INT, returns=INT, inner=True)
 def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how far a tile begins from the first one, by one of the axes' steps."""
     total = 0
@@ -169,7 +173,7 @@ def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN
     return total
 
 
-@compiled(POINTER, POINTER, INT, INT, INT, INT, INT, INT)
+@compiled(POINTER, POINTER, INT, INT, INT, INT, INT, INT, inner=True)
 def _part(w, parts, part, at, c, r, wide, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Note that blocks of a kind cover so many columns and rows, from the given ones on."""
     x, y = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
@@ -186,7 +190,7 @@ def _part(w, parts, part, at, c, r, wide, high):  # type: ignore[no-untyped-def]
     parts[part + _DOWN], parts[part + _DOWN + 1] = w[y + _HERE], w[y + _NEAR]
 
 
-@compiled(POINTER, INT, INT, POINTER, returns=INT)
+@compiled(POINTER, INT, INT, POINTER, returns=INT, inner=True)
 def _parted(w, wide, high, parts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Part columns and rows into large blocks, what is left into smaller; return where parts end.
 
@@ -214,7 +218,7 @@ def _parted(w, wide, high, parts):  # type: ignore[no-untyped-def]  # noqa: ANN0
     return end
 
 
-@compiled(INT, POINTER, POINTER, INT, returns=INT)
+@compiled(INT, POINTER, POINTER, INT, returns=INT, inner=True)
 def _list(walk, extents, places, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """List how far each column of all fills is in the source; return how many there are."""
     w, listed, count = pointer(walk), pointer(distances), 0
@@ -230,7 +234,7 @@ def _list(walk, extents, places, distances):  # type: ignore[no-untyped-def]  # 
     return count
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
 def _turn_listed(parts, end, source, here, ahead, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Move the columns of all fills to the buffer."""
     for at in range(0, end, _PART):
@@ -247,7 +251,7 @@ def _turn_listed(parts, end, source, here, ahead, distances):  # type: ignore[no
         )
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
 def _pieces(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Move the elements of columns and rows that are too long, or too odd, for blocks."""
     columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
@@ -397,7 +401,8 @@ def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-d
         later = begin + _start(w, tiles, count, _NEAR) if more else 0
         kept = w[_KEPT] and buffer + w[_KEPT]
         after = kept if more and tiles[w[_RUN + 1]] else 0
-        _tile(walk, extents, places, begins, far, near, buffer + _LINE, later, before, after)
+        room = buffer + _LINE
+        invoke(w[_MOVE], walk, extents, places, begins, far, near, room, later, before, after)
         before = after and kept
     if w[_STREAMED]:
         store_fence()
@@ -410,3 +415,6 @@ def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
 
 
 renew(__name__, _layout())
+
+PLACE = address(_tile)
+"""The field `W.MOVE` of all walks."""

@@ -61,7 +61,7 @@ _PITCH, _FIRSTS = _AT + Past.PITCH, _AT + Past.FIRSTS
 _OFFSETS, _STEADY = int(Field.OFFSETS), int(Field.STEADY)
 
 
-@compiled(POINTER, INT, INT, returns=INT)
+@compiled(POINTER, INT, INT, returns=INT, inner=True)
 def _following(table, index, distance):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Return how many indices, the first included, follow each other at a distance in C."""
     count = table[table[_STEADY] + index]
@@ -69,7 +69,7 @@ def _following(table, index, distance):  # type: ignore[no-untyped-def]  # noqa:
     return count if count > 1 and table[at + 1] - table[at] == distance else 1
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, returns=INT)
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, returns=INT, inner=True)
 def arrange(s, role, count, turns, r0, n0, m, c, R, N):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Have the tiles of a call gather in the room, where each is made of runs that are alike.
 
@@ -150,7 +150,7 @@ def arrange(s, role, count, turns, r0, n0, m, c, R, N):  # type: ignore[no-untyp
     return most
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER)
+@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
 def leave(s, out, r, n, rows, columns, R, N):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Write what is in the room to C: so many rows and columns from the given ones on.
 

@@ -181,7 +181,13 @@ class S(IntEnum):
     """Address of a word that is not 0 once runs are to end before they are done."""
     SINGLE = STOP + 1
     """Whether a real number takes four bytes, not eight."""
-    KERNELS = SINGLE + 1
+    PACK = SINGLE + 1
+    """Where `filling.pack` is; this and what follows is in `macrokernel.PLACES`."""
+    EXPECT = PACK + 1
+    """Where `ahead.expect` is."""
+    DESCEND = EXPECT + 1
+    """Where the macrokernel's function for segments is."""
+    KERNELS = DESCEND + 1
     """Addresses of the kernels that read strips, of those that read in place, and of those whose
     last vectors are half as wide."""
     SIZE = KERNELS + KINDS * MOST_VECTORS * MOST_COLUMNS

@@ -1,15 +1,20 @@
-"""Compiled functions that outlive their process: none is used with a layout it was not made for."""
+"""Compiled functions: none is used with a layout it was not made for, and all where they are."""
 
 import ast
+import ctypes
 import shutil
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import njit
 
 import tilesolve
+from tilesolve.kernels.compiled import address, invoke, pointer, result
+from tilesolve.kernels.guards import Call, holds, like
 from tilesolve.kernels.sources import LAYOUT, checksum, sources
 
 SCRIPT = """
@@ -99,3 +104,33 @@ def test_a_change_of_any_file_changes_the_layout(tmp_path):
         copy.write_text(text, "utf-8")
     assert LAYOUT in found
     assert len(found) == 1 + len(copies)
+
+
+def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_integer():
+    seen = []
+
+    def note(first, second, real, *others):
+        seen.append((first, second, real, others))
+        return 2**40 + first
+
+    integer, real = ctypes.c_int64, ctypes.c_double
+    kind = ctypes.CFUNCTYPE(integer, integer, ctypes.c_void_p, real, *[integer] * 7)
+    callback = kind(note)
+    where = ctypes.cast(callback, ctypes.c_void_p).value
+
+    @njit
+    def call(place, first, second, third):
+        invoke(place, first, pointer(second), third, 3, 4, 5, 6, 7, 8, 9)
+        return result(place, first + 1, pointer(second), third, 0, 0, 0, 0, 0, 0, first)
+
+    assert call(where, 1, 64, 0.5) == 2**40 + 2
+    assert seen == [(1, 64, 0.5, (3, 4, 5, 6, 7, 8, 9)), (2, 64, 0.5, (0, 0, 0, 0, 0, 0, 1))]
+
+
+def test_a_compiled_function_is_the_same_where_its_address_says():
+    given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
+    words = np.append(np.zeros(Call.ARRAYS, np.int64), like(given))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
+    for others in (given, given[::-1]):
+        arguments = words.ctypes.data, *map(id, others)
+        assert kind(address(holds))(*arguments) == holds(*arguments) == (others is given)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilesolve.kernels import moving
 from tilesolve.kernels.blocks import BLOCKS, KINDS, LINE, LISTED
-from tilesolve.kernels.moving import A, W
+from tilesolve.kernels.moving import PLACE, A, W
 from tilesolve.move_limits import Limits, in_force
 from tilesolve.move_tiles import Axis, Buffer, cut, in_lines
 from tilesolve.packing.arrays import Array, pointer
@@ -177,7 +177,7 @@ def move(
     walk[W.RUN : W.RUN + 2] = buffer.run
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
     size = buffer.size + -buffer.size % LINE
-    walk[W.KEPT], walk[W.OFFSETS] = kept and size, size + kept
+    walk[W.KEPT], walk[W.OFFSETS], walk[W.MOVE] = kept and size, size + kept, PLACE
     walk[W.WHOLE], walk[W.LISTED], walk[W.JOINED] = whole, listed, buffer.joined
     for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
         fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)

@@ -302,10 +302,11 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
 
 @lru_cache(maxsize=32)
 def _kernel_addresses(family: Family) -> Integers:
-    """Return a state that knows where a family's kernels are and what ends a run, no more."""
+    """Return a state that knows where code is, and what ends a run, no more."""
     loaded = kernels(family)
     state = np.zeros(S.SIZE, np.int64)
     state[S.STOP] = deadline.ADDRESS
+    state[S.PACK : S.KERNELS] = macrokernel.PLACES
     addresses = state[S.KERNELS :].reshape(KINDS, MOST_VECTORS, MOST_COLUMNS)
     for shape in family.shapes:
         kind = HALVED if shape.halved else PACKED if shape.packed else PLACED
