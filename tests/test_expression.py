@@ -4,6 +4,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy_cases import NETWORKS, SIZES
 
 import tilesolve
@@ -294,3 +296,63 @@ def test_the_peak_of_a_plan_is_what_its_runs_may_take(threads):
     assert len(layout.tasks) == threads
     nothing = 2 * (GUARD + ALIGNMENT)  # of operands that are read in place
     assert found.peak >= sum(task.room - nothing for task in layout.tasks)
+
+
+@st.composite
+def batched(draw):
+    """Draw a contraction with letters of a batch anywhere, and extents."""
+    batch = "bc"[: draw(st.integers(1, 2))]
+    shuffled = [
+        "".join(draw(st.permutations(letters + batch)))
+        for letters in draw(st.sampled_from([("ik", "kj", "ij"), ("ik", "kjl", "ijl")]))
+    ]
+    first, second, output = shuffled
+    sizes = {x: draw(st.integers(2, 9)) for x in sorted({*first, *second})}
+    return first, second, output, sizes
+
+
+@given(batched(), st.sampled_from(["f4", "f8", "c8", "c16"]), st.booleans())
+def test_batches_in_front_give_the_same(given_case, dtype, ours):
+    """Wherever letters of a batch stand, what is turned on the way is numpy's result."""
+    first, second, output, sizes = given_case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ways, "LOOPED", 0)
+        patch.setattr(network, "MOVED", 0)
+        patch.setattr(network, "BESIDE", 2)
+        patch.setattr("tilesolve.steps.MOVED", 0 if ours else 2**22)
+        (step,) = arranged([first, second], output, sizes, np.dtype(dtype), Settings(0))
+        assert step.kernel.way == "plan"
+        batch = set(first) & set(second) & set(output)
+        for letters, axes in zip((first, second, output), step.kernel.turns, strict=True):
+            assert (axes is not None) == (letters[-1] in batch)
+        for letters, axes in zip((first, second), step.kernel.turns[:2], strict=True):
+            assert axes is None or letters[axes[-1]] not in batch
+        operands = random([[sizes[x] for x in term] for term in (first, second)], dtype=dtype)
+        precise = [x.astype("G" if dtype[0] == "c" else "g") for x in operands]
+        expected = np.einsum(step.kernel.text, *precise)
+        tolerance = 64 * np.finfo(dtype).eps
+        out = np.full(expected.shape, np.nan, dtype)
+        assert step.kernel(*operands, out=out) is out
+        np.testing.assert_allclose(out, expected, tolerance, 10 * tolerance)
+        np.testing.assert_allclose(step.kernel(*operands), expected, tolerance, 10 * tolerance)
+
+
+def test_a_batch_that_comes_last_is_put_in_front():
+    """Large tensors are turned, the report says so, and the reported memory counts the copies."""
+    shapes = (128, 128, 33), (128, 128, 33)
+    found = tilesolve.expression("ikb,kjb->ijb", *shapes)
+    report = str(found)
+    for turned in ("ikb is turned to bik", "kjb is turned to bkj", "ijb is turned to bij"):
+        assert turned in report
+    operands = random(shapes)
+    assert found.peak >= 3 * operands[0].nbytes
+    out = np.full((128, 128, 33), np.nan)
+    expected = np.einsum("ikb,kjb->ijb", *operands, optimize=True)
+    np.testing.assert_allclose(found(*operands, out=out), expected, rtol=1e-11, atol=1e-11)
+    for limit in (found.peak, found.peak - 1):
+        limited = tilesolve.expression("ikb,kjb->ijb", *shapes, memory_limit=limit)
+        assert limited.peak <= limit
+        assert ("turned" in str(limited)) == (limit == found.peak)
+        np.testing.assert_allclose(limited(*operands), expected, rtol=1e-11, atol=1e-11)
+    few = tilesolve.expression("ikb,kjb->bij", (256, 512, 7), (512, 600, 7))
+    assert "turned" not in str(few)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from string import ascii_letters
 from typing import Any
 
@@ -145,18 +145,24 @@ def compiled(
     letters = [text for _, text in prepared]
     output = "".join(x for x in subscripts.output if sizes[x] > 1)
     result = prod(shape) * common.itemsize
-    if len(letters) == 1:
-        axes = tuple(letters[0].index(x) for x in output)
-        turn = Transpose(f"{letters[0]}->{output}", axes)
-        steps = [Step((0,), turn, "one operand", 0, result, 0)]
-    else:
-        steps = arranged(letters, output, sizes, common, settings)
     owned = [
         0 if needs is None or not needs.owns(of) else prod(sizes[x] for x in text) * common.itemsize
         for (needs, text), of in zip(prepared, dtypes, strict=True)
     ]
+
+    def arrangement(turns: bool) -> list[Step]:
+        if len(letters) > 1:
+            return arranged(letters, output, sizes, common, replace(settings, turns=turns))
+        axes = tuple(letters[0].index(x) for x in output)
+        turn = Transpose(f"{letters[0]}->{output}", axes)
+        return [Step((0,), turn, "one operand", 0, result, 0)]
+
+    steps = arrangement(turns=True)
+    limit = inf if settings.memory_limit is None else settings.memory_limit
+    if _peak(owned, steps) > limit:
+        steps = arrangement(turns=False)
     peak = _peak(owned, steps)
-    if settings.memory_limit is not None and peak > settings.memory_limit:
+    if peak > limit:
         raise MemoryLimitError(
             f"{subscripts.text!r} needs {peak} bytes beside its operands and its result, "
             f"memory_limit is {settings.memory_limit}"

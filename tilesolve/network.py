@@ -9,8 +9,8 @@ rivals are planned, and the fastest pair of steps counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import inf, prod
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.copies import copy_bytes
 from tilesolve.planning import plan
 from tilesolve.steps import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
-from tilesolve.ways import KERNEL, flops, way
+from tilesolve.ways import BESIDE, KERNEL, MOVED, Classes, flops, way
 
 PRICED = 1e9
 """Flops of a planned step and the planned one that takes its result, from which on layouts are
@@ -78,6 +78,8 @@ class Settings:
         Anything that opt_einsum takes for the order of pairs; False is from left to right.
     memory_limit
         Bytes beside the operands and the result.
+    turns
+        Whether tensors may be copied with letters of a batch in front.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class Settings:
     threads: int | None = None
     optimize: Any = True
     memory_limit: int | None = None
+    turns: bool = True
 
     def __post_init__(self) -> None:
         if self.threads is not None:
@@ -294,8 +297,16 @@ def _step(
     kernel: Kernel
     copies = 0
     if chosen == "plan":
-        kernel = _planned(first, second, output, sizes, dtype, settings)
-        copies = sum(copy_bytes(kernel.plan)) * kernel.plan.threads
+        tensors = first, second, output
+        inner = _turned(tensors, sizes, dtype, last) if settings.turns else tensors
+        turns = _axes(first, inner[0]), _axes(second, inner[1]), _axes(inner[2], output)
+        planned = _planned(*inner, sizes, dtype, settings)
+        kernel = replace(planned, text=f"{first},{second}->{output}", turns=turns)
+        copies = sum(copy_bytes(planned.plan)) * planned.plan.threads
+        for letters, turned in zip(tensors, inner, strict=True):
+            if letters != turned:
+                why += f"; {letters} is turned to {turned}, as its last letter is a batch's"
+                copies += prod(sizes[x] for x in letters) * dtype.itemsize
     elif chosen == "matmul":
         kernel = Matmul.of(first, second, output, sizes, settings.threads)
         if settings.threads is not None:
@@ -310,6 +321,32 @@ def _step(
         kernel = Loops.of((first, second), output, dtype)
     work = flops((first, second), output, sizes, dtype)
     return Step(takes, kernel, why, work, result, copies)
+
+
+def _turned(
+    tensors: tuple[str, str, str], sizes: Mapping[str, int], dtype: np.dtype[Any], last: bool
+) -> tuple[str, str, str]:
+    """Return the letters of operands and result as they are best contracted.
+
+    Vectors lie along no letter of a batch. Where that is a tensor's last one, an operand is packed
+    and the result written element by element, which takes longer than a pass through memory that
+    puts the batch in front. Intermediate results have it there.
+    """
+    batch = Classes.of(*tensors).batch
+
+    def turned(letters: str, least: float) -> str:
+        size = prod(sizes[x] for x in letters) * dtype.itemsize
+        if letters[-1] not in batch or sizes[letters[-1]] < least or size < MOVED:
+            return letters
+        return "".join(sorted(letters, key=lambda x: x not in batch))
+
+    first, second, output = tensors
+    return turned(first, BESIDE), turned(second, BESIDE), turned(output, 1 if last else inf)
+
+
+def _axes(letters: str, turned: str) -> tuple[int, ...] | None:
+    """Return the order of axes that turns letters, None if they stay."""
+    return None if letters == turned else tuple(letters.index(x) for x in turned)
 
 
 def _planned(

@@ -388,6 +388,16 @@ class Matmul:
 class Planned:
     """A contraction of two arrays by a plan.
 
+    Parameters
+    ----------
+    text
+        As einsum writes it.
+    plan
+        What runs.
+    turns
+        Where the plan has another order of axes than the step, that order: of the axes of each
+        operand, and, for the step's result, of the axes of the plan's.
+
     Examples
     --------
     >>> from tilesolve import plan
@@ -398,9 +408,21 @@ class Planned:
 
     text: str
     plan: Plan
+    turns: tuple[tuple[int, ...] | None, ...] = (None, None, None)
     way = "plan"
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
-        first, second = arrays
-        return self.plan(first, second, out=out)
+        first, second = (
+            array if axes is None else _turned(array, axes)
+            for array, axes in zip(arrays, self.turns[:2], strict=True)
+        )
+        if self.turns[2] is None:
+            return self.plan(first, second, out=out)
+        product = self.plan(first, second).transpose(self.turns[2])
+        return product if out is None else copied(product, out)
+
+
+def _turned(array: Array, axes: tuple[int, ...]) -> Array:
+    turned = array.transpose(axes)
+    return copied(turned, np.empty(turned.shape, turned.dtype))
