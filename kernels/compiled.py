@@ -4,8 +4,8 @@ Arrays would be counted: each call would begin and end with an atomic instructio
 all stores before it (measured: half the speed where a call is short).
 
 numba links a function into all that call it, and has it optimised and translated again in each.
-Small ones gain by that. Large ones are called where they are instead, see `invoke`: that saves a
-fifth of the time that compiling takes.
+Small ones gain by that. Large ones are called where they are instead, see `invoke`: moves compile
+in two thirds of the time, contractions in five sixths.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It is compiled once. Everything that a plan decides reaches it as data: a state, a step for each
 box, and a table per role. `R`, `N`, `K` and `B` are the tables of rows, columns, sums and batches.
-Where its large functions are is data, too, except what is called for every few tiles.
+Where its large functions are is data, too; what is called for every few tiles alone is linked in.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tilesolve.planning import Plan
 
 
-def copied(source: Array, out: Array) -> Array:
-    """Copy an array to another one, by what is fastest.
+def copied(source: Array, out: Array, threads: int | None = None) -> Array:
+    """Copy an array to another one, by what is fastest; threads are those of `transpose`.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def copied(source: Array, out: Array) -> Array:
         return out
     from tilesolve.transposing import transpose
 
-    return transpose(source, range(source.ndim), out)
+    return transpose(source, range(source.ndim), out, threads=threads)
 
 
 class Kernel(Protocol):
@@ -414,15 +414,13 @@ class Planned:
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
         first, second = (
-            array if axes is None else _turned(array, axes)
+            array if axes is None else self._turned(array.transpose(axes))
             for array, axes in zip(arrays, self.turns[:2], strict=True)
         )
         if self.turns[2] is None:
             return self.plan(first, second, out=out)
         product = self.plan(first, second).transpose(self.turns[2])
-        return product if out is None else copied(product, out)
+        return product if out is None else copied(product, out, self.plan.threads)
 
-
-def _turned(array: Array, axes: tuple[int, ...]) -> Array:
-    turned = array.transpose(axes)
-    return copied(turned, np.empty(turned.shape, turned.dtype))
+    def _turned(self, array: Array) -> Array:
+        return copied(array, np.empty(array.shape, array.dtype), self.plan.threads)
