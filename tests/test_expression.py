@@ -311,8 +311,13 @@ def batched(draw):
     return first, second, output, sizes
 
 
-@given(batched(), st.sampled_from(["f4", "f8", "c8", "c16"]), st.booleans())
-def test_batches_in_front_give_the_same(given_case, dtype, ours):
+@given(
+    batched(),
+    st.sampled_from(["f4", "f8", "c8", "c16"]),
+    st.booleans(),
+    st.lists(st.sampled_from("CF"), min_size=3, max_size=3),
+)
+def test_batches_in_front_give_the_same(given_case, dtype, ours, orders):
     """Wherever letters of a batch stand, what is turned on the way is numpy's result."""
     first, second, output, sizes = given_case
     with pytest.MonkeyPatch.context() as patch:
@@ -333,7 +338,8 @@ def test_batches_in_front_give_the_same(given_case, dtype, ours):
         precise = [x.astype("G" if dtype[0] == "c" else "g") for x in operands]
         expected = np.einsum(step.kernel.text, *precise)
         tolerance = 64 * np.finfo(dtype).eps
-        out = np.full(expected.shape, np.nan, dtype)
+        operands = [np.array(x, order=order) for x, order in zip(operands, orders, strict=False)]
+        out = np.full(expected.shape, np.nan, dtype, orders[2])
         assert step.kernel(*operands, out=out) is out
         np.testing.assert_allclose(out, expected, tolerance, 10 * tolerance)
         np.testing.assert_allclose(step.kernel(*operands), expected, tolerance, 10 * tolerance)
@@ -358,3 +364,20 @@ def test_a_batch_that_comes_last_is_put_in_front():
         np.testing.assert_allclose(limited(*operands), expected, rtol=1e-11, atol=1e-11)
     few = tilesolve.expression("ikb,kjb->bij", (256, 512, 7), (512, 600, 7))
     assert "turned" not in str(few)
+
+
+def test_what_has_its_batch_in_front_in_memory_is_not_copied():
+    """Views whose last letter is a batch's, but lies outermost, go to the plan as they are."""
+    found = tilesolve.expression("ikb,kjb->ijb", (128, 128, 33), (128, 128, 33))
+    operands = [x.transpose(1, 2, 0) for x in random([(33, 128, 128)] * 2)]
+    out = np.full((33, 128, 128), np.nan).transpose(1, 2, 0)
+    found(*operands, out=out)  # loads code
+    out[:] = np.nan
+    gc.collect()
+    tracemalloc.start()
+    found(*operands, out=out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < operands[0].nbytes / 2
+    expected = np.einsum("ikb,kjb->ijb", *operands, optimize=True)
+    np.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-11)

@@ -396,7 +396,8 @@ class Planned:
         What runs.
     turns
         Where the plan has another order of axes than the step, that order: of the axes of each
-        operand, and, for the step's result, of the axes of the plan's.
+        operand, and, for the step's result, of the axes of the plan's. An array is copied for it
+        only if its last axis is the one along which its elements lie beside each other.
 
     Examples
     --------
@@ -414,13 +415,25 @@ class Planned:
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
         first, second = (
-            array if axes is None else self._turned(array.transpose(axes))
+            array if axes is None else self._turned(array, axes)
             for array, axes in zip(arrays, self.turns[:2], strict=True)
         )
-        if self.turns[2] is None:
+        axes = self.turns[2]
+        if axes is None:
             return self.plan(first, second, out=out)
-        product = self.plan(first, second).transpose(self.turns[2])
+        if out is not None and not _runs_along_last(out):
+            self.plan(first, second, out=out.transpose(np.argsort(axes)))
+            return out
+        product = self.plan(first, second).transpose(axes)
         return product if out is None else copied(product, out, self.plan.threads)
 
-    def _turned(self, array: Array) -> Array:
-        return copied(array, np.empty(array.shape, array.dtype), self.plan.threads)
+    def _turned(self, array: Array, axes: tuple[int, ...]) -> Array:
+        turned = array.transpose(axes)
+        if not _runs_along_last(array):
+            return turned
+        return copied(turned, np.empty(turned.shape, turned.dtype), self.plan.threads)
+
+
+def _runs_along_last(array: Array) -> bool:
+    """Return whether elements lie beside each other along the last axis, as in C order."""
+    return array.strides[-1] == array.itemsize
