@@ -422,6 +422,23 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypa
     assert found.seconds <= 1.02 * short.seconds
 
 
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize("case", ["abcdef-efgc-gdab", "abcdef-efgb-gdac", "ab-cad-dcb"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_tiles_that_take_little_room_cost_a_hundredth_at_most(machine, case, dtype, monkeypatch):
+    """Of tilings that take about as long altogether, none is faster than the plan by more."""
+    seen, every = [], candidates._candidates
+    monkeypatch.setattr(
+        candidates, "_candidates", lambda found: seen.append(every(found)) or seen[-1]
+    )
+    problem = dataclasses.replace(suite("tccg")[case], dtype=dtype)
+    found = tilesolve.plan(problem, machine=machine, cache=False)
+    best = next(one for one in seen[-1] if one.nest == found.nest)
+    for one in seen[-1]:
+        if one.seconds <= best.seconds and one.waits <= best.waits:
+            assert best.price.seconds <= 1.01 * one.price.seconds
+
+
 def test_short_runs_in_pages_of_their_own_wait_for_each():
     """Each time until the next one may begin; long ones, or those of one page, do not."""
     machine = Machine.load("i7-6700k")
