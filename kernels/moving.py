@@ -39,6 +39,10 @@ TOGETHER = 256
 CLOSE = 512
 """Bytes ahead by which a source is asked for where a cache could not hold that of all rows."""
 
+BEYOND = 128
+"""Bytes beyond the rows that are next by which a source is asked for: that of these would come too
+late (measured on a Zen 4, 5121×5121 numbers of 4 bytes: 9.6 ms without, 8.1 with it)."""
+
 
 class A(IntEnum):
     """Fields of an axis.
@@ -90,8 +94,8 @@ class W(IntEnum):
     GROUP = 14
     """Rows that are moved at once."""
     AHEAD = 15
-    """Whether the source of the rows that follow comes nearer meanwhile, and not just of those
-    that are `CLOSE`."""
+    """Whether the source of rows that follow comes nearer meanwhile, `BEYOND` the next ones, and
+    not just of those that are `CLOSE`."""
     KEPT = 16
     """Bytes from the buffer to where the ends of runs are kept for the tiles that go on there, 0 if
     they are not; loops over such tiles are the innermost."""
@@ -132,7 +136,7 @@ _INNER, _FILLS = int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
 _LINE, _SMALLEST, _REACH = LINE, STREAMED, REACH
-_MOST, _TOGETHER, _CLOSE = MOST, TOGETHER, CLOSE
+_MOST, _TOGETHER, _CLOSE, _BEYOND = MOST, TOGETHER, CLOSE, BEYOND
 
 # Fields of a part of columns and rows that blocks of one kind cover, behind the kind: where it
 # begins in the source (of listed columns, its rows) and in the buffer, its extents, and the steps
@@ -289,6 +293,10 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
         high *= extents[inner[at]]
     rows = _AXES + _FIELDS * w[_ROWS]
     size = w[_RUN] * extents[w[_RUN + 1]]
+    group = min(w[_GROUP], high)
+    beyond = _BEYOND // w[_ELEMENT]
+    if not w[_BLOCKS] or group + beyond > high:
+        beyond = 0  # those of the next tile are next
     parts = pointer(on_stack(_PARTS))
     end = parted = 0
     distances = buffer - _LINE + w[_OFFSETS]
@@ -308,8 +316,8 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
         if more:
             next_near = first_near + _bytes(w, outer, outers, places, _NEAR)
             next_far = first_far + _bytes(w, outer, outers, places, _FAR)
-        for row in range(0, high, w[_GROUP]):
-            now = min(w[_GROUP], high - row)
+        for row in range(0, high, group):
+            now = min(group, high - row)
             runs = 0 if not size else now if inners else 1
             here, length = buffer if size else far + row * w[rows + _FAR], size
             alone = size and (w[_JOINED] or not inners)
@@ -317,20 +325,26 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
                 runs, length = 1, now * size if w[_JOINED] else size
                 begins[0] = far + row * w[rows + _FAR]
                 here = buffer + begins[0] % _LINE
-            for at in range(runs):
-                if not alone:
+            elif inners == 1:
+                for at in range(runs):
+                    begins[at] = far + (row + at) * w[rows + _FAR]
+            else:
+                for at in range(runs):
                     begins[at] = far + _bytes(w, inner, inners, places, _FAR)
                     _next(inner, inners, places, extents)
-                begin = begins[at]
-                if w[_STREAMED]:
-                    if begin % _LINE and not before:
-                        own(begin)
-                    if (begin + length) % _LINE and not after:
-                        own(begin + length)
+            if w[_STREAMED] and not (before and after):
+                for at in range(runs):
+                    if begins[at] % _LINE and not before:
+                        own(begins[at])
+                    if (begins[at] + length) % _LINE and not after:
+                        own(begins[at] + length)
             source = near + row * w[rows + _NEAR]
             ahead = source + _CLOSE
             if w[_AHEAD]:
-                ahead = source + now * w[rows + _NEAR] if row + now < high else next_near
+                soon = row + group + beyond
+                ahead = near + soon * w[rows + _NEAR]
+                if soon >= high:
+                    ahead = next_near + (soon - high) * w[rows + _NEAR]
             if now != parted and w[_BLOCKS]:
                 end, parted = _parted(w, wide, now, parts), now
             if w[_LISTED]:

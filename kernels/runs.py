@@ -80,6 +80,9 @@ def release(source, target, size, streamed, before, after):  # type: ignore[no-u
     if after:
         move(source + size - LINE, after)
         size -= (target + size) % LINE
+        while before and size > 0:
+            stream(source, target)
+            source, target, size = source + LINE, target + LINE, size - LINE
     copy(source, target, size, streamed, 0)
 
 
