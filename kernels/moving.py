@@ -293,9 +293,8 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
         high *= extents[inner[at]]
     rows = _AXES + _FIELDS * w[_ROWS]
     size = w[_RUN] * extents[w[_RUN + 1]]
-    group = min(w[_GROUP], high)
     beyond = _BEYOND // w[_ELEMENT]
-    if not w[_BLOCKS] or group + beyond > high:
+    if not w[_BLOCKS] or w[_GROUP] + beyond > high:
         beyond = 0  # those of the next tile are next
     parts = pointer(on_stack(_PARTS))
     end = parted = 0
@@ -316,8 +315,8 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
         if more:
             next_near = first_near + _bytes(w, outer, outers, places, _NEAR)
             next_far = first_far + _bytes(w, outer, outers, places, _FAR)
-        for row in range(0, high, group):
-            now = min(group, high - row)
+        for row in range(0, high, w[_GROUP]):
+            now = min(w[_GROUP], high - row)
             runs = 0 if not size else now if inners else 1
             here, length = buffer if size else far + row * w[rows + _FAR], size
             alone = size and (w[_JOINED] or not inners)
@@ -341,7 +340,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
             source = near + row * w[rows + _NEAR]
             ahead = source + _CLOSE
             if w[_AHEAD]:
-                soon = row + group + beyond
+                soon = row + now + beyond
                 ahead = near + soon * w[rows + _NEAR]
                 if soon >= high:
                     ahead = next_near + (soon - high) * w[rows + _NEAR]

@@ -80,7 +80,7 @@ def release(source, target, size, streamed, before, after):  # type: ignore[no-u
     if after:
         move(source + size - LINE, after)
         size -= (target + size) % LINE
-        while before and size > 0:
+        while before and size > 0:  # whole lines: no call, as runs are often few of them
             stream(source, target)
             source, target, size = source + LINE, target + LINE, size - LINE
     copy(source, target, size, streamed, 0)

@@ -100,9 +100,10 @@ def best_candidate(
 
     That optimum is left unless rounding costs it much, or all its tilings have short runs in
     memory: then a runner-up may round better, or be as fast with longer ones. Of tilings as fast
-    by the slowest level, which is what programs minimise, all levels decide together. Beside one
-    tile for the whole problem, or the smallest ones, that must be worth it: what is slower by more
-    than what settles ties takes less by all levels.
+    by the slowest level, which is what programs minimise, all levels decide together, and of those
+    as fast then room, up to a hundredth of a plan's time. Beside one tile for the whole problem, or
+    the smallest ones, that must be worth it: what is slower by more than what settles ties takes
+    less by all levels.
 
     Examples
     --------
