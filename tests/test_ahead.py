@@ -11,7 +11,7 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
-from tilesolve.asking import NEARER, foreseen, staying, staying_side
+from tilesolve.asking import NEARER, foreseen, near_third, staying, staying_side
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
@@ -176,6 +176,26 @@ def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, sta
         assert foreseen(strides, one, third(fast, read=fast)) == stay
 
 
+@pytest.mark.parametrize(
+    ("second", "third", "memories", "near"),
+    [(110, 90, (24, 26, 29, 31, 33), True), (150, 51, (12, 16, 20), False), (77, 54, (27,), False)],
+)
+def test_a_third_cache_is_near_whatever_neighbours_leave_of_memory(second, third, memories, near):
+    """Reading, in GB/s: on a Zen 4, on a Granite Rapids, and as published of an i7-6700K.
+
+    A bandwidth counts both ways; reading alone is what stands beside it, where it was measured.
+    """
+    base = Machine.load("i7-6700k")
+    for memory in memories:
+        for name in ("bandwidth", "read"):
+            rates = (1000, second, third, memory)
+            levels = [
+                replace(level, **{name: 1e9 * rate})
+                for level, rate in zip(base.levels, rates, strict=True)
+            ]
+            assert near_third(base.replace(levels=tuple(levels))) == near
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 70)), max_size=4),
     st.integers(1, 700),
@@ -199,8 +219,8 @@ def test_lines_are_counted_at_each_place_in_pages(outer, unit, sign, element):
 def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
     """1536 lines of A begin at each of four places in pages; L2 has room for 512."""
     problem = Problem.of("abcde-efcad-bf", {"a": 4, "b": 24, "c": 4, "d": 32, "e": 48, "f": 32})
-    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 1e11, ways=16)]
-    levels = (*caches, Level("L3", 2**25, 5e10, ways=16), Level("memory", None, 2e10))
+    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
+    levels = (*caches, Level("L3", 2**25, 4e10, ways=16), Level("memory", None, 2e10))
     machine = Machine.load("i7-6700k").replace(levels=levels, **WIDE)
     strides = problem.strides(1)
     assert {strides[letter] % 4096 for letter in "ef"} == {0}
@@ -221,7 +241,7 @@ def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
     """Of 48 by 32 runs as above too few stay, of 24 not; that counts with a near third cache."""
     sizes = {"a": 16, "b": 24, "c": 8, "d": 32, "e": 48, "f": 32}
     problem = Problem.of("abcde-efcad-bf", sizes)
-    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 1e11, ways=16)]
+    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
     memory = Level("memory", None, 2e10)
     third = Level("L3", 2**25, times * NEARER * memory.bandwidth, ways=16)
     machine = Machine.load("i7-6700k").replace(levels=(*caches, third, memory), **WIDE)

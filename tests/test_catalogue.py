@@ -323,8 +323,8 @@ def test_register_tiles_have_lines_that_can_be_asked_for(pages, near):
         levels=(
             replace(first, bandwidth=1e12),  # caches feed vectors of 512 bits
             replace(second, capacity=4096 * pages, ways=None, bandwidth=1e12),
-            replace(third, capacity=1 << 25, ways=None),
-            replace(memory, bandwidth=third.bandwidth / (4 if near else 2)),
+            replace(third, capacity=1 << 25, ways=None, bandwidth=1e12 if near else third.bandwidth),
+            replace(memory, bandwidth=third.bandwidth / 2),
         ),
         vector_bits=512,
         vector_registers=32,
