@@ -23,6 +23,12 @@ from tilesolve.packing.buffers import ALIGNMENT, pages
 STEP = 512
 """Bytes that one trip of a sweep's loop covers; a block is a multiple of it."""
 
+PAGE = 4096
+"""Bytes between lines that are written as far apart as `lines` does."""
+
+LINE = 64
+"""Bytes of such a line."""
+
 _READ_ACCUMULATORS = 4
 CHAIN = 32
 """Operations in one trip of `cycles`, one clock cycle each."""
@@ -172,6 +178,58 @@ def stream(bits: int) -> Kernel:
     run = _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
 
     def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        run((_address(block), block.size, passes, value))
+
+    return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))
+
+
+@cache
+def lines(bits: int) -> Kernel:
+    """Return a kernel that writes as `stream` does, but line by line, each in the next page.
+
+    Neighbours are in pages of their own, and at all places in these one after the other, so that
+    they take turns at whatever memory is divided into.
+
+    Returns
+    -------
+    Callable
+        ``kernel(block, passes, value)`` as of `stream`; the block is a multiple of `PAGE`.
+
+    Examples
+    --------
+    >>> block = buffer(4096)
+    >>> lines(128)(block, 1, 7.0)
+    >>> block.view("float64")[-1]
+    np.float64(7.0)
+    """
+    kind = vectors.vector_type("float64", bits)
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
+        address, size, passes, value = args
+        values = vectors.broadcast(builder, value, kind)
+        pages_in = builder.sdiv(size, vectors.INT64(PAGE))
+
+        def walk(number: ir.Value) -> None:
+            def write(page: ir.Value) -> None:
+                turn = builder.mul(builder.add(page, number), vectors.INT64(LINE))
+                place = builder.and_(turn, vectors.INT64(PAGE - 1))
+                line = builder.add(builder.mul(page, vectors.INT64(PAGE)), place)
+                base = builder.add(address, line)
+                for offset in range(0, LINE, bits // 8):
+                    where = vectors.pointer(builder, base, offset)
+                    vectors.store(builder, values, where, bits // 8, streaming=True)
+
+            vectors.each(builder, pages_in, write)
+            vectors.compiler_barrier(builder)
+
+        vectors.each(builder, builder.mul(passes, vectors.INT64(PAGE // LINE)), walk)
+        vectors.store_fence(builder)
+
+    run = _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
+
+    def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if block.size % PAGE:
+            raise ValueError("a block must be a multiple of 4096 bytes")
         run((_address(block), block.size, passes, value))
 
     return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))

@@ -25,6 +25,7 @@ def levels_of(draw: st.DrawFn, name: str, bandwidth: float) -> Level:
         effective=effective,
         read=draw(st.none() | rates),
         stream=draw(st.none() | rates),
+        lines=draw(st.none() | rates),
         bandwidth_all=draw(st.none() | rates),
     )
 

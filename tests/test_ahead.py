@@ -178,7 +178,7 @@ def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, sta
 
 @pytest.mark.parametrize(
     ("second", "third", "memories", "near"),
-    [(110, 90, (24, 26, 29, 31, 33), True), (150, 51, (12, 16, 20), False), (77, 54, (27,), False)],
+    [(110, 90, (24, 26, 29, 31, 33), True), (100, 27, (9, 11, 13), False), (77, 54, (27,), False)],
 )
 def test_a_third_cache_is_near_whatever_neighbours_leave_of_memory(second, third, memories, near):
     """Reading, in GB/s: on a Zen 4, on a Granite Rapids, and as published of an i7-6700K.

@@ -200,6 +200,7 @@ def simulated(base, rounds=3, slowdown=None):
         add("sweep", 1, block, level.bandwidth)
         add("read", 1, block, level.bandwidth * 0.75)
         add("stream", 1, block, levels[-1].bandwidth / 2)
+    add("lines", 1, alone[-1], levels[-1].bandwidth / 3)
     for block in together:
         shared = [
             edge / min(cache.shared_by, base.cores)
@@ -240,6 +241,8 @@ class TestEvaluation:
             assert level.read == pytest.approx(right.bandwidth * 0.75)
             assert level.stream == pytest.approx(truth.memory.bandwidth / 2)
             assert level.bandwidth_all == pytest.approx(right.bandwidth * cores)
+            last = level.name == "memory"
+            assert level.lines == (pytest.approx(truth.memory.bandwidth / 3) if last else None)
             assert found.source(f"{level.name}.bandwidth") == "measured"
             assert plateau.name == level.name
         for cache in found.caches:
@@ -548,7 +551,7 @@ class TestCommand:
         assert found["machine"]["frequency"] == machine.frequency
         assert found["machine"]["levels"][0]["bandwidth"] == machine.levels[0].bandwidth
         kernels = {found["kernel"] for found in found["curves"]}
-        assert kernels == {"sweep", "read", "stream"}
+        assert kernels == {"sweep", "read", "stream", "lines"}
         for sample in found["curves"][0]["samples"]:
             assert sample["best"] >= sample["median"] > 0
         assert not machine_file().exists()

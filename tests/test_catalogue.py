@@ -323,7 +323,9 @@ def test_register_tiles_have_lines_that_can_be_asked_for(pages, near):
         levels=(
             replace(first, bandwidth=1e12),  # caches feed vectors of 512 bits
             replace(second, capacity=4096 * pages, ways=None, bandwidth=1e12),
-            replace(third, capacity=1 << 25, ways=None, bandwidth=1e12 if near else third.bandwidth),
+            replace(
+                third, capacity=1 << 25, ways=None, bandwidth=1e12 if near else third.bandwidth
+            ),
             replace(memory, bandwidth=third.bandwidth / 2),
         ),
         vector_bits=512,
@@ -354,6 +356,59 @@ def test_crowded_lines_count_where_they_hinder(here, crowded):
     part = _waste(problem, {"n": 12, "m": 4}, machine)
     assert part == pytest.approx(0.0 if hinder else (64 + 56) / 96)
     assert _waste(problem, {"n": 4, "m": 4}, machine) >= 1.0
+
+
+def lined(share, machine=BASE):
+    """A machine whose memory takes single lines so fast, beside runs."""
+    memory = replace(machine.memory, stream=2e10, lines=share and share * 2e10)
+    return machine.replace(levels=(*machine.levels[:-1], memory))
+
+
+@pytest.mark.parametrize("share", [None, 0.5, 0.79, 0.8, 1.0])
+@given(pitch=st.integers(8, 400), columns=st.integers(1, 24), rows=st.sampled_from([8, 16, 24]))
+def test_single_lines_are_as_good_as_runs_where_measured(share, pitch, columns, rows):
+    """Then those of a cell count as a run of as many as there are at different ones of 8 places.
+
+    They have to be whole lines, and not to be slower than runs by more than a fifth.
+    """
+    problem = Problem.of("mn-mk-kn", {"m": 64, "n": pitch, "k": 24})
+    rows = min(rows, pitch)
+    wasted = _waste(problem, {"n": rows, "m": columns}, lined(share))
+    beside = _waste(problem, {"n": rows, "m": columns}, BASE)
+    if share is None or share < 0.8 or pitch % 8:
+        assert wasted == beside
+        return
+    offsets = [column * pitch * 8 + row * 8 for column in range(columns) for row in range(rows)]
+    places = {offset // 64 % 8 for offset in offsets}
+    run = rows * (columns if rows == pitch else 1)
+    assert wasted == pytest.approx(96 / max(64 * len(places), 8 * run))
+    assert wasted <= beside
+
+
+@pytest.mark.parametrize(
+    ("spec", "turned"),
+    [
+        ("abcd-dbea-ec", True),  # contiguous along rows that are far apart in C
+        ("abcd-ebad-ce", False),  # along those of a vector
+        ("abcd-abde-ce", False),  # along the sum
+    ],
+)
+@pytest.mark.parametrize("share", [None, 1.0])
+def test_few_rows_are_transposed_at_once(spec, turned, share):
+    """One vector by many columns is taken for rows that are transposed while they are packed.
+
+    Its lines of C are single ones: where these are not known to be fast, that costs more.
+    """
+    tiles = [RegisterTile(3, 8, step=24.0, call=0.0), RegisterTile(1, 24, step=24.0, call=0.0)]
+    near = [replace(level, bandwidth=16 * level.bandwidth) for level in BASE.levels[:2]]
+    machine = lined(share).replace(
+        levels=(*near, *lined(share).levels[2:]),  # which feed vectors of 512 bits
+        vector_bits=512,
+        vector_registers=32,
+        catalogues=(Catalogue("float64", 512, 32, tuple(tiles)),),
+    )
+    found = register_tile(Problem.of(spec, 72), machine, streams=True)
+    assert (found.rows, found.columns) == ((8, 24) if turned and share else (24, 8))
 
 
 @pytest.mark.parametrize("call", [0.0, 10.0, 200.0])

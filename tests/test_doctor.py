@@ -154,6 +154,7 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "effective": 0.75,
         "read": 91e9,
         "stream": 92e9,
+        "lines": 94e9,
         "bandwidth_all": 93e9,
         "inclusive": False,
     }
@@ -166,7 +167,14 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
     monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
     texts = {each.source: each.value for each in rows(report(), "L1")}
     assert set(texts) == {"measured", "given"}
-    for text in ("75% effective", "read only 91", "streaming 92", "all cores 93", "victim cache"):
+    for text in (
+        "75% effective",
+        "read only 91",
+        "streaming 92",
+        "all cores 93",
+        "victim cache",
+        "line by line 94",
+    ):
         assert text in texts["measured"]
     assert "32 KiB, lines of 64 B, 8 ways, shared by 3" in texts["given"]
 

@@ -100,6 +100,7 @@ def test_usable_is_the_effective_share():
         ("bandwidth", None),
         ("read", 0.0),
         ("stream", -1.0),
+        ("lines", 0.0),
         ("bandwidth_all", float("inf")),
         ("capacity", 0),
         ("capacity", -1),
@@ -118,6 +119,7 @@ def test_usable_is_the_effective_share():
         ("bandwidth", 1e19),
         ("read", 0.5),
         ("stream", 1e300),
+        ("lines", 1e-3),
         ("bandwidth_all", 1e-9),
     ],
 )

@@ -119,6 +119,29 @@ def test_stream_fills_the_block(bits, steps, value):
     assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
 
 
+@pytest.mark.parametrize("bits", WIDTHS)
+@settings(max_examples=15)
+@given(pages=st.integers(1, 70), value=st.floats(allow_nan=False))
+def test_lines_fill_the_block(bits, pages, value):
+    """Line by line, page after page, every element of the block is set, and no other."""
+    whole, block = guarded(pages * probes.PAGE // probes.STEP, seed=0)
+    before = whole.copy()
+    probes.lines(bits)(block, 1, value)
+    assert same_outside(whole, before)
+    assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
+    assert probes.lines(bits)(block, 0, value + 1) is None
+    assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
+
+
+def test_lines_are_of_whole_pages():
+    """What is left of a block after its last whole page would not be written."""
+    block = probes.buffer(2 * probes.PAGE)
+    before = block.copy()
+    with pytest.raises(ValueError, match="multiple of 4096 bytes"):
+        probes.lines(128)(block[: probes.PAGE + probes.STEP], 1, 7.0)
+    assert np.array_equal(block, before)
+
+
 @kinds
 @pytest.mark.parametrize("accumulators", [1, 12])
 def test_multiply_adds_computes_every_accumulator(dtype, bits, accumulators):
@@ -176,17 +199,21 @@ def test_intermediate_code_has_full_vectors(dtype, bits):
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_passes_are_kept_apart(bits):
     """Between two passes the optimised code tells the compiler that all of memory may change."""
-    for kernel in (probes.sweep("float64", bits), probes.read(bits), probes.stream(bits)):
+    moving = probes.sweep("float64", bits), probes.read(bits), probes.stream(bits)
+    for kernel in (*moving, probes.lines(bits)):
         code = "\n".join(kernel.inspect_llvm().values())
         assert re.search(r'asm sideeffect "", "~\{memory\}"', code)
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-def test_streaming_stores_are_marked(bits):
-    """On every CPU the streaming kernel's stores are marked as non-temporal, and waited for."""
-    code = "\n".join(probes.stream(bits).inspect_llvm().values())
+@pytest.mark.parametrize(
+    ("probe", "together"), [(probes.stream, probes.STEP), (probes.lines, probes.LINE)]
+)
+def test_streaming_stores_are_marked(bits, probe, together):
+    """On every CPU the streaming kernels' stores are marked as non-temporal, and waited for."""
+    code = "\n".join(probe(bits).inspect_llvm().values())
     stores = [line for line in code.splitlines() if re.search(r"store <\d+ x double>", line)]
-    assert len(stores) >= probes.STEP * 8 // bits
+    assert len(stores) >= together * 8 // bits
     assert all("!nontemporal" in line for line in stores)
     assert "fence seq_cst" in code
 
@@ -225,14 +252,17 @@ def test_read_assembly(bits):
 
 @on_x86
 @pytest.mark.parametrize("bits", NATIVE)
-def test_stream_assembly(bits):
+@pytest.mark.parametrize(
+    ("probe", "together"), [(probes.stream, probes.STEP), (probes.lines, probes.LINE)]
+)
+def test_stream_assembly(bits, probe, together):
     """A trip writes each vector with a non-temporal store of full width, and loads nothing."""
-    found = [lines for lines in loops(probes.stream(bits)) if vector_accesses(lines)]
+    found = [lines for lines in loops(probe(bits)) if vector_accesses(lines)]
     assert found
     for lines in found:
         stores = matches(lines, rf"movntp[sd]\s+%{REGISTERS[bits]}\d+, .*\(%")
         assert stores == vector_accesses(lines)
-        assert stores % (probes.STEP * 8 // bits) == 0
+        assert stores % (together * 8 // bits) == 0
 
 
 @on_x86
@@ -260,6 +290,7 @@ def test_kernels_release_the_lock(bits):
         probes.sweep("float64", bits),
         probes.read(bits),
         probes.stream(bits),
+        probes.lines(bits),
         probes.multiply_adds("float64", bits, 12),
     ]
     assert all(kernel.targetoptions["nogil"] for kernel in kernels)

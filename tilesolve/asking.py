@@ -19,20 +19,19 @@ NEARER = 2.5
 """Times the bandwidth of memory that a third cache has which counts as near."""
 
 BESIDE = 0.6
-"""Share of the second cache's bandwidth that it has then, too (measured: 0.8 on a Zen 4, 0.3 on a
-Granite Rapids). Memory's alone would not tell: beside a Zen 4's third cache, which reads at 90 GB/s,
-it reads at 26 to 31, as neighbours leave it (`abcde-ecbfa-fd` takes 135 ms where that cache counts
-as near, else 165)."""
+"""Share of the second cache's bandwidth that it has then, too: 0.8 on a Zen 4, where memory reads
+at 26 to 31 GB/s, as neighbours leave it, and the third cache at 90. Three times as fast as memory
+was not enough to tell (`abcde-ecbfa-fd` takes 135 ms where that cache counts as near, else 165)."""
 
 SELDOM = 0.05
 """Share of the time of arithmetic with a box below which the time in which memory reads the box is
 of no account (measured on a Granite Rapids, without and with: a share of 0.10, `abc-acd-db`, 191
 and 186 ms; of 0.01, `abcd-aebf-dfce`, 2583 and 2626 ms)."""
 
-UNASKED = 0.7
-"""Cycles that packing an element takes longer where its line was not asked for before (measured on
-a Zen 4, `abcde-efcad-bf` by 24 and by 16 rows: 106 and 95 ms; in float32, in boxes of 48 and of 16
-of `e`: 65 and 55 ms)."""
+UNASKED = 10.0
+"""Cycles that packing a line takes longer where it was not asked for before (measured on a Zen 4, 4
+to 11 in five cases; `abcde-efcad-bf` by 24 and by 16 rows: 106 and 95 ms; `abcde-efbad-cf` in
+complex128, in boxes of 48 and of 16 of `e`: 400 and 330 ms)."""
 
 BOTH = 0.9
 """Share of the second cache that a copy and the lines of the next one may take together: the rest

@@ -266,7 +266,7 @@ def _levels(
         if level.capacity is not None:
             sources[f"{name}.effective"] = "assumed" if edge is None else "measured"
         levels.append(replace(level, **changes))
-        for figure in ("read", "stream", "bandwidth_all"):
+        for figure in ("read", "stream", "lines", "bandwidth_all"):
             if getattr(levels[-1], figure) is not None:
                 sources[f"{name}.{figure}"] = "measured"
     return tuple(levels), found, sources, notes
@@ -291,6 +291,7 @@ def _beside(
     return {
         "read": within(_samples(curves, "read", 1), min(blocks), max(blocks)),
         "stream": within(_samples(curves, "stream", 1), min(blocks), max(blocks)),
+        "lines": within(_samples(curves, "lines", 1), min(blocks), max(blocks)),
         "bandwidth_all": bandwidth if base.cores == 1 else within(team, low, high),
     }
 

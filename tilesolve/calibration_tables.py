@@ -68,8 +68,10 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
         f"{machine.cores} cores at {machine.frequency / 1e9:.3g} GHz, an FMA takes "
         f"{machine.fma_latency} cycles; ? is assumed"
     )
+    apart = machine.memory.lines
+    lines = f"past the caches, single lines reach memory at {rate(apart, machine.frequency)}"
     return [
-        table(f"Machine {machine.name}", LEVEL_COLUMNS, levels),
+        table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else None),
         table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
     ]
 

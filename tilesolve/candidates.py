@@ -297,7 +297,7 @@ def _unasked(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[
 
     In seconds, by the operand's number.
     """
-    volumes, each = cost.levels[-1].volumes, UNASKED / machine.frequency / share.itemsize
+    volumes, each = cost.levels[-1].volumes, UNASKED / machine.frequency / machine.memory.line
     return {
         number: volumes[number] * each
         for number, copy in enumerate(nest.packed, start=1)

@@ -73,7 +73,8 @@ class Curve:
     Parameters
     ----------
     kernel
-        ``"sweep"`` (load, FMA, store), ``"read"`` or ``"stream"`` (streaming stores).
+        ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (streaming stores) or ``"lines"``
+        (streaming stores of lines that are pages apart).
     cores
         How many work at once, each on a block of its own.
     samples

@@ -266,6 +266,7 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         "bandwidth": rate(level.bandwidth, machine.frequency),
         "read": f"read only {rate(level.read, machine.frequency)}" if level.read else "",
         "stream": f"streaming {rate(level.stream, machine.frequency)}" if level.stream else "",
+        "lines": f"line by line {rate(level.lines, machine.frequency)}" if level.lines else "",
         "bandwidth_all": (
             f"all cores {rate(level.bandwidth_all, machine.frequency)}"
             if level.bandwidth_all

@@ -20,7 +20,7 @@ that no solver can take."""
 CACHES = 6
 """Caches at most: each multiplies the choices that planning has."""
 
-_RATES = ("bandwidth", "read", "stream", "bandwidth_all")
+_RATES = ("bandwidth", "read", "stream", "lines", "bandwidth_all")
 """Fields of a level in bytes per second."""
 
 
@@ -49,6 +49,8 @@ class Level:
         Fraction of the capacity up to which the level still serves at its bandwidth.
     read, stream
         Bytes per second of a read-only sweep, and of streaming stores; None if not measured.
+    lines
+        Bytes per second of streaming stores of lines that are pages apart; None if not measured.
     bandwidth_all
         Bytes per second that all cores together move; None if not measured.
 
@@ -68,6 +70,7 @@ class Level:
     effective: float = 1.0
     read: float | None = None
     stream: float | None = None
+    lines: float | None = None
     bandwidth_all: float | None = None
 
     def __post_init__(self) -> None:

@@ -69,8 +69,8 @@ class Probe:
     Parameters
     ----------
     kernel
-        ``"sweep"``, ``"read"``, ``"stream"``, ``"fma"``, ``"chain"`` (one FMA after the other) or
-        ``"cycles"``.
+        ``"sweep"``, ``"read"``, ``"stream"``, ``"lines"``, ``"fma"``, ``"chain"`` (one FMA after
+        the other) or ``"cycles"``.
     cores
         How many run it at once.
     block
@@ -166,11 +166,13 @@ def _sweeps(machine: Machine, crew: Crew, alone: list[int], together: list[int])
     from tilesolve.kernels import probes as kernels
 
     bits = machine.vector_bits
-    sweep, read, stream = kernels.sweep("float64", bits), kernels.read(bits), kernels.stream(bits)
+    sweep, read = kernels.sweep("float64", bits), kernels.read(bits)
+    stream, lines = kernels.stream(bits), kernels.lines(bits)
     moves: dict[str, tuple[int, Callable[[Any, int], object]]] = {
         "sweep": (2, lambda block, passes: sweep(block, passes, SCALE, SHIFT)),
         "read": (1, lambda block, passes: read(block, passes)),
         "stream": (1, lambda block, passes: stream(block, passes, SHIFT)),
+        "lines": (1, lambda block, passes: lines(_paged(block), passes, SHIFT)),
     }
     # Each core touches its own pages first, so that they come to lie in the memory next to it.
     largest = [max([*alone, *together]), *[max(together, default=0)] * (machine.cores - 1)]
@@ -194,8 +196,16 @@ def _sweeps(machine: Machine, crew: Crew, alone: list[int], together: list[int])
         *(probe("sweep", 1, size) for size in alone),
         *(probe("read", 1, size) for size in alone),
         *(probe("stream", 1, size) for size in alone[::-4]),
+        *(probe("lines", 1, size) for size in alone[-1:]),
         *(probe("sweep", machine.cores, size) for size in together),
     ]
+
+
+def _paged(block: Any) -> Any:  # noqa: ANN401 - an array
+    """Return the whole pages of a block."""
+    from tilesolve.kernels.probes import PAGE
+
+    return block[: block.size // PAGE * PAGE]
 
 
 def _arithmetic(machine: Machine) -> list[Probe]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
+import numpy as np
+
 from tilesolve.asking import UNASKED, unasked
-from tilesolve.boxes import box, run_of, run_waste
+from tilesolve.boxes import box, lines_of, run_of, run_waste
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import (
@@ -44,6 +46,20 @@ BROADCAST = 0.35
 LITTLE = 1.1
 """Times as long as with copies that reading both operands in place may take for small problems to
 be expected to do so."""
+
+TURNED = 0.15
+"""Cycles that each element takes longer of rows that are transposed while they are packed, for each
+further vector of rows, and if they pass more than once: of few rows, far apart, longer runs are
+packed together (measured on a Zen 4, tiles of 24 by 8 and of 8 by 24: `abcde-ecbfa-fd` 137 and
+124 ms, `abcd-dbea-ec` 82 and 77; in float32 `abcde-ecbfa-fd` 66 and 63, by 48 and by 16 rows)."""
+
+LINED = 0.8
+"""Share of the speed of streaming stores that they have line by line, pages apart, from which on
+C's lines may be anywhere."""
+
+PLACES = 8
+"""Lines in a row whose places count then: those at one of them are slow (measured on a Zen 4: lines
+512 bytes apart, or any multiple of that, are written at 15 GB/s, others and pairs at 27)."""
 
 SUMS = 512
 """Products that a call sums at most, when tiles are compared: about what the caches allow."""
@@ -196,6 +212,7 @@ def _times(
     all_rows = prod(max(1, problem.sizes[i]) for i in rows)
     fed = problem.itemsize * FEEDS * machine.frequency / (second.read or second.bandwidth)
     again = sum(problem.bytes[1:])
+    turned = _turned(problem, rows, lane)
     found = {}
     for tile in tiles:
         (above, vectors, down), (beside, each, across) = high[tile.vectors], wide[tile.columns]
@@ -216,18 +233,32 @@ def _times(
             waste = _waste(problem, down | across, machine)
             found[tile] += waste * written * machine.frequency
             found[tile] += UNASKED * (high_lost[tile.vectors] + wide_lost[tile.columns])
+            found[tile] += TURNED * turned * (tile.vectors - (beside == 1))
     return found
 
 
+def _turned(problem: Problem, rows: Sequence[str], lane: Sequence[str]) -> float:
+    """Return how many elements of rows are packed by transposing blocks of rows.
+
+    That is so where their operand is contiguous along rows other than those of a vector.
+    """
+    others = set(rows) - set(lane)
+    for number, operand in enumerate(problem.spec.operands, start=1):
+        unit = operand.subscripts[-1] if operand.subscripts else None
+        if set(lane) & set(operand.letters) and unit and unit.plain and unit.letters[0] in others:
+            return problem.bytes[number] / problem.itemsize
+    return 0.0
+
+
 def _unasked(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
-    """Return how many elements are packed whose lines are not asked for, whatever the tiles are.
+    """Return how many lines are packed that are not asked for before, whatever the tiles are.
 
     That is so of an operand, some letters of which have these sides in a cell.
     """
     output = problem.spec.output.letters
     cell = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
     return sum(
-        problem.bytes[number] / problem.itemsize
+        problem.bytes[number] / machine.memory.line
         for number, operand in enumerate(problem.spec.operands, start=1)
         if set(operand.letters) & set(sides) and unasked(problem, number, cell, machine)
     )
@@ -264,7 +295,8 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
 
     Where lines at one place in their pages hinder each other, these go through the caches, to which
     they are read before; others cost nothing there, wherever they are, but for less than a line.
-    What a longer run has of its last one, the next call completes.
+    What a longer run has of its last one, the next call completes. Where single lines were measured
+    to be as fast as runs, those at several of `PLACES` count as a run of as many.
     """
     strides, line = problem.strides(0), machine.memory.line
     if machine.hinders(problem.dtype):
@@ -272,6 +304,12 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
         run = size / runs_of(strides, sides, problem.itemsize)
         return max(0.0, line / run - 1) + hindered(problem, machine, strides, sides)
     run = run_of(problem, problem.spec.output, sides)
+    memory = machine.memory
+    steps = [stride for stride in strides.values() if stride != problem.itemsize]
+    whole = run % line == 0 and not any(stride % line for stride in steps)
+    if whole and (memory.lines or 0.0) >= LINED * (memory.stream or memory.bandwidth):
+        lines = lines_of(problem, 0, {**dict.fromkeys(strides, 1), **sides}, line)
+        run = max(run, line * len(np.unique(lines % PLACES)))
     return float(run_waste(run, line, problem.itemsize))
 
 

@@ -135,6 +135,7 @@ def machine_tables(machine: Machine) -> list[Table]:
         "bandwidth": "bandwidth",
         "read": "read only",
         "stream": "streaming store",
+        "lines": "line by line",
         "bandwidth_all": "all cores",
     }
     known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]
