@@ -364,18 +364,18 @@ def lined(share, machine=BASE):
     return machine.replace(levels=(*machine.levels[:-1], memory))
 
 
-@pytest.mark.parametrize("share", [None, 0.5, 0.79, 0.8, 1.0])
+@pytest.mark.parametrize("share", [None, 0.5, 0.69, 0.7, 1.0])
 @given(pitch=st.integers(8, 400), columns=st.integers(1, 24), rows=st.sampled_from([8, 16, 24]))
 def test_single_lines_are_as_good_as_runs_where_measured(share, pitch, columns, rows):
     """Then those of a cell count as a run of as many as there are at different ones of 8 places.
 
-    They have to be whole lines, and not to be slower than runs by more than a fifth.
+    They have to be whole lines, and not to be slower than runs by more than three tenths.
     """
     problem = Problem.of("mn-mk-kn", {"m": 64, "n": pitch, "k": 24})
     rows = min(rows, pitch)
     wasted = _waste(problem, {"n": rows, "m": columns}, lined(share))
     beside = _waste(problem, {"n": rows, "m": columns}, BASE)
-    if share is None or share < 0.8 or pitch % 8:
+    if share is None or share < 0.7 or pitch % 8:
         assert wasted == beside
         return
     offsets = [column * pitch * 8 + row * 8 for column in range(columns) for row in range(rows)]
