@@ -18,16 +18,14 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.kernels import vectors
+from tilesolve.kernels.blocks import LINE
 from tilesolve.packing.buffers import ALIGNMENT, pages
 
 STEP = 512
 """Bytes that one trip of a sweep's loop covers; a block is a multiple of it."""
 
 PAGE = 4096
-"""Bytes between lines that are written as far apart as `lines` does."""
-
-LINE = 64
-"""Bytes of such a line."""
+"""Bytes of a page: `lines` writes one line of each, and then the next one of each."""
 
 _READ_ACCUMULATORS = 4
 CHAIN = 32

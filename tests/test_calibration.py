@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from tilesolve import calibration, pictures
 from tilesolve.calibration import Calibration, calibrate, evaluate
+from tilesolve.calibration_tables import calibration_tables
 from tilesolve.cli import app
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
 from tilesolve.crew import Crew
@@ -296,6 +297,19 @@ class TestEvaluation:
         truth = Machine.load("e5-2680v4")
         machine, _, _ = evaluate(truth, simulated(truth))
         assert Machine.from_toml(machine.to_toml()) == machine
+
+
+@pytest.mark.parametrize("rate", [None, 1.25e10])
+def test_a_table_says_how_fast_single_lines_are(rate):
+    """That is under the levels, as it is of memory alone; nothing is where it was not measured."""
+    machine = Machine.load("i7-6700k")
+    memory = replace(machine.memory, lines=rate)
+    found = Calibration(machine.replace(levels=(*machine.caches, memory)), (), (), (), 0.0)
+    caption = calibration_tables(found)[0].caption
+    if rate is None:
+        assert caption is None
+    else:
+        assert "single lines reach memory at 12.5 GB/s" in str(caption)
 
 
 def _around(machine, cache):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from llvmlite import binding
 
 from tilesolve.kernels import probes
+from tilesolve.kernels.blocks import LINE
 from tilesolve.kernels.dtypes import lanes
 
 WIDTHS = (128, 256, 512)
@@ -207,7 +208,7 @@ def test_passes_are_kept_apart(bits):
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize(
-    ("probe", "together"), [(probes.stream, probes.STEP), (probes.lines, probes.LINE)]
+    ("probe", "together"), [(probes.stream, probes.STEP), (probes.lines, LINE)]
 )
 def test_streaming_stores_are_marked(bits, probe, together):
     """On every CPU the streaming kernels' stores are marked as non-temporal, and waited for."""
@@ -253,7 +254,7 @@ def test_read_assembly(bits):
 @on_x86
 @pytest.mark.parametrize("bits", NATIVE)
 @pytest.mark.parametrize(
-    ("probe", "together"), [(probes.stream, probes.STEP), (probes.lines, probes.LINE)]
+    ("probe", "together"), [(probes.stream, probes.STEP), (probes.lines, LINE)]
 )
 def test_stream_assembly(bits, probe, together):
     """A trip writes each vector with a non-temporal store of full width, and loads nothing."""

@@ -189,7 +189,7 @@ def _within(problem: Problem, box: Mapping[str, int]) -> Problem:
 
 
 def near_third(machine: Machine) -> bool:
-    """Return whether there is a third cache, much faster than memory and not much less than L2.
+    """Return whether a third cache is much faster than memory and almost as fast as the second.
 
     Examples
     --------

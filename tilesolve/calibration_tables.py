@@ -71,7 +71,7 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
     apart = machine.memory.lines
     lines = f"past the caches, single lines reach memory at {rate(apart, machine.frequency)}"
     return [
-        table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else None),
+        table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""),
         table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
     ]
 
