@@ -159,21 +159,16 @@ def stream(bits: int) -> Kernel:
     >>> block.view("float64")[-1]
     np.float64(7.0)
     """
-    kind = vectors.vector_type("float64", bits)
 
-    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
-        address, size, passes, value = args
-        values = vectors.broadcast(builder, value, kind)
-
+    def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
         def step(where: list[ir.Value], _: Any) -> list[ir.Value]:  # noqa: ANN401 - no values
             for place in where:
                 vectors.store(builder, values, place, bits // 8, streaming=True)
             return []
 
-        _passes(builder, (address, size, passes), bits, [], step)
-        vectors.store_fence(builder)
+        _passes(builder, extent, bits, [], step)
 
-    run = _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
+    run = _streaming(bits, write)
 
     def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         run((_address(block), block.size, passes, value))
@@ -200,15 +195,13 @@ def lines(bits: int) -> Kernel:
     >>> block.view("float64")[-1]
     np.float64(7.0)
     """
-    kind = vectors.vector_type("float64", bits)
 
-    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
-        address, size, passes, value = args
-        values = vectors.broadcast(builder, value, kind)
-        pages_in = builder.sdiv(size, vectors.INT64(PAGE))
+    def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
+        address, size, passes = extent
+        count = builder.sdiv(size, vectors.INT64(PAGE))
 
         def walk(number: ir.Value) -> None:
-            def write(page: ir.Value) -> None:
+            def fill(page: ir.Value) -> None:
                 turn = builder.mul(builder.add(page, number), vectors.INT64(LINE))
                 place = builder.and_(turn, vectors.INT64(PAGE - 1))
                 line = builder.add(builder.mul(page, vectors.INT64(PAGE)), place)
@@ -217,13 +210,12 @@ def lines(bits: int) -> Kernel:
                     where = vectors.pointer(builder, base, offset)
                     vectors.store(builder, values, where, bits // 8, streaming=True)
 
-            vectors.each(builder, pages_in, write)
+            vectors.each(builder, count, fill)
             vectors.compiler_barrier(builder)
 
         vectors.each(builder, builder.mul(passes, vectors.INT64(PAGE // LINE)), walk)
-        vectors.store_fence(builder)
 
-    run = _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
+    run = _streaming(bits, write)
 
     def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         if block.size % PAGE:
@@ -334,6 +326,20 @@ def _passes(
         return results
 
     return vectors.loop(builder, passes, carried, walk)
+
+
+def _streaming(
+    bits: int, write: Callable[[ir.IRBuilder, tuple[ir.Value, ...], ir.Value], None]
+) -> Any:  # noqa: ANN401 - numba's types have none
+    """Return a numba function that writes a vector of one value past the caches, and waits."""
+    kind = vectors.vector_type("float64", bits)
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
+        *extent, value = args
+        write(builder, tuple(extent), vectors.broadcast(builder, value, kind))
+        vectors.store_fence(builder)
+
+    return _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
 
 
 def _total(
