@@ -315,6 +315,39 @@ def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, stre
         assert (room[begin + a.nbytes :] == 0xA5).all()
 
 
+@pytest.mark.parametrize("size", [4, 8, 12])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_runs_go_to_the_target_as_they_are_filled(reach, size, streamed, threads):
+    """Piece by piece: what is not a whole line yet waits for the next, at most to the run's end."""
+    reach("usual", streamed=streamed)
+    for shape, shift in itertools.product(
+        ((23, 60, 17, 19), (300, 50, 3, 7), (64, 64, 8, 8), (31, 700, 3, 5), (600, 9, 17, 3)),
+        (0, 1, 63),
+    ):
+        a = drawn(shape, f"V{size}")
+        expected = a.transpose(1, 0, 3, 2)
+        room = np.full(a.nbytes + 512, 0xA5, np.uint8)
+        begin = 128 - room.ctypes.data % 64 + shift
+        out = np.ndarray(expected.shape, a.dtype, room, begin)
+        walk = moves.move(
+            out.shape, out.strides, expected.strides, size, 1, moves.in_force(), streamed=streamed
+        ).walk
+        assert walk[moves.W.PIECE] == size * shape[2] * shape[3]
+        assert same(transpose(a, (1, 0, 3, 2), out, threads=threads), expected)
+        assert (room[:begin] == 0xA5).all()
+        assert (room[begin + a.nbytes :] == 0xA5).all()
+
+
+def test_fills_amid_columns_and_rows_are_no_pieces():
+    """Then a run is whole when all of it is filled."""
+    near = {"rows": 8, "columns": 8 * 9 * 400, "fills": 8 * 9}
+    far = {"columns": 8, "fills": 8 * 9, "rows": 8 * 9 * 9}
+    axes = [move_tiles.Axis(9, far[name], near[name], 9) for name in ("rows", "fills", "columns")]
+    axes = [move_tiles.Axis(50, 8 * 9**3, 8 * 9 * 9 * 400, 50), *axes]
+    assert move_tiles.Buffer.of(axes, 8, rows=1, side=2048, limits=LIMITS).piece == 0
+
+
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 3])
 def test_nothing_is_written_beyond_the_room_of_a_move(reach, monkeypatch, size, span):

@@ -111,6 +111,9 @@ class Buffer:
         Bytes of all, with a line before each run, and one behind a run that is alone.
     joined
         Whether rows follow each other as they do in the target.
+    piece
+        Bytes of a run that columns and rows are, if it covers further axes, and 0 otherwise: they
+        go to the target as they come, see `moving.SOON`.
 
     Examples
     --------
@@ -128,6 +131,7 @@ class Buffer:
     ahead: bool
     size: int
     joined: bool = False
+    piece: int = 0
 
     @classmethod
     def of(cls, axes: Sequence[Axis], element: int, rows: int, side: int, limits: Limits) -> Buffer:
@@ -139,7 +143,12 @@ class Buffer:
         steps, run, others = _run(axes, element, rows, side)
         length = run[0] * axes[run[1]].tile
         if rows not in others:
-            return cls(tuple(steps), run, tuple(others), (), ALL, True, length + 2 * LINE)
+            fills = [at for at in range(len(axes) - 1) if at not in (rows, *others)]
+            piece = element * axes[-1].tile * axes[rows].tile
+            if piece != min((steps[at] for at in fills), default=0):  # fills lie amid them, or none
+                piece = 0
+            size = (min(length, piece + moving.SOON) if piece else length) + 2 * LINE
+            return cls(tuple(steps), run, tuple(others), (), ALL, True, size, piece=piece)
         inner = _inner(axes, rows, others)
         # Rows that follow each other in the target are written as one run, without parted lines.
         joined = len(inner) == 1 and axes[rows].far == length and length % LINE != 0

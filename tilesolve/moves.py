@@ -166,7 +166,8 @@ def move(
     moved = {columns, rows, *buffer.outer, *buffer.inner}
     fills = [at for at in range(count) if at not in moved]
     listed = blocked and not whole and _in_a_row(element, axes, buffer, fills, sides[0])
-    fills.sort(key=lambda at: buffer.steps[at] if listed else abs(axes[at].near), reverse=True)
+    here = listed or buffer.piece
+    fills.sort(key=lambda at: buffer.steps[at] if here else abs(axes[at].near), reverse=True)
     kinds = [_kind(element, side, listed=listed, whole=whole) if side else 0 for side in sides]
 
     walk = np.zeros(W.SIZE, np.int64)
@@ -179,8 +180,9 @@ def move(
     size = buffer.size + -buffer.size % LINE
     walk[W.KEPT], walk[W.OFFSETS], walk[W.MOVE] = kept and size, size + kept, PLACE
     walk[W.WHOLE], walk[W.LISTED], walk[W.JOINED] = whole, listed, buffer.joined
-    for at, (axis, here) in enumerate(zip(axes, buffer.steps, strict=True)):
-        fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, here)
+    walk[W.PIECE] = buffer.piece
+    for at, (axis, step) in enumerate(zip(axes, buffer.steps, strict=True)):
+        fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, step)
         walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
     lists = (
         (W.LOOPS, loops),
