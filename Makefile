@@ -58,6 +58,7 @@ bench: $(READY)
 	$(BIN)/python examples/planning_speed.py
 	$(BIN)/python examples/call_overhead.py
 	$(BIN)/python examples/transposing_speed.py
+	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/thread_scaling.py
 	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --readme README.md
 	mv build/tccg.json build/tccg-latest.json
 	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/small_problems.py

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -110,6 +111,25 @@ def test_edge_speed(capsys, tmp_path):
         assert [extent for extent, _ in rows] == [9, 33]
         assert all(share > 0 for _, shares in rows for share in shares.values())
     assert capsys.readouterr().out.count("| 33 | ") == 4
+
+
+def test_thread_scaling(capsys, tmp_path):
+    """Every round has both, whose results are checked; those the cores did not give count not."""
+    suite = tmp_path / "suite.toml"
+    suite.write_text('format = 1\nproblems = [{ spec = "ik-ij-jk", sizes = "i=70 j=80 k=90" }]\n')
+    arguments = ["--suite", str(suite), "--rounds", "1", "--seconds", "0"]
+    found = example("thread_scaling").main(arguments)
+    (measured,) = found.values()
+    assert 1 <= len(measured.rounds) <= 5
+    assert len(measured.calm) <= len(measured.given) == len(measured.rounds)
+    assert measured.share > 0
+    assert "| ik-ij-jk |" in capsys.readouterr().out
+    one, two = measured.rounds[0]
+    calm = replace(
+        measured, rounds=((one, replace(one, seconds=one.seconds / 2, peak=2 * one.peak)),)
+    )
+    assert calm.ratio == calm.best == 2
+    assert not replace(calm, rounds=((one, replace(two, peak=1.8 * one.peak)),)).calm
 
 
 def test_batched_contractions(capsys):
