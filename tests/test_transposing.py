@@ -371,6 +371,38 @@ def test_nothing_is_written_beyond_the_room_of_a_move(reach, monkeypatch, size, 
         assert (room[-4096 + 64 :] == 0xA5).all()
 
 
+@pytest.mark.parametrize("shift", [0, 64, 2048, 4032])
+def test_small_buffers_cross_no_pages(reach, monkeypatch, shift):
+    """Wherever the room of a move begins, its buffer begins with a page, within the room."""
+    reach("usual", streamed=True)
+    asked, begun = [], []
+
+    def shifted_room(size):
+        memory = np.zeros(size + 2 * 4096, np.uint8)
+        first = memory.ctypes.data + -memory.ctypes.data % 4096 + shift
+        asked.append((memory, first, size))
+        return SimpleNamespace(address=first)
+
+    run = moves.moving.run
+    monkeypatch.setattr(moves, "room", shifted_room)
+    monkeypatch.setattr(moves.moving, "run", lambda *args: (begun.append(args[3]), run(*args)))
+    a = drawn((23, 60, 17, 19), "f4")
+    assert same(transpose(a, (1, 0, 3, 2)), a.transpose(1, 0, 3, 2))
+    ((_, first, size),), (begin,) = asked, begun
+    needed = moves.move(
+        (60, 23, 19, 17),
+        np.empty((60, 23, 19, 17), "f4").strides,
+        a.transpose(1, 0, 3, 2).strides,
+        4,
+        1,
+        moves.in_force(),
+        streamed=True,
+    ).room
+    assert begin % 4096 == 0
+    assert first <= begin
+    assert begin + needed <= first + size
+
+
 def test_tiles_that_keep_ends():
     """Ends are kept from tile to tile, but not where threads share these or rows are one tile."""
     for shape, threads, kept in (
