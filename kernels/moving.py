@@ -39,7 +39,7 @@ TOGETHER = 256
 SOON = 1024
 """Bytes of a run that go to the target before the rest of it is filled, at least: a buffer of many
 does not stay in the nearest cache beside their source (measured on a Zen 4, 17×17×17×17×17×17
-numbers of 4 bytes with each two axes swapped: 11.2 ms with 20 KB in it, 8.9 with this)."""
+numbers of 4 bytes with each two axes swapped: 10.9 ms with 20 KB in it, 8.7 with this)."""
 
 CLOSE = 512
 """Bytes ahead by which a source is asked for where a cache could not hold that of all rows."""

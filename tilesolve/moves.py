@@ -168,7 +168,8 @@ def move(
         loops = [*others, buffer.run[1], *ended]
     moved = {columns, rows, *buffer.outer, *buffer.inner}
     fills = [at for at in range(count) if at not in moved]
-    listed = blocked and not whole and _in_a_row(element, axes, buffer, fills, sides[0])
+    listed = blocked and not (whole or buffer.piece)
+    listed = listed and _in_a_row(element, axes, buffer, fills, sides[0])
     here = listed or buffer.piece
     fills.sort(key=lambda at: buffer.steps[at] if here else abs(axes[at].near), reverse=True)
     kinds = [_kind(element, side, listed=listed, whole=whole) if side else 0 for side in sides]
