@@ -292,6 +292,19 @@ def test_blocks_whose_lines_share_a_place_in_pages_are_small(size, registers, st
     assert walk[moves.W.BLOCKS] == side
 
 
+def moved_amid_guards(a, axes, shift, *, streamed, threads):
+    """Transpose to so many bytes after a line; return the walk, having looked at what is around."""
+    expected = a.transpose(axes)
+    room = np.full(a.nbytes + 512, 0xA5, np.uint8)
+    begin = 128 - room.ctypes.data % 64 + shift
+    out = np.ndarray(expected.shape, a.dtype, room, begin)
+    assert same(transpose(a, axes, out, threads=threads), expected)
+    assert (room[:begin] == 0xA5).all()
+    assert (room[begin + a.nbytes :] == 0xA5).all()
+    strides = out.strides, expected.strides
+    return moves.move(out.shape, *strides, a.itemsize, 1, moves.in_force(), streamed=streamed).walk
+
+
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
@@ -302,17 +315,8 @@ def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, stre
         (64 // size + 1, 80 // size + 1), (48, 129, 500), (0, 1, 63)
     ):
         a = drawn((3, wide, high), f"V{size}")
-        expected = a.transpose(0, 2, 1)
-        room = np.full(a.nbytes + 512, 0xA5, np.uint8)
-        begin = 128 - room.ctypes.data % 64 + shift
-        out = np.ndarray(expected.shape, a.dtype, room, begin)
-        walk = moves.move(
-            out.shape, out.strides, expected.strides, size, 1, moves.in_force(), streamed=streamed
-        ).walk
+        walk = moved_amid_guards(a, (0, 2, 1), shift, streamed=streamed, threads=threads)
         assert walk[moves.W.JOINED]
-        assert same(transpose(a, (0, 2, 1), out, threads=threads), expected)
-        assert (room[:begin] == 0xA5).all()
-        assert (room[begin + a.nbytes :] == 0xA5).all()
 
 
 @pytest.mark.parametrize("size", [4, 8, 12])
@@ -326,17 +330,8 @@ def test_runs_go_to_the_target_as_they_are_filled(reach, size, streamed, threads
         (0, 1, 63),
     ):
         a = drawn(shape, f"V{size}")
-        expected = a.transpose(1, 0, 3, 2)
-        room = np.full(a.nbytes + 512, 0xA5, np.uint8)
-        begin = 128 - room.ctypes.data % 64 + shift
-        out = np.ndarray(expected.shape, a.dtype, room, begin)
-        walk = moves.move(
-            out.shape, out.strides, expected.strides, size, 1, moves.in_force(), streamed=streamed
-        ).walk
+        walk = moved_amid_guards(a, (1, 0, 3, 2), shift, streamed=streamed, threads=threads)
         assert walk[moves.W.PIECE] == size * shape[2] * shape[3]
-        assert same(transpose(a, (1, 0, 3, 2), out, threads=threads), expected)
-        assert (room[:begin] == 0xA5).all()
-        assert (room[begin + a.nbytes :] == 0xA5).all()
 
 
 def test_fills_amid_columns_and_rows_are_no_pieces():
