@@ -14,6 +14,7 @@ from tilesolve import Level, Machine, Problem
 from tilesolve.asking import NEARER, foreseen, near_third, staying, staying_side
 from tilesolve.execution import Layout
 from tilesolve.kernels import packers, shape
+from tilesolve.kernels.ahead import LEAST
 from tilesolve.kernels.catalogue import Catalogue, RegisterTile
 from tilesolve.kernels.code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.state import S
@@ -139,6 +140,30 @@ def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
     assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("abcd-aebf-dfce", 16),
+        ("abcd-dbea-ec", 40),
+        ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}),
+    ],
+)
+def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
+    """A tile asks for none, or for as many as are worth listing: they are not spread evenly."""
+    monkeypatch.setattr("tilesolve.task.foreseen", lambda *_: True)
+    counts = []
+
+    def kernel(frame):
+        f = fields(frame)
+        counts.append((f["k"], f["fetches"]))
+
+    task, arrays, _kept = replaced(Problem.of(spec, sizes), USUAL, kernel, kernel, kernel)
+    task.run(arrays, 1, 0)
+    assert any(fetches for _, fetches in counts)
+    assert all(fetches >= min(LEAST, steps) for steps, fetches in counts if fetches)
+    assert any(not fetches for _, fetches in counts)
 
 
 @pytest.mark.parametrize(
