@@ -13,7 +13,7 @@ from strategies import specs, unshrunk
 
 import tilesolve
 from tilesolve import candidates, plan_cache
-from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
+from tilesolve.boxes import unfuse
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -27,6 +27,7 @@ from tilesolve.contractions.errors import (
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.footprints import footprint
+from tilesolve.lines import lines_of, run_of, run_waste
 from tilesolve.machine import Level, Machine
 from tilesolve.movement import arithmetic, price, tiling
 from tilesolve.nest import Nest

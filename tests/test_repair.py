@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import unshrunk
 
 from tilesolve import boxes
-from tilesolve.boxes import box, run_of, unfuse
+from tilesolve.boxes import box, unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
@@ -19,6 +19,7 @@ from tilesolve.footprints import footprint
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import Microkernel
 from tilesolve.level import Level, Peak
+from tilesolve.lines import run_of
 from tilesolve.machine import Machine
 from tilesolve.movement import price, stores
 from tilesolve.nest import Nest

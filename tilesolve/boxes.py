@@ -7,18 +7,16 @@ a line (section 5.4); and edges that do not divide the extents waste iterations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from math import ceil, gcd, prod
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.footprints import footprint
 from tilesolve.fuse import Fused
+from tilesolve.lines import line_waste
 from tilesolve.loops import innermost_first, side_by_side
 from tilesolve.nest import Band, Nest
 from tilesolve.pages import crowded
@@ -291,7 +289,7 @@ def box(
             waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
         waste = waste**weight
         others = {**known, **{i: found[i] for i in letters if i not in some}}
-        waste = waste * _line_waste(problem, sides, others, line, tensors)
+        waste = waste * line_waste(problem, sides, others, line, tensors)
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
@@ -374,81 +372,3 @@ def _sides(inner: int, extent: int, size: int, line: int) -> list[int]:
         sides = sorted({*sides, extent})
     step = max(1, ceil(len(sides) / MOST_SIDES))
     return sorted({sides[0], *sides[::-1][::step]})
-
-
-def _line_waste(
-    problem: Problem,
-    sides: Mapping[str, NDArray[np.float64]],
-    known: Mapping[str, int],
-    line: int,
-    tensors: Sequence[Tensor],
-) -> NDArray[np.float64]:
-    """Return for each box the bytes that all tensors move in lines over those that they use.
-
-    Only tensors of whose runs the box decides can lose here. A run that covers the whole letter
-    goes on into the next one.
-    """
-    sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
-    total = max(1, sum(sizes.values()))
-    waste = np.ones(len(next(iter(sides.values()))))
-    box: Mapping[str, Any] = {**known, **sides}
-    for tensor in tensors:
-        if any(letter in sides for letter in _beside(tensor, box)):
-            run = run_of(problem, tensor, box)
-            waste = waste + sizes[tensor] / total * run_waste(run, line, problem.itemsize)
-    return waste
-
-
-def _beside(tensor: Tensor, sides: Mapping[str, Any]) -> list[str]:
-    """Return the last letters of a tensor, as far as they stand alone and have a known side."""
-    letters = [s.letters[0] if s.plain else None for s in reversed(tensor.subscripts)]
-    return [letter for letter in takewhile(sides.__contains__, letters) if letter is not None]
-
-
-def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return the bytes of a tensor that lie side by side in a box, or in each of many.
-
-    A run that covers a whole letter goes on into the next one.
-
-    Examples
-    --------
-    >>> problem = Problem.of("mn-mk-kn", 64)
-    >>> [int(run_of(problem, t, {"m": 8, "n": 16, "k": 64})) for t in problem.spec.tensors]
-    [128, 4096, 128]
-    """
-    run: Any = float(problem.itemsize)
-    whole: Any = True
-    for letter in _beside(tensor, sides):
-        run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
-        whole = whole & (sides[letter] >= problem.sizes[letter])
-    return run
-
-
-def lines_of(
-    problem: Problem, tensor: int, sides: Mapping[str, int], line: int
-) -> NDArray[np.int64]:
-    """Return the numbers of the lines of a tensor that a box at the beginning touches.
-
-    Examples
-    --------
-    >>> lines_of(Problem.of("mn-mk-kn", 512), 2, {"k": 3, "n": 8}, 64).tolist()
-    [0, 64, 128]
-    """
-    places = np.zeros(1, np.int64)
-    for letter, stride in problem.strides(tensor).items():
-        places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
-    return np.unique(places // line)
-
-
-def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array
-    """Return the bytes moved in vain with each run of so many bytes, per byte of it.
-
-    Runs of whole lines mostly begin on one, others touch most of a line more; and wherever a run
-    ends, the CPU has fetched in vain.
-
-    Examples
-    --------
-    >>> float(run_waste(64, 64, 8)), float(run_waste(640, 64, 8))
-    (1.5, 0.15)
-    """
-    return (line + np.where(run % line == 0, line / 2, line - element)) / run

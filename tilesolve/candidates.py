@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.asking import UNASKED, staying_side, unasked
-from tilesolve.boxes import lines_of, run_of, run_waste, unfuse
+from tilesolve.boxes import unfuse
 from tilesolve.choices import choices
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.footprints import footprint
 from tilesolve.kernels.dtypes import lanes
+from tilesolve.lines import lines_of, run_of, run_waste
 from tilesolve.machine import Machine
 from tilesolve.movement import Price, price, stores
 from tilesolve.nest import Nest

@@ -9,7 +9,7 @@ from math import ceil, prod
 import numpy as np
 
 from tilesolve.asking import UNASKED, unasked
-from tilesolve.boxes import box, lines_of, run_of, run_waste
+from tilesolve.boxes import box
 from tilesolve.contractions.problem import Problem
 from tilesolve.fuse import fuse
 from tilesolve.kernels.catalogue import (
@@ -23,6 +23,7 @@ from tilesolve.kernels.catalogue import (
     default,
 )
 from tilesolve.kernels.dtypes import columns_together, lanes, real_of
+from tilesolve.lines import lines_of, run_of, run_waste
 from tilesolve.machine import Machine
 from tilesolve.pages import crowded, runs_of
 

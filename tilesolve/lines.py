@@ -1,0 +1,111 @@
+"""The lines of a tensor that a box touches: how long runs are, what is moved beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Tensor
+
+
+def line_waste(
+    problem: Problem,
+    sides: Mapping[str, NDArray[np.float64]],
+    known: Mapping[str, int],
+    line: int,
+    tensors: Sequence[Tensor],
+) -> NDArray[np.float64]:
+    """Return for each box the bytes that all tensors move in lines over those that they use.
+
+    Only tensors of whose runs the box decides can lose here. A run that covers the whole letter
+    goes on into the next one.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    sides
+        Of the letters that are looked at, a side for each box.
+    known
+        Of the others, as far as they are known.
+    line
+        Bytes of a line.
+    tensors
+        Those that count.
+
+    Examples
+    --------
+    >>> problem, line = Problem.of("mn-mk-kn", 64), np.array([8.0, 16.0])
+    >>> output = problem.spec.output
+    >>> line_waste(problem, {"n": line}, {"m": 8, "k": 8}, 64, [output]).round(2).tolist()
+    [1.5, 1.25]
+    """
+    sizes = dict(zip(problem.spec.tensors, problem.bytes, strict=True))
+    total = max(1, sum(sizes.values()))
+    waste = np.ones(len(next(iter(sides.values()))))
+    box: Mapping[str, Any] = {**known, **sides}
+    for tensor in tensors:
+        if any(letter in sides for letter in _beside(tensor, box)):
+            run = run_of(problem, tensor, box)
+            waste = waste + sizes[tensor] / total * run_waste(run, line, problem.itemsize)
+    return waste
+
+
+def _beside(tensor: Tensor, sides: Mapping[str, Any]) -> list[str]:
+    """Return the last letters of a tensor, as far as they stand alone and have a known side."""
+    letters = [s.letters[0] if s.plain else None for s in reversed(tensor.subscripts)]
+    return [letter for letter in takewhile(sides.__contains__, letters) if letter is not None]
+
+
+def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return the bytes of a tensor that lie side by side in a box, or in each of many.
+
+    A run that covers a whole letter goes on into the next one.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> [int(run_of(problem, t, {"m": 8, "n": 16, "k": 64})) for t in problem.spec.tensors]
+    [128, 4096, 128]
+    """
+    run: Any = float(problem.itemsize)
+    whole: Any = True
+    for letter in _beside(tensor, sides):
+        run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
+        whole = whole & (sides[letter] >= problem.sizes[letter])
+    return run
+
+
+def lines_of(
+    problem: Problem, tensor: int, sides: Mapping[str, int], line: int
+) -> NDArray[np.int64]:
+    """Return the numbers of the lines of a tensor that a box at the beginning touches.
+
+    Examples
+    --------
+    >>> lines_of(Problem.of("mn-mk-kn", 512), 2, {"k": 3, "n": 8}, 64).tolist()
+    [0, 64, 128]
+    """
+    places = np.zeros(1, np.int64)
+    for letter, stride in problem.strides(tensor).items():
+        places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
+    return np.unique(places // line)
+
+
+def run_waste(run: Any, line: int, element: int) -> Any:  # noqa: ANN401 - number or array
+    """Return the bytes moved in vain with each run of so many bytes, per byte of it.
+
+    Runs of whole lines mostly begin on one, others touch most of a line more; and wherever a run
+    ends, the CPU has fetched in vain.
+
+    Examples
+    --------
+    >>> float(run_waste(64, 64, 8)), float(run_waste(640, 64, 8))
+    (1.5, 0.15)
+    """
+    return (line + np.where(run % line == 0, line / 2, line - element)) / run
