@@ -7,6 +7,7 @@ a line (section 5.4); and edges that do not divide the extents waste iterations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import ceil, gcd, prod
 from types import MappingProxyType
 
@@ -271,11 +272,29 @@ def box(
     >>> box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64, problem.spec.tensors)
     {'e': 16, 'f': 16}
     """
+    within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
+    found = _box(problem, tuple(letters), within, size, line, tuple(tensors), weight, decided)
+    return dict(zip(letters, found, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _box(
+    problem: Problem,
+    letters: tuple[str, ...],
+    within: tuple[int, ...],
+    size: int,
+    line: int,
+    tensors: tuple[Tensor, ...],
+    weight: float,
+    decided: tuple[tuple[str, int], ...],
+) -> tuple[int, ...]:
+    """Return the sides of `box`: the candidates of one plan ask for each five times."""
+    inner, known = dict(zip(letters, within, strict=True)), dict(decided)
     extents = {i: max(1, problem.sizes[i]) for i in letters}
     if size >= prod(extents.values()):
-        return extents
+        return tuple(extents.values())
     if len(letters) == 1:
-        return {letters[0]: max(size, inner[letters[0]])}
+        return (max(size, *within),)
     lined = _lined(problem, line, tensors, parts=2)
     options = {i: _sides(inner[i], extents[i], size, lined.get(i, 1)) for i in letters}
     found = dict(inner)
@@ -295,7 +314,7 @@ def box(
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
             best = min(equals, key=lambda one: _later(problem, one, others, line))
             found |= best
-    return found
+    return tuple(found[i] for i in letters)
 
 
 def _later(
