@@ -43,7 +43,7 @@ lint: $(READY)
 	MYPYPATH=$(TREE) $(BIN)/mypy -p tilesolve
 	$(PYTHON) -m venv $(CLEAN)
 	$(CLEAN)/bin/python -m pip install --quiet dist/*.whl
-	cd / && $(CURDIR)/$(CLEAN)/bin/python -I $(CURDIR)/tests/outside.py
+	cd / && $(CURDIR)/$(CLEAN)/bin/python -I $(CURDIR)/tests/support/outside.py
 	rm -rf $(CLEAN)
 
 # Peers that can be installed are; one that cannot is a line that says so. A sweep that was stopped

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import tilesolve
-from tilesolve.batch import core_plan
-from tilesolve.cpu import cpu
+from tilesolve.machine.cpu import cpu
+from tilesolve.plans.batch import core_plan
 
 
 def best(call: Callable[[], object], rounds: int) -> float:

@@ -19,14 +19,14 @@ from functools import cache
 import numpy as np
 
 from tilesolve import Machine, Plan, plan
-from tilesolve.code_store import kernels
-from tilesolve.execution import visited
-from tilesolve.kernels import compiled
-from tilesolve.kernels.code import Family
-from tilesolve.kernels.compiled import INT, invoke, pointer
-from tilesolve.kernels.probes import multiply_adds
-from tilesolve.kernels.shape import FIELDS, Shape
+from tilesolve.kernels.codegen.object_code import Family
+from tilesolve.kernels.codegen.shape import FIELDS, Shape
+from tilesolve.kernels.probes.bandwidth import multiply_adds
+from tilesolve.kernels.runtime import compiled
+from tilesolve.kernels.runtime.compiled import INT, invoke, pointer
+from tilesolve.machine.kernel_cache import kernels
 from tilesolve.packing.buffers import allocate
+from tilesolve.running.execution import visited
 
 SIDE = 128
 EXTENTS = range(8, 50)

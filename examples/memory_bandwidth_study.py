@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilesolve import Machine, Problem, plan
-from tilesolve.fuse import fuse
-from tilesolve.kernels.catalogue import Microkernel
-from tilesolve.movement import stores
-from tilesolve.nest import Output
-from tilesolve.program import Setting
-from tilesolve.relaxation import relax
-from tilesolve.whatif import changed
+from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.what_if import changed
+from tilesolve.model.fused import fuse
+from tilesolve.model.nest import Output
+from tilesolve.model.price import stores
+from tilesolve.planning.geometric.program import Setting
+from tilesolve.planning.geometric.relaxation import relax
 
 PROBLEM = Problem.of("abcdef-degb-gfac", "a=24 b=16 c=16 d=24 e=16 f=16 g=24")
 MACHINE = "e5-2680v4"

@@ -14,11 +14,11 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/support"))
 
 from simulation_cases import CASES, machine, random_nests
 
-from tilesolve.bench.misses import compare
+from tilesolve.bench.studies.misses import compare
 
 
 def main() -> None:

@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 
-from tilesolve import Machine, Plan, Problem, plan, plan_cache, suite
-from tilesolve.cpu import cpu
-from tilesolve.units import duration
+from tilesolve import Machine, Plan, Problem, plan, suite
+from tilesolve.machine.cpu import cpu
+from tilesolve.plans import cache as plan_cache
+from tilesolve.system.units import duration
 
 ROUNDS = 5
 """Times that cheap things are measured; the median counts."""

@@ -21,12 +21,12 @@ from statistics import geometric_mean, median
 
 from tilesolve import Machine
 from tilesolve.bench.cases import cases
-from tilesolve.bench.peers import tilesolve
-from tilesolve.bench.sweep import flushed
-from tilesolve.bench.turn import Turn
-from tilesolve.bench.worker import Order, ready
+from tilesolve.bench.run.peers import tilesolve
+from tilesolve.bench.run.sweep import flushed
+from tilesolve.bench.run.turn import Turn
+from tilesolve.bench.run.worker import Order, ready
 from tilesolve.contractions.problem import Problem
-from tilesolve.cpu import cpu
+from tilesolve.machine.cpu import cpu
 
 MAKER = f"{tilesolve.__module__}:{tilesolve.__name__}"
 

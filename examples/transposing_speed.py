@@ -19,7 +19,7 @@ from statistics import geometric_mean, median
 import numpy as np
 
 from tilesolve import transpose
-from tilesolve.cpu import cpu
+from tilesolve.machine.cpu import cpu
 from tilesolve.packing.buffers import Bytes, empty
 
 DTYPES = ("float32", "float64", "complex64", "complex128")

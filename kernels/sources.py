@@ -19,10 +19,10 @@ def sources() -> list[Path]:
     Examples
     --------
     >>> sorted({path.parent.name for path in sources()})
-    ['kernels', 'packing']
+    ['codegen', 'kernels', 'packing', 'probes', 'runtime']
     """
     folders = (Path(__file__).parent, Path(buffers.__file__).parent)
-    return [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def checksum(files: Iterable[Path]) -> int:

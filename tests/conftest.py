@@ -6,7 +6,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tilesolve import files, plan_cache
+from tilesolve.plans import cache as plan_cache
+from tilesolve.system import files
 
 # On a busy machine an example may take any time. Whoever sees a failure can repeat it.
 settings.register_profile(

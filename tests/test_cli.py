@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from tilesolve import __version__, suite
 from tilesolve.cli import app
 from tilesolve.contractions.suites import suites
-from tilesolve.files import machine_file, write_atomically
-from tilesolve.machine import Machine
+from tilesolve.machine.file import machine_file
+from tilesolve.machine.model import Machine
+from tilesolve.system.files import write_atomically
 
 
 def tilesolve(*arguments):
@@ -57,7 +58,9 @@ def test_unknown_command():
         assert not done.stdout
 
 
-@pytest.mark.parametrize("statement", ["import tilesolve", "import tilesolve.machine", "--help"])
+@pytest.mark.parametrize(
+    "statement", ["import tilesolve", "import tilesolve.machine.model", "--help"]
+)
 def test_quick_start(statement):
     """Neither the import nor --help loads a compiler, a solver or a plotting library."""
     code = "import sys\n" + (
@@ -284,7 +287,7 @@ def test_interrupted_process(number):
     code = """
 import sys, time
 from tilesolve.__main__ import main
-from tilesolve.machine import Machine
+from tilesolve.machine.model import Machine
 def wait(*_):
     print("waiting", flush=True)
     while True:  # a signal right before a sleep does not end it
@@ -326,7 +329,7 @@ def test_interrupted_in_generated_code(tmp_path):
     """An interrupt amid the `exec` of a text, as imports make them, ends a command alike."""
     (tmp_path / "interrupted.py").write_text(
         "from tilesolve.cli import app\n"
-        "from tilesolve.machine import Machine\n"
+        "from tilesolve.machine.model import Machine\n"
         "Machine.load = lambda *_: exec('raise KeyboardInterrupt')\n"
         "app(['machine'])\n",
         encoding="utf-8",

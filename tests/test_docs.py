@@ -8,28 +8,27 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import tilesolve
 from tilesolve.cli import app
 from tilesolve.contractions.problem import DTYPES
-from tilesolve.files import SETTINGS
-from tilesolve.machine import Machine
+from tilesolve.machine.model import Machine
+from tilesolve.system.files import SETTINGS
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
-PACKAGES = (
-    "tilesolve",
-    "tilesolve.bench",
-    "tilesolve.contractions",
-    "tilesolve.kernels",
-    "tilesolve.packing",
-)
-
 MODULES = [
-    *PACKAGES,
+    "tilesolve",
     *(
-        f"{package}.{found.name}"
-        for package in PACKAGES
-        for found in pkgutil.iter_modules(importlib.import_module(package).__path__)
-        if not found.ispkg and found.name != "__main__"  # which runs the command
+        found.name
+        for found in pkgutil.walk_packages(tilesolve.__path__, "tilesolve.")
+        if not found.name.endswith("__main__")  # which runs the command
+    ),
+    *(
+        found.name
+        for folder in ("contractions", "kernels", "packing")
+        for found in pkgutil.walk_packages(
+            importlib.import_module(f"tilesolve.{folder}").__path__, f"tilesolve.{folder}."
+        )
     ),
 ]
 

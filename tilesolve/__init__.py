@@ -8,36 +8,37 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tilesolve.system.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from tilesolve.compiling import expression
     from tilesolve.contractions.errors import TilesolveError
     from tilesolve.contractions.problem import Problem
     from tilesolve.contractions.reference import reference
     from tilesolve.contractions.spec import Spec
     from tilesolve.contractions.suites import suite
-    from tilesolve.like_numpy import einsum, tensordot
-    from tilesolve.machine import Level, Machine
-    from tilesolve.planning import Plan, plan
-    from tilesolve.reusable import Expression
-    from tilesolve.transposing import transpose
+    from tilesolve.expressions.compile import expression
+    from tilesolve.expressions.einsum import einsum, tensordot
+    from tilesolve.expressions.expression import Expression
+    from tilesolve.machine.model import Level, Machine
+    from tilesolve.plans.plan import Plan, plan
+    from tilesolve.transposes.transpose import transpose
 
-__version__ = "0.1.0"
 
 _HOMES = {
-    "Expression": "tilesolve.reusable",
-    "Level": "tilesolve.machine",
-    "Machine": "tilesolve.machine",
-    "Plan": "tilesolve.planning",
+    "Expression": "tilesolve.expressions.expression",
+    "Level": "tilesolve.machine.model",
+    "Machine": "tilesolve.machine.model",
+    "Plan": "tilesolve.plans.plan",
     "Problem": "tilesolve.contractions.problem",
     "Spec": "tilesolve.contractions.spec",
     "TilesolveError": "tilesolve.contractions.errors",
-    "einsum": "tilesolve.like_numpy",
-    "expression": "tilesolve.compiling",
-    "plan": "tilesolve.planning",
+    "einsum": "tilesolve.expressions.einsum",
+    "expression": "tilesolve.expressions.compile",
+    "plan": "tilesolve.plans.plan",
     "reference": "tilesolve.contractions.reference",
     "suite": "tilesolve.contractions.suites",
-    "tensordot": "tilesolve.like_numpy",
-    "transpose": "tilesolve.transposing",
+    "tensordot": "tilesolve.expressions.einsum",
+    "transpose": "tilesolve.transposes.transpose",
 }
 
 __all__ = [

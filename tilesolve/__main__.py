@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tilesolve.interrupts import INTERRUPTED, terminable
+from tilesolve.system.interrupts import INTERRUPTED, terminable
 
 
 def main() -> None:

@@ -15,10 +15,10 @@ import typer
 from typer.core import TyperGroup
 
 from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
-from tilesolve.interrupts import INTERRUPTED
+from tilesolve.system.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from tilesolve.kernels.catalogue import Catalogue
+    from tilesolve.kernels.microkernel_costs import Catalogue
 
 FAILED = 2
 """Exit status after an error that has a message."""
@@ -31,7 +31,7 @@ class _Commands(TyperGroup):
         try:
             return super().main(*arguments, **options)
         except OSError as error:
-            from tilesolve.files import reason
+            from tilesolve.system.files import reason
 
             typer.echo(f"error: {reason(error)}", err=True)
             with suppress(OSError):  # a full standard output would fail again at the very end
@@ -103,8 +103,8 @@ def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Show what is in force and what is missing; exit with 1 if something needed is."""
-    from tilesolve.doctor import render, report
-    from tilesolve.tables import console
+    from tilesolve.show.console_tables import console
+    from tilesolve.show.doctor import render, report
 
     found = report()
     if as_json:
@@ -133,11 +133,12 @@ def calibrate(
 
     Example: $ tilesolve calibrate --quick --plot curve.png
     """
-    from tilesolve import calibration_tables as show
-    from tilesolve.calibration import calibrate as measure
-    from tilesolve.files import check_writable, locked, machine_file, write_atomically
-    from tilesolve.pictures import check_picture, draw_calibration
-    from tilesolve.tables import console, progress_bar
+    from tilesolve.calibration.calibrate import calibrate as measure
+    from tilesolve.machine.file import machine_file
+    from tilesolve.show import calibration_tables as show
+    from tilesolve.show.console_tables import console, progress_bar
+    from tilesolve.show.pictures import check_picture, draw_calibration
+    from tilesolve.system.files import check_writable, locked, write_atomically
 
     target = output or machine_file()
     check_writable(target)
@@ -165,7 +166,7 @@ def calibrate(
 def _catalogues(path: Path, fingerprint: str) -> tuple[Catalogue, ...]:
     """Return the measured microkernels that a machine file of this CPU has; none without one."""
     from tilesolve.contractions.errors import MachineError
-    from tilesolve.machine import Machine
+    from tilesolve.machine.model import Machine
 
     try:
         found = Machine.load(path) if path.is_file() else None
@@ -193,13 +194,15 @@ def _kernels(
     """
     from dataclasses import asdict
 
-    from tilesolve.catalogue import catalogue_table, catalogued, draw_catalogues
+    from tilesolve.calibration.microkernels import catalogued
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES as ALL
-    from tilesolve.files import check_writable, locked, machine_file, write_atomically
-    from tilesolve.machine import Machine
-    from tilesolve.pictures import check_picture
-    from tilesolve.tables import console, progress_bar
+    from tilesolve.machine.file import machine_file
+    from tilesolve.machine.model import Machine
+    from tilesolve.show.catalogue import catalogue_table, draw_catalogues
+    from tilesolve.show.console_tables import console, progress_bar
+    from tilesolve.show.pictures import check_picture
+    from tilesolve.system.files import check_writable, locked, write_atomically
 
     target = output or machine_file()
     if not target.is_file():
@@ -233,13 +236,13 @@ def _machine(
     toml: Annotated[bool, typer.Option("--toml", help="Print it as a machine file.")] = False,
 ) -> None:
     """Show the machine that plans are made for."""
-    from tilesolve.machine import Machine
+    from tilesolve.machine.model import Machine
 
     found = Machine.load(name)
     if toml:
         typer.echo(found.to_toml(), nl=False)
         return
-    from tilesolve.tables import console, machine_tables
+    from tilesolve.show.console_tables import console, machine_tables
 
     console().print(*machine_tables(found))
 
@@ -253,7 +256,7 @@ def _suites(
     """List the problem suites, or the problems of one."""
     from tilesolve.contractions.suites import suite
     from tilesolve.contractions.suites import suites as names
-    from tilesolve.tables import console, suite_table, table
+    from tilesolve.show.console_tables import console, suite_table, table
 
     if name is not None:
         console().print(suite_table(name, suite(name)))
@@ -308,8 +311,8 @@ def _plan(
 
     Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
     """
-    from tilesolve import planning
-    from tilesolve.pictures import check_picture
+    from tilesolve.plans import plan as plan_module
+    from tilesolve.show.pictures import check_picture
 
     taken = ("spec", "sizes", "machine", "expressions", "levels")
     if expressions and (ignored := _ignored(context, *taken)):
@@ -321,14 +324,14 @@ def _plan(
     text = " ".join(sizes or ())
     if expressions:
         from tilesolve.contractions.spec import Spec
-        from tilesolve.expressions import listing, usual
-        from tilesolve.machine import Machine
+        from tilesolve.machine.model import Machine
+        from tilesolve.model.formulas import listing, usual
 
         count = levels if levels is not None else len(Machine.load(machine).caches)
         parsed = Spec.parse(spec)
         typer.echo(listing(parsed, [usual(parsed)] * count))
         return
-    found = planning.plan(
+    found = plan_module.plan(
         spec,
         int(text) if text.isdecimal() else text,
         machine,
@@ -338,7 +341,7 @@ def _plan(
         cache=cache,
     )
     if plot is not None:
-        from tilesolve.plan_picture import draw_plan
+        from tilesolve.show.plan_picture import draw_plan
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else str(found))
@@ -353,8 +356,8 @@ def _cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all kept plans.")] = False,
 ) -> None:
     """Show where solved plans are kept and how many, or remove them."""
-    from tilesolve import plan_cache
-    from tilesolve.units import counted
+    from tilesolve.plans import cache as plan_cache
+    from tilesolve.system.units import counted
 
     if clear:
         typer.echo(f"removed {counted(plan_cache.clear(), 'plan')} from {plan_cache.folder()}")

@@ -11,15 +11,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tilesolve.bench import studies, tiles
 from tilesolve.bench.cases import cases, found_anywhere
-from tilesolve.bench.comparison import COLUMNS, comparison
 from tilesolve.bench.contenders import OURS, contenders
 from tilesolve.bench.effort import Effort
-from tilesolve.bench.kept import Kept
-from tilesolve.bench.provenance import provenance, settings
-from tilesolve.bench.results import Sweep
-from tilesolve.bench.summary import (
+from tilesolve.bench.results.comparison import COLUMNS, comparison
+from tilesolve.bench.results.kept import Kept
+from tilesolve.bench.results.provenance import provenance, settings
+from tilesolve.bench.results.results import Sweep
+from tilesolve.bench.results.summary import (
     columns,
     facts,
     markdown,
@@ -28,13 +27,14 @@ from tilesolve.bench.summary import (
     rows,
     write_between,
 )
-from tilesolve.bench.sweep import empty, sweep, weights
+from tilesolve.bench.run.sweep import empty, sweep, weights
+from tilesolve.bench.studies import studies, tiles
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.files import check_writable, write_atomically
-from tilesolve.machine import Machine
-from tilesolve.pictures import check_drawing, check_picture
-from tilesolve.tables import console, progress_bar, table
-from tilesolve.units import counted
+from tilesolve.machine.model import Machine
+from tilesolve.show.console_tables import console, progress_bar, table
+from tilesolve.show.pictures import check_drawing, check_picture
+from tilesolve.system.files import check_writable, write_atomically
+from tilesolve.system.units import counted
 
 Some = TypeVar("Some", bound=Kept[Any])
 
@@ -139,7 +139,7 @@ class Keeper(Generic[Some]):
 
     Examples
     --------
-    >>> from tilesolve.bench.kept import Settings
+    >>> from tilesolve.bench.results.kept import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
     >>> keeper = Keeper(nothing, None)
     >>> keeper.update(nothing)
@@ -163,7 +163,7 @@ def keeping(start: Some, path: Path | None) -> Iterator[Keeper[Some]]:
 
     Examples
     --------
-    >>> from tilesolve.bench.kept import Settings
+    >>> from tilesolve.bench.results.kept import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
     >>> with keeping(nothing, None) as kept:
     ...     kept.update(nothing)
@@ -241,7 +241,7 @@ def study_misses(name: str, *, machine: str | None) -> None:
     --------
     $ tilesolve bench --study misses
     """
-    from tilesolve.bench import misses
+    from tilesolve.bench.studies import misses
 
     problems = found_anywhere(name) if name else misses.problems()
     found_machine, screen = Machine.load(machine or misses.MACHINE), console()
@@ -264,7 +264,7 @@ def show(found: Sweep) -> None:
 
     Examples
     --------
-    >>> from tilesolve.bench.kept import Settings
+    >>> from tilesolve.bench.results.kept import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
     >>> show(Sweep(settings, {"CPU": "fast"}, "", ()))  # doctest: +ELLIPSIS
     CPU: fast
@@ -285,17 +285,17 @@ def write(found: Sweep, outputs: Outputs) -> None:
 
     Examples
     --------
-    >>> from tilesolve.bench.kept import Settings
+    >>> from tilesolve.bench.results.kept import Settings
     >>> write(Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ()), Outputs())
     """
     if outputs.csv is not None:
         write_atomically(outputs.csv, found.to_csv())
     if outputs.plot is not None:
-        from tilesolve.bench.charts import draw
+        from tilesolve.bench.results.charts import draw
 
         draw(found, outputs.plot)
     if outputs.html is not None:
-        from tilesolve.bench.page import page
+        from tilesolve.bench.results.page import page
 
         write_atomically(outputs.html, page(found))
     if outputs.readme is not None:
@@ -308,7 +308,7 @@ def show_changes(found: Sweep, older: Path) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from tilesolve.bench.kept import Settings
+    >>> from tilesolve.bench.results.kept import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     nothing.keep(Path(folder) / "old.json")

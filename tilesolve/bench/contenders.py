@@ -24,7 +24,7 @@ THREADS = (
 CHOSEN = ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "XLA_FLAGS")
 """Variables that select kernels: only a contender's own settings count."""
 
-_PEERS = "tilesolve.bench.peers"
+_PEERS = "tilesolve.bench.run.peers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Contender:
 
     Examples
     --------
-    >>> found = Contender("numpy-best", "tilesolve.bench.peers:numpy", "numpy", (("A", "b"),))
+    >>> found = Contender("numpy-best", "tilesolve.bench.run.peers:numpy", "numpy", (("A", "b"),))
     >>> found.label.startswith("numpy-best: numpy "), found.label.endswith(" A=b")
     (True, True)
     """
@@ -129,7 +129,7 @@ def known(threads: int = 1) -> dict[str, Contender]:
     >>> list(known())
     ['numpy', 'numpy-best', 'opt_einsum', 'tblis', 'torch', 'jax']
     """
-    from tilesolve.cpu import cpu
+    from tilesolve.machine.cpu import cpu
 
     features = set(cpu().features)
     blas = (("OPENBLAS_CORETYPE", "SkylakeX"),) if "avx512f" in features else ()

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-from tilesolve.machine import Machine
+from tilesolve.machine.model import Machine
 
 ENOUGH = 2
 """Rounds that everyone runs, however long they take."""

@@ -1,0 +1,1 @@
+"""Code generation: microkernels, packing and transposing kernels in LLVM IR, and object code."""

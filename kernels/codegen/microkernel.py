@@ -1,0 +1,113 @@
+"""The microkernel generator: LLVM IR of register tiles, for any dtype, width and shape.
+
+A microkernel computes one register tile of C over a range of the summed index,
+
+    C[r, c] = alpha * sum_k A[r, k] * B[c, k] + beta * C[r, c],
+
+with all of the tile in registers. The contract, which `frame` addresses by `shape.FIELDS`:
+
+* *Rows* run along the lanes of vectors, in up to `vectors` groups of ``lanes`` rows each; *columns*
+  are broadcast.
+* ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
+  dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
+  which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
+  While k grows, lines from ``next_a`` on are asked for, ``next_step`` bytes further with each k
+  (narrow kernels ask for as many as a strip of A has), and with each of the first k one whose
+  address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
+  later k. Before whole vectors go past the caches, the first lines of the strips that begin
+  ``b_move`` or ``a_move`` bytes later are asked for.
+  Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
+  ``halved`` kernels read strips, too, but of the last group only the first half of each vector;
+  of that group no more rows may be there, and C is written by the part and scattered modes only.
+* ``placed`` kernels read operands where they lie: element (r, k) of A is at
+  ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each
+  group, element (c, k) of B is at ``b + columns_b[c] + sums_b[k]``. Offsets are in bytes.
+  Nothing else is read, but prefetches go ``a_ahead`` and ``b_ahead`` bytes beyond each access.
+* C is written where it lies: element (r, c) at ``c + rows_c[r] + columns_c[c]``. ``mode`` says how
+  (`shape.Mode`); only the first ``rows`` rows are touched, and C is read only by the modes that add
+  to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
+  also needs it aligned to the vector. The part modes need the same of all groups but the last,
+  of which only the rows that there are need be contiguous. The scattered modes need nothing. But
+  for ``STREAM``, C is asked for while long sums are computed.
+* ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
+* One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
+  count as grown by their ``_move``. The frame itself is only read.
+
+No other memory is touched, and no alignment of arrays is assumed but what is said here, not even
+that of their elements; frames and tables are aligned to their words, strips to their numbers.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.accumulate import Lengths, accumulate
+from tilesolve.kernels.codegen.emitter import Tile
+from tilesolve.kernels.codegen.load_operands import reader
+from tilesolve.kernels.codegen.shape import Shape
+from tilesolve.kernels.codegen.store_output import kept_back, scales, weave, woven, write
+from tilesolve.kernels.codegen.unrolling import unrolled
+from tilesolve.kernels.codegen.vectors import INT64
+
+MOVED = {
+    True: ("a", "b", "next_a", "rows_c", "columns_c", "fetch"),
+    False: ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c"),
+}
+"""Fields that differ from one tile of a call to the next, for kernels that read strips or not."""
+
+
+def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
+    """Add a microkernel to a module.
+
+    Parameters
+    ----------
+    module
+        Receives the function ``void shape.name(int64 frame)``.
+    shape
+        Which one.
+    native
+        Bits of the CPU's widest vector; a kernel no wider is kept in the written order.
+
+    Examples
+    --------
+    >>> module = ir.Module()
+    >>> emit(module, Shape("float32", 256, 2, 6, 6, packed=True), native=256).name
+    'packed_float32_256_2x6_6'
+    """
+    signature = ir.FunctionType(ir.VoidType(), (INT64,))
+    function = ir.Function(module, signature, shape.name)
+    function.attributes.add("nounwind")
+    builder = ir.IRBuilder(function.append_basic_block())
+    frame = Tile(builder, shape, function.args[0], native)
+    scaling = scales(frame)
+    last = kept_back(frame, scaling) if woven(shape) else INT64(0)
+    first = builder.sub(frame.field("k"), last)
+    lengths = Lengths.of(frame, first) if unrolled(shape) else None
+    names = MOVED[shape.packed]
+
+    def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        tile = frame.having(dict(zip(names, values, strict=True)))
+        read = reader(tile)
+        sums = accumulate(tile, read, first, lengths)
+        if not woven(shape):
+            write(tile, sums, scaling)
+        else:
+            some = builder.icmp_signed(">", last, INT64(0))
+            with builder.if_else(some, likely=True) as (then, otherwise):
+                with then:
+                    weave(tile, read, first, sums)
+                with otherwise:
+                    write(tile, sums, scaling)
+        return _moved(tile)
+
+    tiles = builder.add(frame.field("more"), INT64(1))
+    vectors.loop(builder, tiles, [frame.field(name) for name in names], compute)
+    builder.ret_void()
+    return function
+
+
+def _moved(tile: Tile) -> list[ir.Value]:
+    """Emit the way from one tile of a call to the next; return the fields that differ there."""
+    names = MOVED[tile.shape.packed]
+    return [tile.builder.add(tile.field(name), tile.field(f"{name}_move")) for name in names]

@@ -1,0 +1,281 @@
+"""Machine code of the kernels: from LLVM IR to object files, and from these to addresses.
+
+The code depends on the CPU, the dtype, the vector width and the columns of a group, never on a
+plan. An object file can be kept: loading one takes a few milliseconds, making one about a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from tilesolve.contractions.errors import MachineError
+from tilesolve.kernels import dtypes
+from tilesolve.kernels.codegen import microkernel, pack
+from tilesolve.kernels.codegen.pack import Strip
+from tilesolve.kernels.codegen.shape import Shape
+from tilesolve.kernels.dtypes import halves
+from tilesolve.kernels.garbage import not_collected
+from tilesolve.kernels.sources import LAYOUT
+
+MOST_VECTORS = 4
+"""Groups of rows in one tile at most."""
+
+MOST_COLUMNS = 24
+"""Columns in one tile at most: each is an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Kernels that read the same strips, and so can be mixed in one run.
+
+    Parameters
+    ----------
+    dtype
+        Of all tensors.
+    bits
+        Vector width: 128, 256 or 512.
+    registers
+        Vector registers that the tiles may take.
+    group
+        Columns that lie together in a strip.
+    halved
+        Whether there are kernels whose last vectors are half as wide.
+
+    Examples
+    --------
+    >>> family = Family.of("float64", 512, 32)
+    >>> family.group, len(family.tiles), family.most_columns(3)
+    (8, 53, 9)
+    """
+
+    dtype: str
+    bits: int
+    registers: int
+    group: int
+    halved: bool = False
+
+    @classmethod
+    def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
+        """Return the family for a machine's vectors; what LLVM cannot have is an error.
+
+        Halved vectors are made where they could save time, unless they are not wanted.
+
+        Raises
+        ------
+        MachineError
+            If kernels are not made for that width, or no tile fits so few registers.
+        """
+        if bits not in (128, 256, 512):
+            raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
+        group, halved = dtypes.columns_together(dtype, registers), halved and halves(dtype, bits)
+        found = cls(dtype, bits, min(registers, 32), group, halved)
+        if not found.tiles:
+            raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
+        return found
+
+    @property
+    def lanes(self) -> int:
+        """Rows of one group of rows."""
+        return dtypes.lanes(self.dtype, self.bits)
+
+    def most_columns(self, groups: int) -> int:
+        """Return the columns of the widest tile with so many groups of rows."""
+        return min(MOST_COLUMNS, dtypes.most_columns(self.dtype, self.registers, groups))
+
+    @property
+    def tiles(self) -> tuple[tuple[int, int], ...]:
+        """Groups of rows and columns of every tile that fits the registers."""
+        return tuple(
+            (groups, columns)
+            for groups in range(1, MOST_VECTORS + 1)
+            for columns in range(1, self.most_columns(groups) + 1)
+        )
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """All microkernels."""
+        kinds = [(True, False), (False, False), (True, True)]
+        return tuple(
+            Shape(self.dtype, self.bits, *sides, self.group, packed, halved)
+            for packed, halved in kinds
+            if self.halved or not halved
+            for sides in self.tiles
+        )
+
+    @property
+    def strips(self) -> tuple[Strip, Strip]:
+        """How packed rows and packed columns lie."""
+        return Strip(self.dtype, self.lanes), Strip(self.dtype, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """What code is made for.
+
+    Parameters
+    ----------
+    triple
+        LLVM's name of the architecture and the system.
+    name
+        LLVM's name of the CPU.
+    features
+        What it can do, where its name does not say.
+    bits
+        Width of its widest vectors; a kernel no wider is kept in the written order.
+
+    Examples
+    --------
+    >>> Cpu.named("haswell", 256)
+    Cpu(triple='x86_64-unknown-linux-gnu', name='haswell', features='', bits=256)
+    """
+
+    triple: str
+    name: str
+    features: str
+    bits: int
+
+    @classmethod
+    def here(cls) -> Cpu:
+        """Return the CPU that this runs on."""
+        found = llvm.get_host_cpu_features()
+        bits = 512 if found.get("avx512f") else 256 if found.get("avx") else 128
+        features = ",".join(filter(None, (found.flatten(), _whole_vectors(bits))))
+        return cls(llvm.get_default_triple(), llvm.get_host_cpu_name(), features, bits)
+
+    @classmethod
+    def named(cls, name: str, bits: int) -> Cpu:
+        """Return another x86 CPU: what is made for it can be read, not run."""
+        return cls("x86_64-unknown-linux-gnu", name, _whole_vectors(bits), bits)
+
+
+def _whole_vectors(bits: int) -> str:
+    # Intel's CPUs would have 512-bit vectors split in two, to keep their clock up.
+    return "-prefer-256-bit" if bits == 512 else ""
+
+
+def build(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> bytes:
+    """Return the object file of a family's kernels.
+
+    Parameters
+    ----------
+    family
+        Whose microkernels and packing kernels.
+    shapes
+        The only microkernels wanted.
+    cpu
+        What they are made for: the CPU that this runs on, unless given.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> len(build(family)) > len(build(family, family.shapes[:1])) > 1000
+    True
+    """
+    parsed, machine = _module(family, shapes, cpu)
+    code: bytes = machine.emit_object(parsed)
+    return code
+
+
+def assembly(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> str:
+    """Return the assembly of what `build` makes.
+
+    Raises
+    ------
+    MachineError
+        If LLVM was built without the CPU's architecture.
+
+    Examples
+    --------
+    >>> "packed_float64_128_1x1_4" in assembly(Family("float64", 128, 4, 4))
+    True
+    """
+    parsed, machine = _module(family, shapes, cpu)
+    text: str = machine.emit_assembly(parsed)
+    return text
+
+
+def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> tuple[Any, Any]:
+    cpu = cpu or Cpu.here()
+    machine = _target(cpu)
+    module = ir.Module(name="tilesolve")
+    module.triple = machine.triple
+    with not_collected():
+        for strip in dict.fromkeys(family.strips):
+            pack.emit(module, strip)
+        for wanted in family.shapes if shapes is None else shapes:
+            microkernel.emit(module, wanted, cpu.bits)
+        text = str(module)
+    parsed = llvm.parse_assembly(text)
+    parsed.verify()
+    return parsed, machine
+
+
+@cache
+def _target(cpu: Cpu) -> Any:  # noqa: ANN401 - llvmlite has no types
+    # Every architecture that LLVM was built with: to be known costs one nothing.
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        target = llvm.Target.from_triple(cpu.triple)
+    except RuntimeError as error:
+        raise MachineError(f"no code can be made for {cpu.name}: {error}") from error
+    return target.create_target_machine(
+        cpu=cpu.name,
+        features=cpu.features,
+        opt=2,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+def fingerprint(family: Family) -> str:
+    """Return what a family's object file depends on, as a short hash.
+
+    Examples
+    --------
+    >>> fingerprint(Family.of("float64", 256, 16)) != fingerprint(Family.of("float64", 256, 32))
+    True
+    """
+    parts = [repr(family), repr(Cpu.here()), version("llvmlite"), str(LAYOUT)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+class Loaded:
+    """An object file in memory, ready to be called.
+
+    Parameters
+    ----------
+    code
+        What `build` returned, here or in an earlier process on the same CPU.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> Loaded(build(family)).address("packed_float64_128_1x1_4") > 0
+    True
+    """
+
+    def __init__(self, code: bytes) -> None:
+        # MCJIT owns the machine that it is given, so it gets one of its own.
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return where a kernel begins."""
+        found: int = self._engine.get_function_address(name)
+        if not found:
+            raise KeyError(name)
+        return found

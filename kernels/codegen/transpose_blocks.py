@@ -1,0 +1,446 @@
+"""Blocks of elements that compiled functions move: transposed in registers, or one by one.
+
+Elements are bytes without meaning, so that one function serves every dtype of a size. Nothing needs
+to be aligned but what is streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+
+_intrinsic: Any = intrinsic
+
+LINE = 64
+"""Bytes that are asked for, and streamed, at once."""
+
+BLOCKS = {
+    1: (16, 4, 1),
+    2: (16, 4, 1),
+    4: (16, 8, 4, 1),
+    8: (8, 4, 1),
+    16: (4, 1),
+    32: (2, 1),
+    64: (1,),
+}
+"""For each size of an element in bytes, the sides of the blocks that there is code for. Registers
+need not hold a block: what they cannot goes to the stack and back."""
+
+LISTED = tuple((size, side) for size, sides in BLOCKS.items() for side in sides if len(sides) > 1)
+"""The size of an element and the side of the blocks that `turn_listed` knows, by its numbers."""
+
+KINDS = (
+    *((size, side, False) for size, sides in BLOCKS.items() for side in sides),
+    *((size, LINE // size, True) for size, sides in BLOCKS.items() if LINE // size in sides[:-1]),
+)
+"""All of these, in the order of the numbers that `turn` takes, and after them those whose columns
+are lines that go past the caches: the size of an element, the side, and whether they do."""
+
+STREAMED = 4
+"""Bytes of the smallest part of a line that is written past the caches."""
+
+_PART = 8
+"""Bytes of the largest part of an element that a vector's lane holds."""
+
+_DISTANCE = 8
+"""Bytes of a distance that is listed."""
+
+
+@_intrinsic
+def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
+    _context,  # noqa: ANN001
+    kind,  # noqa: ANN001
+    source,  # noqa: ANN001
+    target,  # noqa: ANN001
+    later,  # noqa: ANN001
+    columns,  # noqa: ANN001
+    rows,  # noqa: ANN001
+    column_steps,  # noqa: ANN001
+    row_steps,  # noqa: ANN001
+):
+    """Move a tile by blocks of a kind: a number of `KINDS`.
+
+    Parameters
+    ----------
+    source, target
+        Addresses of the first element.
+    later
+        The same of a tile that is moved soon: its source is brought to the second cache.
+    columns, rows
+        Extents, no less than the block's side. Unless they are multiples, the last blocks overlap
+        others; columns are multiples, and the target's lines whole, where lines go past the caches.
+    column_steps, row_steps
+        Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
+        other in the target and rows in the source, unless the side is 1.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(turn).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        number, source, target, later, columns, rows, *steps = args
+        (column_far, column_near), (row_far, row_near) = (
+            [builder.extract_value(pair, at) for at in range(2)] for pair in steps
+        )
+        ahead = builder.sub(later, source)
+        done = builder.append_basic_block("moved")
+        choice = builder.switch(number, done)
+        down, across = (rows, row_near, row_far), (columns, column_near, column_far)
+        for at, (size, side, whole) in enumerate(KINDS):
+            choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
+            builder.position_at_end(choice.cases[-1][1])
+
+            def block(
+                near: ir.Value,
+                far: ir.Value,
+                size: int = size,
+                side: int = side,
+                whole: bool = whole,
+            ) -> None:
+                places = [
+                    builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
+                ]
+                _turned(builder, size, places, far, row_far, ahead, whole=whole)
+
+            # Lines that go past the caches do so row by row: those of a row are neighbours.
+            _each_block(
+                builder, side, (source, target), (down, across)[:: 1 if whole else -1], block
+            )
+            builder.branch(done)
+        builder.position_at_end(done)
+
+    arguments = (kind, source, target, later, columns, rows, column_steps, row_steps)
+    return types.void(*arguments), generate
+
+
+@_intrinsic
+def turn_listed(  # type: ignore[no-untyped-def]  # noqa: ANN201
+    _context,  # noqa: ANN001
+    kind,  # noqa: ANN001
+    source,  # noqa: ANN001
+    target,  # noqa: ANN001
+    later,  # noqa: ANN001
+    distances,  # noqa: ANN001
+    columns,  # noqa: ANN001
+    rows,  # noqa: ANN001
+    row_steps,  # noqa: ANN001
+):
+    """Move a tile by blocks of a kind, a number of `LISTED`, whose columns lie anywhere.
+
+    Parameters
+    ----------
+    source
+        Address that distances count from.
+    distances
+        Address of the bytes from there to each column.
+    target, later, columns, rows, row_steps
+        As of `turn`. Columns are next to each other in the target, and rows in the source.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(turn_listed).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        number, source, target, later, distances, columns, rows, steps = args
+        row_far, row_near = (builder.extract_value(steps, at) for at in range(2))
+        ahead = builder.sub(later, source)
+        done = builder.append_basic_block("moved")
+        choice = builder.switch(number, done)
+        for at, (size, side) in enumerate(LISTED):
+            choice.add_case(INT64(at), builder.append_basic_block(f"listed{size}x{side}"))
+            builder.position_at_end(choice.cases[-1][1])
+
+            def block(
+                near: ir.Value,
+                far: ir.Value,
+                distance: ir.Value,
+                size: int = size,
+                side: int = side,
+            ) -> None:
+                listed = [
+                    vectors.pointer(builder, distance, INT64(_DISTANCE * lane))
+                    for lane in range(side)
+                ]
+                places = [
+                    builder.add(near, vectors.load(builder, where, INT64, _DISTANCE))
+                    for where in listed
+                ]
+                _turned(builder, size, places, far, row_far, ahead)
+
+            # Single elements are a few columns, or a few rows of many.
+            down = (rows, row_near, row_far, INT64(0))
+            across = (columns, INT64(0), INT64(size), INT64(_DISTANCE))
+            axes = (down, across) if side == 1 else (across, down)
+            _each_block(builder, side, (source, target, distances), axes, block)
+            builder.branch(done)
+        builder.position_at_end(done)
+
+    arguments = (kind, source, target, later, distances, columns, rows, row_steps)
+    return types.void(*arguments), generate
+
+
+@_intrinsic
+def expect(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Have a line brought to the second cache, to be read.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(expect).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        vectors.prefetch(builder, vectors.pointer(builder, args[0]), near=False)
+
+    return types.void(address), generate
+
+
+@_intrinsic
+def own(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Have a line brought to the nearest cache, to be written to.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(own).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        vectors.prefetch(builder, vectors.pointer(builder, args[0]), write=True)
+
+    return types.void(address), generate
+
+
+@_intrinsic
+def stream(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy a line to an address that is a multiple of `LINE`, past the caches.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(stream).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _copy(builder, LINE, args, streaming=True)
+
+    return types.void(source, target), generate
+
+
+@_intrinsic
+def join(_context, before, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Write a line past the caches: so many bytes from one address, then those of another line.
+
+    Both are read in whole lines from registers on: in memory, the second part would have to wait
+    until a store of the first one is done, and all those before it.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(join).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        *places, target, size = args
+        kind = ir.VectorType(ir.IntType(8), LINE)
+        first, second = (
+            vectors.load(builder, vectors.pointer(builder, place), kind, 1) for place in places
+        )
+        count = builder.trunc(size, kind.element)
+        counts = vectors.broadcast(builder, count, kind)
+        lanes = ir.Constant(kind, list(range(LINE)))
+        value = builder.select(builder.icmp_signed("<", lanes, counts), first, second)
+        vectors.store(builder, value, vectors.pointer(builder, target), LINE, streaming=True)
+
+    return types.void(before, source, target, size), generate
+
+
+@_intrinsic
+def move(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy `LINE` bytes.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(move).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _copy(builder, LINE, args)
+
+    return types.void(source, target), generate
+
+
+@_intrinsic
+def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy less than `LINE` bytes.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(piece).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        source, target, size = args
+        done = builder.append_basic_block("copied")
+        power = LINE // 2
+        while power:  # two parts that may overlap
+            enough = builder.icmp_unsigned(">=", size, INT64(power))
+            with builder.if_then(enough, likely=True):
+                last = builder.sub(size, INT64(power))
+                for away in (INT64(0), last):
+                    places = [builder.add(place, away) for place in (source, target)]
+                    _copy(builder, power, places)
+                builder.branch(done)
+            power //= 2
+        builder.branch(done)
+        builder.position_at_end(done)
+
+    return types.void(source, target, size), generate
+
+
+@_intrinsic
+def head(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy the bytes up to the end of a line, past the caches.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(head).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _streamed(builder, args, [1 << at for at in range(LINE.bit_length() - 1)])
+
+    return types.void(source, target, size), generate
+
+
+@_intrinsic
+def tail(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Copy less than `LINE` bytes to the beginning of a line, past the caches.
+
+    Examples
+    --------
+    It is for compiled functions only:
+
+    >>> type(tail).__name__
+    '_Intrinsic'
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+        _streamed(builder, args, [LINE >> at for at in range(1, LINE.bit_length())])
+
+    return types.void(source, target, size), generate
+
+
+def _turned(
+    builder: ir.IRBuilder,
+    size: int,
+    places: Sequence[ir.Value],
+    far: ir.Value,
+    step: ir.Value,
+    ahead: ir.Value,
+    *,
+    whole: bool = False,
+) -> None:
+    """Transpose a block whose columns are at given places, and ask for what is so far ahead."""
+    side, part = len(places), min(size, _PART)
+    vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
+    loaded = [vectors.load(builder, vectors.pointer(builder, place), vector, 1) for place in places]
+    # Of many requests that follow each other at once most are dropped, so they are spread over the
+    # stores. Beside stores past the caches more are: each line is asked for once more there. (All
+    # measured on a Zen 4: two requests a row cost 3 to 10 % there, three cost 1 % elsewhere.)
+    ends = (0, side * size - 1, 2 * side * size - 1)[: 3 if whole else 2] if side > 1 else (0,)
+    moved = vectors.transpose(builder, loaded, size // part)
+    for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
+        where = vectors.pointer(builder, far, builder.mul(INT64(lane), step))
+        align = LINE if whole else 1
+        vectors.store(builder, value, where, align, streaming=whole)
+        for away in ends:
+            line = builder.add(ahead, INT64(away))
+            vectors.prefetch(builder, vectors.pointer(builder, place, line), near=False)
+
+
+def _each_block(
+    builder: ir.IRBuilder,
+    side: int,
+    places: Sequence[ir.Value],
+    axes: Sequence[Sequence[ir.Value]],
+    block: Callable[..., None],
+) -> None:
+    """Emit loops over two axes, given by extents and steps from places: the last is innermost."""
+    (extent, *steps), *inner = axes
+
+    def at(trip: ir.Value) -> None:
+        begin = _place(builder, trip, side, extent)
+        here = [
+            builder.add(place, builder.mul(begin, step))
+            for place, step in zip(places, steps, strict=True)
+        ]
+        if inner:
+            _each_block(builder, side, here, inner, block)
+        else:
+            block(*here)
+
+    vectors.each(builder, _trips(builder, extent, side), at)
+
+
+def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
+    """Return how many blocks cover an extent."""
+    return builder.udiv(builder.add(extent, INT64(side - 1)), INT64(side))
+
+
+def _place(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
+    """Return where a block begins: where it still ends within the extent."""
+    if side == 1:  # steps that stay alike, which compilers make the most of
+        return trip
+    usual, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
+    return builder.select(builder.icmp_signed("<", usual, last), usual, last)
+
+
+def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:  # noqa: ANN401
+    """Copy less than `LINE` bytes past the caches, each part to a multiple of its size."""
+    source, target, size = args
+    for power in powers:
+        part = builder.and_(size, INT64(power))
+        with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
+            _copy(builder, power, (source, target), streaming=power >= STREAMED)
+        source, target = builder.add(source, part), builder.add(target, part)
+
+
+def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:  # noqa: ANN401
+    part = min(size, _PART)
+    kind = ir.VectorType(ir.IntType(8 * part), size // part)
+    source, target = (vectors.pointer(builder, place) for place in places)
+    value = vectors.load(builder, source, kind, 1)
+    vectors.store(builder, value, target, size if streaming else 1, streaming=streaming)

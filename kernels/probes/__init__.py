@@ -1,0 +1,1 @@
+"""Micro-benchmarks: bandwidths of levels, rates of microkernels."""

@@ -1,0 +1,388 @@
+"""Micro-benchmark kernels: what the calibration times (section 6.2 of the paper).
+
+Each factory compiles one kernel for a dtype and a vector width and returns a function that runs
+without the GIL. The accesses and the arithmetic are in the machine code as they are written here:
+they are explicit LLVM vectors, and a compiler barrier closes each pass over the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.transpose_blocks import LINE
+from tilesolve.packing.buffers import ALIGNMENT, pages
+
+STEP = 512
+"""Bytes that one trip of a sweep's loop covers; a block is a multiple of it."""
+
+PAGE = 4096
+"""Bytes of a page: `lines` writes one line of each, and then the next one of each."""
+
+_READ_ACCUMULATORS = 4
+CHAIN = 32
+"""Operations in one trip of `cycles`, one clock cycle each."""
+
+Kernel = Callable[..., Any]
+"""A compiled kernel: a numba dispatcher, whose ``inspect_asm`` shows its machine code."""
+
+
+def buffer(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Return `size` bytes of page-aligned memory, on huge pages where the system grants them.
+
+    The pages exist on return, and hold 1.0 in every float64, so that no sweep computes with
+    subnormal numbers.
+
+    Examples
+    --------
+    >>> buffer(4096).view("float64")[0]
+    np.float64(1.0)
+    """
+    block = pages(size)
+    block[: size // 8 * 8].view(np.float64)[:] = 1.0
+    return block
+
+
+@cache
+def sweep(dtype: str, bits: int) -> Kernel:
+    """Return the paper's kernel: ``x = x * scale + shift`` over a block, loaded and stored.
+
+    Parameters
+    ----------
+    dtype
+        ``"float32"`` or ``"float64"``.
+    bits
+        Vector width: 128, 256 or 512.
+
+    Returns
+    -------
+    Callable
+        ``kernel(block, passes, scale, shift)``. The block is a writable uint8 array, aligned to
+        `ALIGNMENT` and a multiple of `STEP`; each pass loads and stores all of it.
+
+    Examples
+    --------
+    >>> block = buffer(4096)
+    >>> sweep("float64", 128)(block, 2, 0.5, 3.0)
+    >>> block.view("float64")[0]
+    np.float64(4.75)
+    """
+    kind = vectors.vector_type(dtype, bits)
+    real = getattr(types, dtype)
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
+        address, size, passes, scale, shift = args
+        scales, shifts = (vectors.broadcast(builder, x, kind) for x in (scale, shift))
+
+        def step(where: list[ir.Value], _: Any) -> list[ir.Value]:  # noqa: ANN401 - no values
+            for place in where:
+                x = vectors.load(builder, place, kind, bits // 8)
+                y = vectors.multiply_add(builder, x, scales, shifts, dtype)
+                vectors.store(builder, y, place, bits // 8)
+            return []
+
+        _passes(builder, (address, size, passes), bits, [], step)
+
+    run = _intrinsic(types.void, (types.int64,) * 3 + (real, real), emit)
+
+    def kernel(block, passes, scale, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        run((_address(block), block.size, passes, scale, shift))
+
+    return _compile(kernel, types.void(_BLOCK, types.int64, real, real))
+
+
+@cache
+def read(bits: int) -> Kernel:
+    """Return a kernel that only loads: the sum of a block's 64-bit integers, modulo 2^64.
+
+    Integer additions take one cycle and every vector unit does them, so the loads are what is
+    timed.
+
+    Returns
+    -------
+    Callable
+        ``kernel(block, passes) -> int``, `passes` times the sum, block as in `sweep`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> block = buffer(4096)
+    >>> block.view(np.int64)[:] = 2
+    >>> read(256)(block, 3)
+    3072
+    """
+    kind = vectors.vector_type("int64", bits)
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> ir.Value:
+        zero = ir.Constant(kind, None)
+
+        def step(where: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+            sums = list(sums)
+            for number, place in enumerate(where):
+                x = vectors.load(builder, place, kind, bits // 8)
+                sums[number % len(sums)] = builder.add(sums[number % len(sums)], x)
+            return sums
+
+        sums = _passes(builder, args, bits, [zero] * _READ_ACCUMULATORS, step)
+        return _total(builder, sums, builder.add)
+
+    run = _intrinsic(types.int64, (types.int64,) * 3, emit)
+
+    def kernel(block, passes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return run((_address(block), block.size, passes))
+
+    return _compile(kernel, types.int64(_BLOCK, types.int64))
+
+
+@cache
+def stream(bits: int) -> Kernel:
+    """Return a kernel that writes a block with streaming stores, which go past the caches.
+
+    Returns
+    -------
+    Callable
+        ``kernel(block, passes, value)``, value a float64, block as in `sweep`; returns when the
+        last store has reached memory.
+
+    Examples
+    --------
+    >>> block = buffer(4096)
+    >>> stream(128)(block, 1, 7.0)
+    >>> block.view("float64")[-1]
+    np.float64(7.0)
+    """
+
+    def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
+        def step(where: list[ir.Value], _: Any) -> list[ir.Value]:  # noqa: ANN401 - no values
+            for place in where:
+                vectors.store(builder, values, place, bits // 8, streaming=True)
+            return []
+
+        _passes(builder, extent, bits, [], step)
+
+    run = _streaming(bits, write)
+
+    def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        run((_address(block), block.size, passes, value))
+
+    return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))
+
+
+@cache
+def lines(bits: int) -> Kernel:
+    """Return a kernel that writes as `stream` does, but line by line, each in the next page.
+
+    Neighbours are in pages of their own, and at all places in these one after the other, so that
+    they take turns at whatever memory is divided into.
+
+    Returns
+    -------
+    Callable
+        ``kernel(block, passes, value)`` as of `stream`; the block is a multiple of `PAGE`.
+
+    Examples
+    --------
+    >>> block = buffer(4096)
+    >>> lines(128)(block, 1, 7.0)
+    >>> block.view("float64")[-1]
+    np.float64(7.0)
+    """
+
+    def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
+        address, size, passes = extent
+        count = builder.sdiv(size, vectors.INT64(PAGE))
+
+        def walk(number: ir.Value) -> None:
+            def fill(page: ir.Value) -> None:
+                turn = builder.mul(builder.add(page, number), vectors.INT64(LINE))
+                place = builder.and_(turn, vectors.INT64(PAGE - 1))
+                line = builder.add(builder.mul(page, vectors.INT64(PAGE)), place)
+                base = builder.add(address, line)
+                for offset in range(0, LINE, bits // 8):
+                    where = vectors.pointer(builder, base, offset)
+                    vectors.store(builder, values, where, bits // 8, streaming=True)
+
+            vectors.each(builder, count, fill)
+            vectors.compiler_barrier(builder)
+
+        vectors.each(builder, builder.mul(passes, vectors.INT64(PAGE // LINE)), walk)
+
+    run = _streaming(bits, write)
+
+    def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if block.size % PAGE:
+            raise ValueError("a block must be a multiple of 4096 bytes")
+        run((_address(block), block.size, passes, value))
+
+    return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))
+
+
+@cache
+def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
+    """Return a kernel that keeps `accumulators` vectors in registers and only computes.
+
+    With one accumulator each FMA waits for the one before, and the time is the FMA's latency; with
+    at least latency times rate of them, it is the peak.
+
+    Returns
+    -------
+    Callable
+        ``kernel(trips, scale, shift) -> float``. Each trip replaces every accumulator ``x`` by
+        ``x * scale + shift``; they start at 0, 1, 2, …, and the sum over all lanes is returned.
+
+    Examples
+    --------
+    >>> multiply_adds("float64", 128, 2)(1, 0.5, 3.0)
+    13.0
+    """
+    kind = vectors.vector_type(dtype, bits)
+    real = getattr(types, dtype)
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> ir.Value:
+        trips, scale, shift = args
+        scales, shifts = (vectors.broadcast(builder, x, kind) for x in (scale, shift))
+
+        def step(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            return [vectors.multiply_add(builder, x, scales, shifts, dtype) for x in values]
+
+        # Accumulators that start equal would stay equal, and be merged into one.
+        starts = [
+            vectors.broadcast(builder, ir.Constant(kind.element, float(number)), kind)
+            for number in range(accumulators)
+        ]
+        values = vectors.loop(builder, trips, starts, step)
+        return _total(builder, values, builder.fadd)
+
+    run = _intrinsic(real, (types.int64, real, real), emit)
+
+    def kernel(trips, scale, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return run((trips, scale, shift))
+
+    return _compile(kernel, real(types.int64, real, real))
+
+
+@cache
+def cycles() -> Kernel:
+    """Return a kernel that takes a known number of clock cycles, to tell the frequency by.
+
+    Returns
+    -------
+    Callable
+        ``kernel(trips, x, y, z) -> int`` runs ``trips * CHAIN`` integer operations, each of which
+        waits for the one before; exclusive or and addition take one cycle on every CPU.
+
+    Examples
+    --------
+    >>> cycles()(0, 5, 3, 1)
+    5
+    """
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> ir.Value:
+        trips, start, y, z = args
+
+        def step(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            (x,) = values
+            for _pair in range(CHAIN // 2):
+                x = builder.add(builder.xor(x, y), z)
+            return [x]
+
+        return vectors.loop(builder, trips, [start], step)[0]
+
+    run = _intrinsic(types.int64, (types.int64,) * 4, emit)
+
+    def kernel(trips, x, y, z):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return run((trips, x, y, z))
+
+    return _compile(kernel, types.int64(*(types.int64,) * 4))
+
+
+def _passes(
+    builder: ir.IRBuilder,
+    extent: tuple[ir.Value, ...],
+    bits: int,
+    carried: list[ir.Value],
+    step: Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]],
+) -> list[ir.Value]:
+    """Emit `passes` walks over a block, and `step` for the pointers to each `STEP` bytes of it."""
+    address, size, passes = extent
+    steps = builder.sdiv(size, vectors.INT64(STEP))
+
+    def trip(index: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        base = builder.add(address, builder.mul(index, vectors.INT64(STEP)))
+        where = [vectors.pointer(builder, base, offset) for offset in range(0, STEP, bits // 8)]
+        return step(where, values)
+
+    def walk(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        results = vectors.loop(builder, steps, values, trip)
+        vectors.compiler_barrier(builder)
+        return results
+
+    return vectors.loop(builder, passes, carried, walk)
+
+
+def _streaming(
+    bits: int, write: Callable[[ir.IRBuilder, tuple[ir.Value, ...], ir.Value], None]
+) -> Any:  # noqa: ANN401 - numba's types have none
+    """Return a numba function that writes a vector of one value past the caches, and waits."""
+    kind = vectors.vector_type("float64", bits)
+
+    def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
+        *extent, value = args
+        write(builder, tuple(extent), vectors.broadcast(builder, value, kind))
+        vectors.store_fence(builder)
+
+    return _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
+
+
+def _total(
+    builder: ir.IRBuilder,
+    values: list[ir.Value],
+    add: Callable[[ir.Value, ir.Value], ir.Value],
+) -> ir.Value:
+    """Return the sum of all lanes of some vectors."""
+    total = values[0]
+    for value in values[1:]:
+        total = add(total, value)
+    lanes = [builder.extract_element(total, vectors.INT64(i)) for i in range(total.type.count)]
+    result = lanes[0]
+    for lane in lanes[1:]:
+        result = add(result, lane)
+    return result
+
+
+def _intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:  # noqa: ANN401 - numba's types have none
+    """Return a numba function of one tuple, of the given types, whose body `emit` writes."""
+
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:  # noqa: ANN401
+        values = cgutils.unpack_tuple(builder, args[0])  # type: ignore[no-untyped-call]
+        value = emit(builder, tuple(values))
+        return context.get_dummy_value() if value is None else value
+
+    def typed(_context, _arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return result(types.Tuple(parameters)), generate  # type: ignore[no-untyped-call]
+
+    return intrinsic(typed)
+
+
+def _aligned_address(block):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    address = block.ctypes.data
+    if address % ALIGNMENT or block.size % STEP:
+        raise ValueError("a block must be aligned to 64 bytes and be a multiple of 512")
+    return address
+
+
+_address = njit(_aligned_address)
+_BLOCK = types.Array(types.uint8, 1, "C")
+
+
+def _compile(kernel: Callable[..., Any], signature: Any) -> Kernel:  # noqa: ANN401
+    """Compile at once, so that no measurement waits for the compiler."""
+    return njit(signature, nogil=True)(kernel)  # type: ignore[no-any-return]

@@ -1,0 +1,133 @@
+"""Guards: whether arrays are like those that a run was prepared for, as compiled code sees it.
+
+Shapes, strides and dtypes, whether the output can be written, and whether it shares memory with an
+operand: Python needs about two microseconds to ask all that, as long as 100 000 products take. Here
+they are read where NumPy's C interface says that an array has them (`PyArrayObject_fields`), behind
+what every object has: the address of its first element, the number of its axes, the addresses of
+its shape and strides, what it is part of, its dtype, and its flags.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+
+from tilesolve.kernels.runtime.compiled import INT, compiled, pointer, renew
+from tilesolve.kernels.sources import LAYOUT
+from tilesolve.packing.memory_overlap import HEAD, Array, span
+from tilesolve.packing.offsets import Integers
+
+
+class Call(IntEnum):
+    """Fields of what a run is told, before what its arrays are like.
+
+    Examples
+    --------
+    >>> Call.ARRAYS
+    <Call.ARRAYS: 8>
+    """
+
+    STATE = 0
+    """Address of the state before a run, see `state.S`."""
+    STEPS = 1
+    """Address of a row of `state.Step` for each box."""
+    BOXES = 2
+    """How many there are."""
+    TURNED = 3
+    """Whether the second operand has the rows."""
+    RUN = 4
+    """Where `macrokernel.run` is; this and what follows is in `calls.PLACES`."""
+    NONE = 5
+    """Where Python's `None` is."""
+    ARRAY = 6
+    """Where the type of arrays is."""
+    FLOAT = 7
+    """Where the type of Python's floats is."""
+    ARRAYS = 8
+    """The output, then both operands: `like` for each."""
+
+
+_ARRAYS = int(Call.ARRAYS)
+_AXES, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 5, 6
+_HALF = 0 if sys.byteorder == "little" else 32
+_WRITEABLE = 0x400
+
+
+def like(given: Sequence[Array]) -> Integers:
+    """Return what `holds` compares arrays with: these.
+
+    Whoever keeps it has to keep their dtypes, too, so that no other one gets the same place.
+
+    Examples
+    --------
+    >>> array = np.zeros((2, 3))
+    >>> axes, dtype, low, high, *others = like([array]).tolist()
+    >>> axes, dtype == id(array.dtype), low, high, others
+    (2, True, 0, 48, [2, 3, 24, 8])
+    """
+    words: list[int] = []
+    for array in given:
+        begin = array.ctypes.data
+        low, high = span(array)
+        words += [array.ndim, id(array.dtype), low - begin, high - begin]
+        words += [*array.shape, *array.strides]
+    return np.array(words, np.int64)
+
+
+@compiled(INT, INT, INT, INT, returns=INT)
+def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Return whether arrays are like others, the output writable and apart from the operands.
+
+    An output whose elements are only between an operand's does not count as apart.
+
+    Parameters
+    ----------
+    words
+        Address of the fields of `Call`, what the arrays are to be like among them.
+    out, first, second
+        Addresses of the arrays.
+
+    Examples
+    --------
+    >>> given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
+    >>> words = np.append(np.zeros(Call.ARRAYS, np.int64), like(given))
+    >>> holds(words.ctypes.data, *map(id, given))
+    1
+    >>> holds(words.ctypes.data, id(given[0]), id(np.ones((2, 5))), id(given[2]))
+    0
+    """
+    wanted = pointer(words)
+    at = _ARRAYS
+    begin = end = 0
+    for number in range(3):
+        array = pointer((out if number == 0 else first if number == 1 else second) + HEAD)
+        count = wanted[at]
+        if (array[_AXES] >> _HALF) & 0xFFFFFFFF != count or array[_DTYPE] != wanted[at + 1]:
+            return 0
+        low, high = array[0] + wanted[at + 2], array[0] + wanted[at + 3]
+        shape, strides = pointer(array[_SHAPE]), pointer(array[_STRIDES])
+        at += 4
+        for axis in range(count):
+            if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + count + axis]:
+                return 0
+        at += 2 * count
+        if number:
+            if low < end and begin < high:
+                return 0
+        else:
+            if not (array[_FLAGS] >> _HALF) & _WRITEABLE:
+                return 0
+            begin, end = low, high
+    return 1
+
+
+@compiled(returns=INT)
+def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Return the layout that the code was compiled for."""
+    return LAYOUT
+
+
+renew(__name__, _layout())

@@ -1,0 +1,132 @@
+"""Calls: compiled code that Python calls as it calls a function written in C.
+
+numba's own way from Python into compiled code takes each argument apart and asks what it is: 0.4
+microseconds for ten numbers, and Python has to find these numbers before. Here compiled code gets
+the address of a row of objects (`METH_FASTCALL` in Python's C interface) and looks by itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from tilesolve.kernels.runtime.array_guard import Call, holds
+from tilesolve.kernels.runtime.compiled import INT, REAL, address, compiled, pointer, renew, result
+from tilesolve.kernels.runtime.macrokernel import run
+from tilesolve.kernels.sources import LAYOUT
+from tilesolve.packing.memory_overlap import HEAD, Array
+from tilesolve.packing.offsets import Integers
+
+# Functions of Python's C interface, which the process itself exports.
+_external: Any = types.ExternalFunction
+_keep = _external("Py_IncRef", types.void(INT))
+_number = _external("PyFloat_AsDouble", REAL(INT))
+_let_others_run = _external("PyEval_SaveThread", INT())
+_go_on = _external("PyEval_RestoreThread", types.void(INT))
+
+_KIND = HEAD - np.dtype(np.intp).itemsize
+"""Bytes from the beginning of an object to the address of its type, the last of what all have."""
+
+_FASTCALL = 0x0080
+"""Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
+
+_COUNT = 6
+"""Arguments of a call."""
+
+_RUN, _NONE = int(Call.RUN), int(Call.NONE)
+_ARRAY, _FLOAT = int(Call.ARRAY), int(Call.FLOAT)
+
+
+@compiled(INT, INT, INT, returns=INT)
+def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Return the output once it is computed, or None if the call is not the one prepared for.
+
+    Parameters
+    ----------
+    myself
+        The array of words that `again` was given.
+    arguments
+        Address of the arguments' addresses: both operands, the output, both factors, room for
+        packed copies as an array.
+    count
+        How many there are.
+    """
+    words = pointer(myself + HEAD)[0]
+    call, given = pointer(words), pointer(arguments)
+    found, array, number = call[_NONE], call[_ARRAY], call[_FLOAT]
+    if count != _COUNT:
+        _keep(found)
+        return found
+    first, second, out, alpha, beta = given[0], given[1], given[2], given[3], given[4]
+    if (
+        pointer(first + _KIND)[0] == array
+        and pointer(second + _KIND)[0] == array
+        and pointer(out + _KIND)[0] == array
+        and pointer(alpha + _KIND)[0] == number
+        and pointer(beta + _KIND)[0] == number
+        and holds(words, out, first, second)
+    ):
+        found = out
+        factor, summand, copies = _number(alpha), _number(beta), pointer(given[5] + HEAD)[0]
+        thread = _let_others_run()
+        result(call[_RUN], words, out, first, second, copies, 0, factor, 0.0, summand, 0.0)
+        _go_on(thread)
+    _keep(found)
+    return found
+
+
+class _Definition(ctypes.Structure):
+    """Python's `PyMethodDef`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+def again(words: Integers) -> Callable[..., Array | None]:
+    """Return a function that computes if it is given arrays like those that words tell of.
+
+    It takes both operands, the output, both factors, and an array for packed copies, all by
+    position; it returns the output. For anything else than arrays and floats, and for other arrays
+    (see `guards.holds`), nothing is done, and None returned.
+
+    Parameters
+    ----------
+    words
+        All fields of `guards.Call`. The function keeps the array, but not what it tells of.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.runtime.array_guard import like
+    >>> array = np.zeros((2, 2))
+    >>> fields = [np.zeros(Call.RUN, np.int64), PLACES, like([array] * 3)]
+    >>> again(np.concatenate(fields))(array, array, None, 1.0, 0.0, array) is None
+    True
+    """
+    function: Callable[..., Array | None] = _new(ctypes.byref(_DEFINITION), words, None)
+    return function
+
+
+@compiled(returns=INT)
+def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """Return the layout that the code was compiled for."""
+    return LAYOUT
+
+
+renew(__name__, _layout())
+
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+_DEFINITION = _Definition(b"again", address(_again), _FASTCALL, None)
+"""Python keeps its address: it stays as long as the module."""
+
+PLACES = np.array([address(run), id(None), id(np.ndarray), id(float)])
+"""The fields of `guards.Call` from `RUN` to `ARRAYS`."""

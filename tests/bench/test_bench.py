@@ -1,0 +1,774 @@
+"""The benchmark command: who takes part, what counts, what is kept, and what is shown."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from patience import PATIENCE
+from strategies import problems as any_problem
+from typer.testing import CliRunner
+
+from tilesolve.bench.cases import ELEMENTS, WORK, cases
+from tilesolve.bench.command import Outputs
+from tilesolve.bench.contenders import OURS, Contender, contenders
+from tilesolve.bench.effort import Effort
+from tilesolve.bench.results.comparison import comparison
+from tilesolve.bench.results.kept import Settings
+from tilesolve.bench.results.results import Case, Entry, Sweep
+from tilesolve.bench.results.summary import between, markdown, means, rows, worst_first
+from tilesolve.bench.run.oracle import differing, digest, drawn, expected, places, wrong
+from tilesolve.bench.run.sweep import empty, measure, sweep, weights
+from tilesolve.bench.run.team import PeerError, team
+from tilesolve.bench.run.worker import Order, timer
+from tilesolve.cli import app
+from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.reference import reference
+from tilesolve.machine.model import Machine
+from tilesolve.plans.plan import plan
+
+SMALL = Problem.of("abc-acd-db", "a=6 b=5 c=4 d=7")
+MACHINE = Machine.load("i7-6700k")
+FLUSH = 2**12
+
+
+@pytest.fixture(autouse=True)
+def with_fakes(monkeypatch):
+    """Workers find the peers that misbehave."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "support"))
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory, kept_code):
+    """A folder of plans that the sweeps of this module share, and of everyone's compiled code."""
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "code").symlink_to(kept_code)
+    return str(folder)
+
+
+def fake(name):
+    """Return a misbehaving contender."""
+    return Contender(name, f"fake_peers:{name}", "fake_peers")
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
+
+
+def order(contender, problem=SMALL):
+    return Order(problem, MACHINE, 1, contender.maker, FLUSH)
+
+
+def measured(*names):
+    """Return the entries of contenders for a small problem."""
+    everyone = [fake(name) for name in names]
+    return measure("small", SMALL, everyone, MACHINE, Effort(repeat=3), lambda _: None).entries
+
+
+def made(*cases, **contenders):
+    """Return a sweep as if it had been measured."""
+    labels = {name: f"{name}: {name} 1.0" for name in contenders or {OURS: ""}}
+    empty_settings = Settings("mine", None, 1, 1, 3, labels, "toy 123")
+    facts = {"CPU": "a <fast> one", "begun": "2024-02-29 12:00 UTC"}
+    return Sweep(empty_settings, facts, MACHINE.to_toml(), cases)
+
+
+class TestChecks:
+    @settings(max_examples=60)
+    @given(any_problem())
+    def test_expected_elements_are_those_of_the_reference(self, problem):
+        """At all places that are looked at, affine specs included."""
+        *operands, out = drawn(problem)
+        at = places(problem, 20)
+        values, slack = expected(problem, operands, at)
+        right = reference(problem, *operands)
+        assert out.shape == right.shape
+        assert not wrong(right[tuple(at.T)], values, slack)
+
+    @settings(max_examples=60)
+    @given(st.integers(0, 119), st.floats(1e-6, 1e6), st.booleans())
+    def test_one_wrong_element_is_found(self, at, off, negative):
+        """However little of the result is looked at directly, the sums of parts show it."""
+        *operands, _ = drawn(SMALL)
+        right = reference(SMALL, *operands)
+        other = right.copy()
+        other.flat[at] += -off if negative else off
+        digests = [digest(right), digest(other), digest(right * (1 + 1e-16))]
+        assert differing(SMALL, digests) == [False, True, False]
+        assert differing(SMALL, digests[:2]) == [True, True]
+
+    def test_a_result_that_was_never_written_is_wrong(self):
+        """The output starts as NaN, and NaN is no number within any slack."""
+        *operands, out = drawn(SMALL)
+        at = places(SMALL)
+        assert "wrong result: nan" in wrong(out[tuple(at.T)], *expected(SMALL, operands, at))
+
+    def test_float32_sums_of_many_terms_are_right(self):
+        """Rounding of a long sum in single precision is no fault, a missing term is one."""
+        problem = Problem.of("ik-ij-jk", "i=4 j=40000 k=4", "float32")
+        *operands, _ = drawn(problem)
+        at = places(problem)
+        values, slack = expected(problem, operands, at)
+        found = operands[0] @ operands[1]
+        assert not wrong(found[tuple(at.T)], values, slack)
+        short = operands[0][:, :-1000] @ operands[1][:-1000]
+        assert wrong(short[tuple(at.T)], values, slack)
+
+
+class TestContenders:
+    def test_each_fault_is_a_row_that_says_so(self):
+        """Wrong, crashed, gone, raising or missing: no time counts, and the others go on."""
+        there = ("right", "wrong", "crashing", "quitting", "raising", "spoiling", "missing")
+        found = measured(*there, "crashing_later")
+        reasons = {name: entry.reason for name, entry in found.items()}
+        assert len(found["right"].seconds) == 3
+        assert min(found["right"].seconds) > 0
+        assert not any(found[name].seconds for name in found if name != "right")
+        assert reasons["wrong"].startswith("wrong result: ")
+        assert reasons["crashing"] == reasons["crashing_later"] == "crashed: SIGSEGV"
+        assert reasons["quitting"] == "ended with status 3 (out of luck)"
+        assert reasons["raising"] == "ValueError: this peer does not like the problem"
+        assert reasons["spoiling"] == "changed the operands"
+        assert reasons["missing"].startswith("AttributeError: ")
+
+    def test_who_alone_finds_another_result_does_not_count(self):
+        """One wrong element that nobody looked at directly is found beside the others."""
+        problem = Problem.of("ij-ik-kj", "i=90 j=90 k=4")
+        everyone = [fake(name) for name in ("right", "subtly_wrong")]
+        everyone.append(Contender("again", "fake_peers:right", "fake_peers"))
+        found = measure("x", problem, everyone, MACHINE, Effort(repeat=1), lambda _: None).entries
+        assert found["subtly_wrong"].reason
+        assert found["right"].seconds
+        assert found["again"].seconds
+
+    def test_a_hung_contender_is_stopped(self):
+        """After the limit it is gone, whether it hangs when making ready or in a later run."""
+        with team(fake("hanging"), 1, 1, 3.0) as one, pytest.raises(PeerError, match="within 3 s"):
+            one.prepare([order(fake("hanging"))])
+        assert one.workers[0].process.poll() is not None
+        with team(fake("hanging_later"), 1, 1, PATIENCE) as one:
+            one.prepare([order(fake("hanging_later"))])
+            assert one.run().seconds > 0
+            one.limit = 0.2
+            with pytest.raises(PeerError, match=r"stopped: no answer within 0\.2 s"):
+                one.run()
+            (worker,) = one.workers
+            assert worker.process.poll() is not None
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("leaving_a_child", "ended with status 3"),
+            ("hanging_up", "stopped: hung up without ending"),
+        ],
+    )
+    def test_a_contender_that_is_gone_is_not_waited_for(self, name, reason):
+        """Neither where its child holds the connection, nor where it lives on without one."""
+        # What is waited for to the limit is said to have given no answer.
+        with team(fake(name), 1, 1, PATIENCE) as one, pytest.raises(PeerError, match=reason):
+            one.prepare([order(fake(name))])
+        assert one.workers[0].process.poll() is not None
+
+    def test_a_contender_that_waits_is_halted(self):
+        """Between its turns it takes no time from others; it ends with the command all the same."""
+        with team(fake("right"), 1, 1, PATIENCE) as one:
+            one.prepare([order(fake("right"))])
+            (worker,) = one.workers
+            for _ in range(2):
+                give_up = time.monotonic() + PATIENCE
+                while self.state(worker.process.pid) != "T" and time.monotonic() < give_up:
+                    time.sleep(0.01)
+                assert self.state(worker.process.pid) == "T"
+                assert one.run().seconds > 0
+        assert worker.process.poll() is not None
+
+    def test_a_hung_contender_ends_with_the_command(self):
+        """Even where the command is killed outright, no process of a contender stays behind."""
+        code = """
+from tilesolve.bench.contenders import Contender
+from tilesolve.bench.run.team import team
+from tilesolve.bench.run.worker import Order
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+hanging = Contender("hanging", "fake_peers:hanging", "fake_peers")
+order = Order(Problem.of("ij-ik-kj", 9), Machine.load("i7-6700k"), 1, hanging.maker, 4096)
+with team(hanging, 1, 1, 600.0) as one:
+    one.workers[0].send(order)
+    one.workers[0].connection.poll(2.0)  # long enough for it to start and to hang
+    print(one.workers[0].process.pid, flush=True)
+    one.prepare([order])
+"""
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+            worker = int(parent.stdout.readline())
+            assert self.lives(worker)
+            parent.kill()
+        give_up = time.monotonic() + PATIENCE
+        while self.lives(worker) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert not self.lives(worker)
+
+    @staticmethod
+    def lives(process):
+        """Whether a process runs; one that has ended but that nobody waited for does not."""
+        return TestContenders.state(process) not in "ZX"
+
+    @staticmethod
+    def state(process):
+        """The letter of a process's state; X for one that is gone."""
+        try:
+            return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return "X"
+
+    def test_a_request_to_end_leaves_nothing(self, tmp_path):
+        """The command unwinds as after an interrupt: its folder and its processes are gone."""
+        suite = tmp_path / "mine.toml"
+        suite.write_text(
+            'format = 1\nproblems = [{ name = "x", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" }]'
+        )
+        folder = tmp_path / "temporary"
+        folder.mkdir()
+        arguments = [str(suite), "--peers", "fake_peers:hanging", "--machine", "i7-6700k"]
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "tilesolve", "bench", *arguments], env=environment
+        ) as child:
+            give_up = time.monotonic() + PATIENCE
+            while not list(folder.glob("tilesolve-bench-*")) and time.monotonic() < give_up:
+                assert child.poll() is None
+                time.sleep(0.05)
+            child.terminate()
+            assert child.wait(PATIENCE) == 130
+        assert not list(folder.glob("tilesolve-bench-*"))
+
+    def test_caches_are_flushed_before_a_run(self):
+        """All of the array is written, and before the run begins."""
+        trash = np.zeros(5000, np.uint8)
+        seen = []
+        timed = timer(lambda: seen.append(int(trash.sum())), trash)
+        assert timed() > 0
+        assert timed() > 0
+        assert seen == [5000, 10000]
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_the_peak_is_measured_around_runs_of_ours(self, threads, monkeypatch):
+        """The roofline is drawn with it; nobody else's process is asked for it."""
+        monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+        effort = Effort(repeat=2, threads=threads)
+        found = measure("x", SMALL, contenders("numpy"), MACHINE, effort, lambda _: None)
+        expectation = plan(SMALL, machine=MACHINE, threads=threads)
+        assert found.peak > 0
+        assert found.roofline == expectation.roofline_at(found.peak)
+        alone = measure("x", SMALL, [fake("right")], MACHINE, effort, lambda _: None)
+        assert alone.entries["right"].seconds
+        assert alone.peak is None
+        assert alone.roofline == expectation.roofline
+
+    def test_a_missing_package_is_said(self):
+        """A peer that is not installed takes no time and no process."""
+        absent = Contender("absent", "tilesolve.bench.run.peers:torch", "no_such_package")
+        assert absent.label == "absent: not installed"
+        found = measure("x", SMALL, [absent], MACHINE, Effort(), lambda _: None)
+        assert found.entries["absent"] == Entry((), "not installed")
+
+    def test_settings_of_one_do_not_reach_another(self, monkeypatch):
+        """What is set outside does not select kernels, and threads are as asked."""
+        monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
+        numpy = contenders("numpy", 2)[1]
+        variables = numpy.variables(dict(os.environ), 2)
+        assert "OPENBLAS_CORETYPE" not in variables
+        assert variables["OPENBLAS_NUM_THREADS"] == "2"
+
+    def test_unknown_peers_are_refused(self):
+        """A misspelt name lists those that there are."""
+        with pytest.raises(BenchmarkError, match=r"numpi.*numpy-best"):
+            contenders("numpi")
+
+    @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+    def test_a_batch_runs_side_by_side(self):
+        """Each process has data of its own; the slowest counts; all are gone afterwards."""
+        found = measure(
+            "x", SMALL, [fake("right")], MACHINE, Effort(batch=2, repeat=2), lambda _: None
+        )
+        assert len(found.entries["right"].seconds) == 2
+
+    def test_a_batch_larger_than_the_computer_is_refused(self):
+        """Processes that wait for each other would measure the waiting."""
+        with pytest.raises(BenchmarkError, match="cores"):
+            Effort(batch=100_000)
+        with pytest.raises(BenchmarkError, match="repeat must be 1 or more"):
+            Effort(repeat=0)
+
+
+class TestRounds:
+    def test_everyone_runs_as_often_as_asked_while_there_is_time(self):
+        """Quick runs get all rounds; the next round counts before it begins."""
+        effort = Effort(repeat=4, seconds=10.0)
+        assert self.run(effort, {"a": 0.1, "b": 0.2}) == {"a": 4, "b": 4}
+        assert self.run(effort, {"a": 1.0, "b": 2.0}) == {"a": 3, "b": 3}
+
+    def test_long_runs_get_two_rounds(self):
+        """However long they take; the run that was checked is one of them, if it was long."""
+        effort = Effort(repeat=4, seconds=10.0)
+        assert self.run(effort, {"a": 20.0, "b": 0.1}) == {"a": 2, "b": 2}
+        assert self.run(Effort(repeat=1, seconds=10.0), {"a": 20.0}) == {"a": 1}
+        assert effort.first(20.0) == [20.0]
+        assert effort.first(0.9) == []
+
+    def test_a_batch_was_not_checked_side_by_side(self, monkeypatch):
+        """So the runs that were checked count as no round."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+        assert Effort(batch=2).first(20.0) == []
+
+    @given(st.lists(st.floats(1e-3, 100.0), min_size=1, max_size=5), st.integers(1, 6))
+    def test_rounds_end(self, seconds, repeat):
+        """Each has two rounds at least and those asked for at most, and all within the budget."""
+        effort = Effort(repeat=repeat, seconds=10.0)
+        counts = self.run(effort, dict(enumerate(seconds)))
+        for rounds in counts.values():
+            assert min(2, repeat) <= rounds <= repeat
+        if max(counts.values()) > 2:
+            assert sum(counts[who] * each for who, each in enumerate(seconds)) <= 10.0 + 1e-9
+
+    @staticmethod
+    def run(effort, seconds):
+        """Return how many rounds runs of such lengths get."""
+        times = {who: effort.first(each) for who, each in seconds.items()}
+        while waiting := effort.due(times):
+            for who in waiting:
+                times[who].append(seconds[who])
+        return {who: len(rounds) for who, rounds in times.items()}
+
+    def test_a_long_first_run_is_a_round_of_a_sweep(self, monkeypatch):
+        """Where every run counts as long, each contender runs once for the check and the rest."""
+        monkeypatch.setattr("tilesolve.bench.effort.LONG", 0.0)
+        found = measure("x", SMALL, [fake("crashing_later")], MACHINE, Effort(repeat=2), print)
+        assert len(found.entries["crashing_later"].seconds) == 2
+
+    def test_what_a_case_takes_is_foreseen_from_its_work(self):
+        """Twice the arithmetic is twice the time, and the budget bounds the rounds."""
+        effort, large = Effort(repeat=9, seconds=20.0), Problem.of("ij-ik-kj", 4000)
+        assert effort.rounds(large, MACHINE, 7) == 1
+        assert effort.rounds(SMALL, MACHINE, 7) == 9
+        double = Problem.of("ij-ik-kj", "i=8000 j=4000 k=4000")
+        once, twice = (effort.expected(p, MACHINE, 7, 0.0) for p in (large, double))
+        assert twice == pytest.approx(2 * once)
+
+
+class TestCases:
+    def test_random_contractions_are_what_their_seed_says(self):
+        """They keep the limits, and are the same each time, but for another seed."""
+        found = cases("random:40:5")
+        assert found == cases("random:40:5")
+        assert list(found.values()) != list(cases("random:40:6").values())
+        for problem in found.values():
+            assert WORK[0] <= problem.flops / 2 <= WORK[1]
+            assert max(map(np.prod, problem.shapes)) <= ELEMENTS
+            assert {c.name for c in problem.classes} == {"M", "N", "K"}
+
+    @pytest.mark.parametrize("name", ["random:0:1", "random:3", "random:3:x", "nowhere"])
+    def test_what_names_no_problems_is_refused(self, name):
+        """Such an error is one line."""
+        with pytest.raises((BenchmarkError, SuiteError)):
+            cases(name)
+
+    def test_patterns_choose(self):
+        """Names and patterns; one that fits nothing is an error."""
+        assert list(cases("tccg", chosen=["abcd-ea-ebcd", "abc-b*"])) == [
+            "abc-bda-dc",
+            "abcd-ea-ebcd",
+        ]
+        with pytest.raises(BenchmarkError, match="xyz"):
+            cases("tccg", chosen=["xyz"])
+
+
+class TestSweep:
+    def run(self, problems, start, keep=lambda _: None, progress=lambda *_: None):
+        everyone = [fake("right")]
+        return sweep(problems, everyone, MACHINE, Effort(repeat=2), start, keep, progress)
+
+    def start(self):
+        return empty("mine", None, [fake("right")], MACHINE, Effort(repeat=2))
+
+    def test_it_goes_on_from_what_is_kept(self, tmp_path):
+        """An interruption leaves a file with what was done; the next sweep does the rest."""
+        file = tmp_path / "sweep.json"
+        other = Problem.of("ij-ik-kj", 5)
+        both = {"first": SMALL, "second": other}
+
+        def interrupt(_, what):
+            if what.startswith("second"):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            self.run(both, self.start(), lambda found: found.keep(file), interrupt)
+        half = Sweep.read(file)
+        assert [case.name for case in half.cases] == ["first"]
+        whole = self.run(both, half)
+        assert [case.name for case in whole.cases] == ["first", "second"]
+        assert whole.cases[0] == half.cases[0]
+
+    def test_another_problem_of_the_same_name_is_measured_again(self):
+        """A changed suite file is no reason to show old figures."""
+        first = self.run({"x": SMALL}, self.start())
+        again = self.run({"x": Problem.of(SMALL.spec, 4)}, first)
+        assert len(again.cases) == 1
+        assert again.cases[0].problem != SMALL
+
+    def test_what_does_not_fit_is_skipped(self):
+        """A case larger than the memory is a line, and the next one is measured."""
+        found = self.run({"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}, self.start())
+        assert "does not fit into memory" in found.cases[0].skipped
+        assert found.cases[1].entries["right"].seconds
+
+    def test_a_case_without_a_plan_is_a_failure_of_ours(self, monkeypatch):
+        """Others are measured all the same, and all that shows the case shows what it has."""
+
+        def none(*_, **__):
+            raise SolverError("IPOPT is tired")
+
+        monkeypatch.setattr("tilesolve.bench.run.sweep.plan", none)
+        effort, quiet = Effort(repeat=2), lambda _: None
+        case = measure("odd", SMALL, contenders("numpy"), MACHINE, effort, quiet)
+        assert case.entries[OURS] == Entry((), "unplanned: IPOPT is tired")
+        assert len(case.entries["numpy"].seconds) == 2
+        assert not case.skipped
+        found = made(case, tilesolve="", numpy="")
+        assert Sweep.from_json(found.to_json()).to_json() == found.to_json()
+        assert found.done("odd", SMALL)
+        ((name, roofline, ours, *others),) = rows(found)
+        assert (name, roofline, ours, set(others[:-1])) == ("odd", "-", "unplanned", {"-", "0"})
+        ours, numpy = csv.DictReader(io.StringIO(found.to_csv()))
+        assert (ours["reason"], ours["roofline_s"], ours["predicted_s"]) == (
+            "unplanned: IPOPT is tired",
+            "",
+            "",
+        )
+        assert float(numpy["median_s"]) > 0
+        assert numpy["share_of_roofline"] == ""
+
+    def test_what_does_not_fit_takes_no_time(self):
+        """The time left is reckoned without the work of cases that will be skipped."""
+        problems = {"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}
+        found = weights(problems, [fake("right")], MACHINE, Effort())
+        assert found["huge"] < 2 * found["x"]
+
+    def test_progress_grows_to_the_end(self):
+        """The bar never goes back, and names the case and who is at work."""
+        told = []
+        self.run({"x": SMALL}, self.start(), progress=lambda part, what: told.append((part, what)))
+        parts = [part for part, _ in told]
+        assert parts == sorted(parts)
+        assert parts[-1] == 1.0
+        assert told[0][1] == "x: right makes ready"
+        assert told[-2][1] == "x: round 2, right"
+
+
+class TestCommand:
+    def test_a_sweep_from_end_to_end(self, tmp_path, monkeypatch, kernels):
+        """The command measures, prints, writes every file, goes on, and compares."""
+        monkeypatch.setenv("TILESOLVE_CACHE_DIR", kernels)
+        suite = tmp_path / "mine.toml"
+        suite.write_text(
+            'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" },'
+            '{ name = "two", spec = "abc-acd-db", sizes = "a=5 b=6 c=3 d=4" }]'
+        )
+        readme = tmp_path / "README.md"
+        readme.write_text("before\n<!-- running -->\nold\n<!-- /running -->\nafter\n")
+        kept = tmp_path / "kept.json"
+        common = ("--peers", "numpy,fake_peers:wrong", "--repeat", 2, "--json", kept)
+        common += ("--machine", "i7-6700k")
+        done = command(suite, "--case", "one", *common)
+        assert done.exit_code == 0, done.output
+        assert "fake_peers:wrong: wrong result" in done.stdout
+        first = Sweep.read(kept)
+        files = {kind: tmp_path / f"found.{kind}" for kind in ("csv", "html", "svg")}
+        outputs = ("--csv", files["csv"], "--readme", readme, "--compare", kept)
+        drawn_too = ("--html", files["html"], "--plot", files["svg"])
+        done = command(suite, *common, *outputs, *drawn_too)
+        assert done.exit_code == 0, done.output
+        assert Sweep.read(kept).cases[0] == first.cases[0]
+        names = [case.name for case in Sweep.read(kept).cases]
+        assert names == ["one", "two"]
+        lines = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
+        assert len(lines) == 6
+        for line in lines:
+            assert (line["contender"] == "fake_peers:wrong") == (not line["median_s"])
+        text = readme.read_text()
+        assert text.startswith("before\n<!-- running -->\n")
+        assert text.endswith("\n<!-- /running -->\nafter\n")
+        assert "| two |" in text
+        assert "old" not in text
+        assert "Geometric means over 2 of 2 cases" in text
+        assert "1.000 times as fast as then" in done.stdout
+        assert files["svg"].read_bytes().startswith(b"<?xml")
+        assert files["html"].read_text().count("<svg") == 2
+
+    def test_other_settings_do_not_mix(self, tmp_path):
+        """A file of another sweep is refused before anything is measured, and kept as it is."""
+        kept = tmp_path / "kept.json"
+        made().keep(kept)
+        before = kept.read_bytes()
+        done = command("gemm", "--json", kept)
+        assert done.exit_code == 2
+        assert "another suite: 'mine', now 'gemm'" in done.stderr
+        assert kept.read_bytes() == before
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", '{"format": 9}', '{"format": 1}', '{"format": 1, "settings": {}}']
+    )
+    def test_damaged_files_are_refused(self, tmp_path, text):
+        """Nothing is overwritten, and the message names the file."""
+        kept = tmp_path / "kept.json"
+        kept.write_text(text)
+        done = command("gemm", "--json", kept)
+        assert done.exit_code == 2
+        assert "kept.json" in done.stderr
+        assert kept.read_text() == text
+
+    def test_outputs_are_checked_before_work(self, tmp_path):
+        """A file that could not be written is no surprise after minutes of measuring."""
+        (tmp_path / "README.md").write_text("no markers")
+        with pytest.raises(BenchmarkError, match="there must be one <!-- running -->"):
+            Outputs(readme=tmp_path / "README.md").check()
+        with pytest.raises(OSError, match="folder"):
+            Outputs(csv=tmp_path).check()
+        for what, name in (("json", "f.json"), ("csv", "f.csv"), ("html", "f"), ("plot", "f.svg")):
+            os.mkfifo(tmp_path / name)
+            with pytest.raises(OSError, match="not a regular file"):
+                Outputs(**{what: tmp_path / name}).check()
+
+    def test_two_outputs_need_two_files(self, tmp_path):
+        """However they are named; to compare with the file that is gone on with is no writing."""
+        (tmp_path / "link.csv").symlink_to("found")
+        for outputs in (
+            {"json": tmp_path / "found", "csv": tmp_path / "link.csv"},
+            {"csv": tmp_path / "found", "html": tmp_path / "." / "x" / ".." / "found"},
+        ):
+            with pytest.raises(BenchmarkError, match=r"two outputs have one file: .*found"):
+                Outputs(**outputs).check()
+        made().keep(tmp_path / "found")
+        Outputs(json=tmp_path / "found", compare=tmp_path / "found").check()
+
+    def test_files_need_a_folder_that_can_be_written(self, tmp_path):
+        """Those that are kept, as well as tables, are refused before anything is measured."""
+        (tmp_path / "file").touch()
+        for what in ("json", "csv", "html"):
+            with pytest.raises(OSError, match=r"cannot write .*found: .*file cannot be written"):
+                Outputs(**{what: tmp_path / "file" / "found"}).check()
+
+    def test_a_page_without_matplotlib_is_refused_by_its_own_name(self, monkeypatch):
+        """The pictures in it have no names that a reader would know."""
+        monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
+        with pytest.raises(PictureError, match=r"cannot draw a\.html: matplotlib is not installed"):
+            Outputs(html=Path("a.html")).check()
+
+    @pytest.mark.parametrize("study", [(), ("--study", "tiles")])
+    def test_files_are_written_before_anything_is_shown(self, tmp_path, monkeypatch, study):
+        """A reader that has gone loses no result."""
+
+        def gone(*_):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+        screen = SimpleNamespace(print=gone)
+        monkeypatch.setattr("tilesolve.bench.command.console", lambda: screen)
+        monkeypatch.setattr("tilesolve.bench.command.sweep", lambda *_: None)
+        monkeypatch.setattr("tilesolve.bench.command.tiles.studies", lambda *_: None)
+        files = [] if study else ["--html", tmp_path / "found.html"]
+        done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
+        assert done.exit_code == 1
+        assert (tmp_path / "found.csv").read_text().startswith("case,")
+        assert study or (tmp_path / "found.html").read_text().startswith("<!DOCTYPE html>")
+
+    def test_a_wrong_plan_is_status_1(self, tmp_path):
+        """The command's status says if a plan of ours gave no right result."""
+        kept = tmp_path / "kept.json"
+        start = empty("gemm", None, contenders("none"), MACHINE, Effort(repeat=3))
+        ((name, problem),) = cases("gemm", chosen=["GNMT-2048*"]).items()
+        entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
+        start.added(Case(name, problem, 1.0, 1.0, "L1", entries)).keep(kept)
+        done = command(
+            *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
+            *("--machine", "i7-6700k", "--json", kept),
+        )
+        assert done.exit_code == 1
+        assert "wrong result" in done.stdout
+
+    def test_a_missing_plan_is_status_1(self, tmp_path, monkeypatch):
+        """No plan is no result of ours, and is told among the others' failures."""
+
+        def none(*_, **__):
+            raise SolverError("IPOPT is tired")
+
+        monkeypatch.setattr("tilesolve.bench.run.sweep.plan", none)
+        suite = tmp_path / "mine.toml"
+        suite.write_text(
+            'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" }]'
+        )
+        page = tmp_path / "found.html"
+        done = command(
+            *(suite, "--peers", "numpy", "--repeat", 1, "--machine", "i7-6700k", "--html", page)
+        )
+        assert done.exit_code == 1
+        assert "one, tilesolve: unplanned: IPOPT is tired" in done.stdout
+        assert "unplanned: IPOPT is tired" in page.read_text()
+
+
+class TestResults:
+    CASE = Case(
+        "matmul",
+        Problem.of("ij-ik-kj", 100),
+        1e-3,
+        2e-3,
+        "L2",
+        {OURS: Entry((4e-3, 5e-3, 3e-3), "", 0.1, 123), "numpy": Entry((6e-3,) * 3)},
+    )
+
+    def test_json_reads_back(self):
+        """Whatever is kept is read back equal."""
+        skipped = Case("huge", Problem.of("ij-ik-kj", 10**6), skipped="too large")
+        both = made(self.CASE, skipped)
+        assert json.loads(both.to_json())["format"] == 1
+        again = Sweep.from_json(both.to_json())
+        assert again.cases[0] == self.CASE
+        assert again.settings == both.settings
+        assert again.cases[1].skipped == "too large"
+
+    def test_a_peak_beside_the_runs_is_kept_and_told(self):
+        """Files from before there was one are read as well."""
+        paced = made(replace(self.CASE, peak=3e9), replace(self.CASE, name="other", peak=5e9))
+        again = Sweep.from_json(paced.to_json())
+        assert [case.peak for case in again.cases] == [3e9, 5e9]
+        assert "the peak of float64 beside the runs was 4.0 GFLOP/s in the median" in markdown(
+            replace(again, machine=MACHINE.to_toml())
+        )
+        data = json.loads(paced.to_json())
+        for case in data["cases"]:
+            del case["peak"]
+        assert [case.peak for case in Sweep.from_json(json.dumps(data)).cases] == [None, None]
+
+    @pytest.mark.parametrize(
+        ("place", "damage"),
+        [
+            (("cases", 0, "entries", "numpy", "seconds"), [0.0]),
+            (("cases", 0, "entries", "numpy", "seconds"), [-1.0]),
+            (("cases", 0, "entries", "numpy", "seconds"), [math.nan]),
+            (("cases", 0, "entries", "numpy", "seconds"), "12"),
+            (("cases", 0, "entries", "numpy", "seconds"), []),
+            (("cases", 0, "entries", "numpy", "memory"), -1),
+            (("cases", 0, "entries", "numpy", "preparation"), "long"),
+            (("cases", 0, "entries"), []),
+            (("cases", 0, "roofline"), None),
+            (("cases", 0, "roofline"), 0),
+            (("cases", 0, "predicted"), 0),
+            (("cases", 0, "bottleneck"), None),
+            (("cases", 0, "peak"), "x"),
+            (("cases", 0, "name"), 5),
+            (("cases", 1, "skipped"), 5),
+            (("provenance",), 3),
+            (("provenance", "CPU"), 3),
+            (("machine",), None),
+        ],
+    )
+    def test_impossible_values_are_refused(self, place, damage):
+        """Whatever a file holds in the place of a value, the error is one line of its own words."""
+        both = made(self.CASE, Case("huge", SMALL, skipped="too large"))
+        data = json.loads(both.to_json())
+        *above, last = place
+        part = data
+        for step in above:
+            part = part[step]
+        part[last] = damage
+        with pytest.raises(
+            BenchmarkError, match=r"^old\.json: a damaged file of results: "
+        ) as said:
+            Sweep.from_json(json.dumps(data), origin="old.json")
+        assert "\n" not in str(said.value)
+
+    @given(st.data())
+    def test_a_damaged_file_is_refused_or_shown(self, data):
+        """With any value replaced by another one, what is read can be shown and kept."""
+        skipped = Case("huge", SMALL, skipped="too large")
+        unplanned = Case("odd", SMALL, entries={OURS: Entry((), "unplanned: no")})
+        document = json.loads(made(replace(self.CASE, peak=3e9), skipped, unplanned).to_json())
+        del document["settings"]
+        part = document
+        while isinstance(part, dict | list) and part:
+            within = part
+            keys = list(part) if isinstance(part, dict) else range(len(part))
+            key = data.draw(st.sampled_from(keys))
+            part = part[key]
+        others = st.none() | st.integers() | st.floats() | st.text() | st.just([]) | st.just({})
+        within[key] = data.draw(others)
+        document["settings"] = json.loads(made().to_json())["settings"]
+        try:
+            found = Sweep.from_json(json.dumps(document))
+        except BenchmarkError:
+            return
+        found = replace(found, machine=MACHINE.to_toml())
+        assert markdown(found)
+        assert comparison(found, found)
+        assert found.to_csv()
+        assert Sweep.from_json(found.to_json()) == found
+
+    def test_only_files_are_read(self, tmp_path):
+        """A pipe that nobody writes to would never end."""
+        os.mkfifo(tmp_path / "pipe")
+        for outputs in (Outputs(compare=tmp_path / "pipe"), Outputs(readme=tmp_path / "pipe")):
+            with pytest.raises((BenchmarkError, OSError), match="pipe: not a regular file"):
+                outputs.check()
+
+    def test_figures_are_those_of_the_medians(self):
+        """Speed, share of the roofline and ratio follow from the median round."""
+        assert self.CASE.speed(OURS) == pytest.approx(2e6 / 4e-3)
+        assert self.CASE.reached(OURS) == pytest.approx(0.25)
+        assert self.CASE.ratio == pytest.approx(1.5)
+        assert self.CASE.entries[OURS].spread == pytest.approx(0.25)
+        outlier = Entry((1.0, 1.0, 1.0, 1.0, 9.0))
+        assert (outlier.median, outlier.spread) == (1.0, 0.0)
+
+    def test_worst_come_first(self):
+        """Who has no result, then by the ratio to the best peer, and last what was skipped."""
+        ratios = [2.0, 0.5, 1.0]
+        entries = [{OURS: Entry((1.0,)), "numpy": Entry((ratio,))} for ratio in ratios]
+        cases = [
+            Case(f"{ratio}", SMALL, 0.5, 0.5, "L1", e)
+            for ratio, e in zip(ratios, entries, strict=True)
+        ]
+        cases.append(Case("none", SMALL, 0.5, 0.5, "L1", {OURS: Entry((), "crashed: SIGSEGV")}))
+        cases.insert(0, Case("skipped", SMALL, skipped="too large"))
+        found = worst_first(made(*cases))
+        assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
+        table = rows(made(*cases, tilesolve="", numpy=""))
+        assert {len(row) for row in table} == {12}
+        (line,) = [line for line in means(made(*cases, tilesolve="", numpy="")) if "best" in line]
+        assert line == "1.00 times the best peer (slower than it in 1 of 3);"
+
+    def test_markers_are_needed_once(self):
+        """A README without them, or with two, is not written to."""
+        for text in ("", "<!-- x -->", "<!-- /x --><!-- x -->", 2 * "<!-- x --><!-- /x -->"):
+            with pytest.raises(BenchmarkError):
+                between(text, "x", "new")
+
+    def test_markdown_is_a_table(self):
+        """Each row has as many cells as the head, and the facts stand above."""
+        text = markdown(made(self.CASE, tilesolve="", numpy=""))
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in table}) == 1
+        assert len(table) == 3
+        assert "CPU: a <fast> one" in text

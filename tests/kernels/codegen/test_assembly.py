@@ -1,0 +1,251 @@
+"""The machine code of microkernels, read as it is built for CPUs that need not be this one."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels.codegen.object_code import Cpu, Family, assembly
+from tilesolve.kernels.codegen.store_output import ENTERING, woven
+from tilesolve.kernels.codegen.unrolling import LISTED, PENDING, WIDE, folded, trip_steps, unrolled
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.microkernel_costs import default
+
+MADE_FOR = (
+    ("skylake-avx512", 512, 32),
+    ("znver4", 512, 32),
+    ("skylake-avx512", 256, 32),
+    ("haswell", 256, 16),
+    ("haswell", 128, 16),
+)
+"""A CPU, the width of the vectors that a machine may ask for there, and their registers."""
+
+REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
+SUFFIX = {"float32": "ps", "float64": "pd"}
+FMA = r"^vfn?m(add|sub)\d+"
+MASKED = r"\{%k[1-7]\}|^vmaskmov"
+ON_STACK = r"\(%r[sb]p"
+WRITTEN = r"^vmov\w+\s+%[xyz]mm\d+, -?\d*\(%r(?![sb]p)"
+
+
+def has_x86():
+    """Whether this build of LLVM makes code for x86."""
+    family = Family("float32", 128, 4, 4)
+    try:
+        assembly(family, family.shapes[:1], Cpu.named("haswell", 256))
+    except MachineError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not has_x86(), reason="this LLVM makes no code for x86")
+
+kernels = pytest.mark.parametrize(
+    ("cpu", "bits", "registers", "dtype"), [(*made, dtype) for made in MADE_FOR for dtype in DTYPES]
+)
+
+
+@dataclass(frozen=True)
+class Code:
+    """The assembly of one kernel: its lines, and those of each innermost loop that sums products.
+
+    The loop that adds to C where rows are missing has masks, which tell it from these; and the way
+    from the last steps of k back to the next tile, which may lie behind the loops, writes C.
+    """
+
+    lines: list[str]
+    loops: list[list[str]]
+
+    @classmethod
+    def of(cls, text, name):
+        body = text.split(f"\n{name}:\n")[1].split(".Lfunc_end")[0]
+        lines = [line.strip() for line in body.splitlines()]
+        labels, loops = {}, []
+        for at, line in enumerate(lines):
+            if label := re.match(r"(\.LBB\w+):", line):
+                labels[label[1]] = at
+            elif (jump := re.match(r"j\w+\s+(\.LBB\w+)", line)) and jump[1] in labels:
+                loops.append((labels[jump[1]], at))
+        innermost = [
+            lines[begin : end + 1]
+            for begin, end in loops
+            if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e in loops)
+        ]
+        others = rf"{MASKED}|{WRITTEN}"
+        return cls(lines, [x for x in innermost if count(x, FMA) and not count(x, others)])
+
+
+def count(lines, pattern):
+    return sum(bool(re.search(pattern, line)) for line in lines)
+
+
+@cache
+def around_default(cpu, bits, registers, dtype):
+    """The default register tile and those around it, each with its code."""
+    family = Family.of(dtype, bits, registers)
+    tile = default(dtype, bits, registers)
+    vectors = tile.rows // lanes(dtype, bits)
+    wanted = [
+        shape
+        for shape in family.shapes
+        if abs(shape.vectors - vectors) + abs(shape.columns - tile.columns) <= 1
+    ]
+    assert any((shape.vectors, shape.columns) == (vectors, tile.columns) for shape in wanted)
+    text = assembly(family, wanted, Cpu.named(cpu, 512 if registers == 32 else 256))
+    return {shape: Code.of(text, shape.name) for shape in wanted}
+
+
+@kernels
+def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
+    """A step of k is one FMA of the full width an accumulator, two for complex ones, and no other.
+
+    Where few accumulators would wait for each other, a loop does several steps, and another one
+    what is left. In kernels that read strips a first one asks for lines of what is packed next, of
+    narrow vectors several steps at once, and a last one, of several steps, for lines of C. Narrow
+    ones that read in place do not ask for columns where these are packed. Of halved kernels each
+    column has one FMA of half the width, or all of them where registers suffice.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        step = shape.accumulators * (2 if shape.complex else 1)
+        narrow = step if shape.narrow else shape.columns if shape.halved else 0
+        sets = 1
+        while sets * shape.accumulators < PENDING:
+            sets *= 2
+        full = rf"{FMA}{SUFFIX[shape.real]}\b.*%{REGISTERS[bits]}\d+$"
+        expected = [step] if sets == 1 else [sets * step, step]
+        if sets == 1 and shape.packed and not shape.halved:
+            asking = [LISTED * step] if bits < WIDE else []
+            expected = [*asking, step, trip_steps(shape) * step]
+        if not (shape.packed or shape.complex) and bits < WIDE:
+            expected *= 2
+        found = [step * count(loop, full) for loop in code.loops]
+        assert found == [(step - narrow) * fmas for fmas in expected], shape.name
+        assert [count(loop, FMA) for loop in code.loops] == expected, shape.name
+        assert not any(count(loop, r"^v?(mul|add|sub)[ps][sd]") for loop in code.loops), shape.name
+
+
+@kernels
+def test_nothing_is_spilled(cpu, bits, registers, dtype):
+    """While k is summed, no accumulator goes through the stack.
+
+    Kernels that read in place have more addresses than there are integer registers; these may.
+    Others read an address or two there, and the list of the lines of C to ask for, in each trip. A
+    complex tile that takes all 32 vector registers may leave two of its 24 accumulators there.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        parts = 2 if shape.complex else 1
+        taken = shape.accumulators + parts * (shape.vectors + 1)
+        excused = 4 if taken == 32 else 0
+        for loop in code.loops:
+            assert count(loop, rf"^v.*{ON_STACK}") <= excused, shape.name
+            if shape.packed:
+                read = count(loop, rf"^(mov|cmp|add)q\s.*{ON_STACK}.*, ")
+                assert read <= 4, shape.name
+                assert count(loop, ON_STACK) - read <= excused, shape.name
+
+
+@kernels
+def test_narrow_steps_take_little_beside_their_products(cpu, bits, registers, dtype):
+    """A step has columns' elements, rows that are not taken from memory, and two others at most.
+
+    Those are the trip's own, and what asks for lines. Two threads on a core have half of its
+    instructions each.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        if shape.bits >= WIDE or shape.complex or not unrolled(shape):
+            continue
+        steps, trip = trip_steps(shape), code.loops[-1]
+        loads = shape.columns + shape.vectors - folded(shape)
+        taken = count(trip, r"^[a-z]")
+        assert taken - count(trip, "^prefetch") <= steps * (shape.accumulators + loads + 2)
+        assert count(trip, rf"{FMA}.*\(%r") == steps * folded(shape) * shape.columns, shape.name
+
+
+@kernels
+def test_columns_in_place_take_turns_in_being_asked_for(cpu, bits, registers, dtype):
+    """A step asks for a line of the rows, and for one of each group of columns: a different one.
+
+    The number of the column goes with k, so its offset is loaded in the loop.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        if shape.packed or len(code.loops) > 2:
+            continue
+        loop = code.loops[0]
+        each = max(1, 64 // (shape.bits // 8 * (2 if shape.complex else 1)))
+        rows = -(-shape.vectors // each)
+        columns = -(-shape.columns // shape.group)
+        steps = count(loop, FMA) // (shape.accumulators * (2 if shape.complex else 1))
+        assert count(loop, "^prefetch") == steps * (rows + columns), shape.name
+        assert count(loop, "^and"), shape.name
+
+
+@kernels
+def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
+    """One way of writing C stores every vector of the tile past the caches, and none in pieces.
+
+    Where stores are woven into the last steps of k, another way does; the two may share their end.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        streamed = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
+        ways = 0 if shape.halved else 2 if woven(shape) else 1
+        found = count(code.lines, streamed)
+        assert min(ways, 1) * shape.accumulators <= found, shape.name
+        assert found <= ways * shape.accumulators, shape.name
+        assert count(code.lines, r"^v?movnt") == found, shape.name
+
+
+@kernels
+def test_stores_are_woven_into_the_last_steps(cpu, bits, registers, dtype):
+    """Where large vectors are stored, each column's FMAs come before its stores, and no others."""
+    around = around_default(cpu, bits, registers, dtype).items()
+    large = [(shape, code) for shape, code in around if woven(shape)]
+    assert bool(large) == (bits == 512)
+    for shape, code in large:
+        products, vectors = (4, 2) if shape.complex else (1, 1)
+        fmas, stores = woven(shape) * shape.vectors * products, shape.vectors * vectors
+        events = "".join(
+            "F" if re.search(FMA, line) else "S"
+            for line in code.lines
+            if re.search(rf"{FMA}|^vmovntp", line)
+        )
+        column = rf"F{{{fmas}}}S{{{stores}}}"
+        assert re.search(rf"({column}){{{shape.columns}}}", events), (shape.name, events)
+
+
+@kernels
+def test_the_next_strips_are_asked_for_before_c_goes_past_the_caches(cpu, bits, registers, dtype):
+    """Either those of the columns or those of the rows, whichever the next tile has anew."""
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        if not shape.packed or shape.halved:
+            continue
+        strips = -(-shape.columns // shape.group) + shape.vectors
+        near = r"^prefetch(t0|w)"  # the loops ask for C, or strips for the second cache
+        asked = count(code.lines, near) - sum(count(loop, near) for loop in code.loops)
+        lines = ENTERING * strips if woven(shape) else 0
+        assert asked - lines in (0, shape.accumulators), shape.name
+
+
+@kernels
+def test_missing_rows_are_masked(cpu, bits, registers, dtype):
+    """Where rows are missing, one loop reads C and writes it under a mask.
+
+    Where C is not read, each column is written so, straight from registers.
+    """
+    for shape, code in around_default(cpu, bits, registers, dtype).items():
+        parts = 2 if shape.complex else 1
+        masked = [line for line in code.lines if re.search(MASKED, line)]
+        moves = rf"^(vmovu|vmaskmov){SUFFIX[shape.real]}\s.*%{REGISTERS[bits]}"
+        assert count(masked, moves) == len(masked), shape.name
+        loads = count(masked, r"^\S+\s+-?\d*\(")
+        assert loads == parts, shape.name
+        assert len(masked) - loads == parts * (shape.columns + 1), shape.name
+
+
+def test_unknown_architectures_are_named():
+    """An architecture that LLVM was not built with is an error that says so."""
+    family = Family("float32", 128, 4, 4)
+    with pytest.raises(MachineError, match="some-cpu"):
+        assembly(family, family.shapes[:1], Cpu("nowhere-unknown-linux-gnu", "some-cpu", "", 128))

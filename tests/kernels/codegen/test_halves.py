@@ -1,0 +1,28 @@
+"""Vectors whose last half has nothing in it: left out where a CPU has one unit for whole ones."""
+
+import numpy as np
+import pytest
+
+import tilesolve
+from tilesolve import Machine, Problem
+from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS
+from tilesolve.kernels.runtime.state import HALVED, KINDS, PACKED, S
+from tilesolve.running.execution import Layout
+
+WIDE = Machine.load("i7-6700k").replace(vector_bits=512, vector_registers=32)
+
+
+@pytest.mark.parametrize("rows", [7, 8, 9, 23, 24, 25, 39, 40, 41])
+@pytest.mark.parametrize("rate", [1.0, 2.0])
+def test_halves_are_left_out_where_that_saves_time(rate, rows):
+    """Both ways compute the same; more than half a vector is a whole one in any case."""
+    problem = Problem.of("mn-mk-kn", {"m": 50, "n": rows, "k": 70}, "float32")
+    plan = tilesolve.plan(problem, machine=WIDE.replace(fma_rate=rate), threads=1, cache=False)
+    generator = np.random.default_rng(0)
+    a, b = (generator.random(n, np.float32) for n in problem.shapes[1:])
+    c = np.full(problem.shapes[0], np.nan, np.float32)
+    plan(a, b, out=c)
+    np.testing.assert_allclose(c, a.astype(float) @ b, rtol=1e-5)
+    task = Layout.of(plan, a, b, c).tasks[0]
+    kernels = task.state[S.KERNELS :][: KINDS * MOST_VECTORS * MOST_COLUMNS].reshape(KINDS, -1)
+    assert np.array_equal(kernels[HALVED], kernels[PACKED]) == (rate == 2)

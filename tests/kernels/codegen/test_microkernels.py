@@ -1,0 +1,361 @@
+"""Microkernels called one by one: what they compute, and that they touch nothing else."""
+
+import ctypes
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from llvmlite import ir
+from machine_code import NOWHERE, WIDTHS, Room, call, loaded, plain_or_not
+
+from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels.codegen import accumulate, object_code
+from tilesolve.kernels.codegen.accumulate import FAR
+from tilesolve.kernels.codegen.emitter import Tile
+from tilesolve.kernels.codegen.microkernel import MOVED
+from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
+from tilesolve.kernels.codegen.vectors import INT64
+
+COUNTS = (0, 1, 2, 3, 4, 7, FAR - 1, FAR, FAR + 1)
+"""Steps of k: none, fewer than there are sets of sums, around as many as stores are woven into, and
+around where C is prefetched."""
+
+ALONE = {f"{name}_move": 0 for names in MOVED.values() for name in names} | {
+    "more": 0,
+    "next_step": 24,
+}
+"""Fields of a call that computes one tile: it leaves the frame as it was."""
+
+IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM, Mode.PART, Mode.PART_ADD)
+ADDING = (Mode.ADD, Mode.PART_ADD, Mode.SCATTER_ADD)
+REAL_FACTORS = ((1, 1), (2.5, -0.5), (-1, 0), (0, 2), (1, 0))
+COMPLEX_FACTORS = (*REAL_FACTORS, (1j, 2 - 1j), (1 + 0.5j, 1), (1, -1j), (0.5 - 2j, 0))
+WIDER = {
+    "float32": np.float64,
+    "float64": np.longdouble,
+    "complex64": np.complex128,
+    "complex128": np.clongdouble,
+}
+
+kernels = pytest.mark.parametrize(
+    ("dtype", "bits", "plain"),
+    [
+        (dtype, bits, plain)
+        for dtype in DTYPES
+        for bits in WIDTHS
+        for plain in plain_or_not()
+        if not plain or (bits == 512 and dtype in ("float32", "complex128"))
+    ],
+)
+
+
+def drawn(generator, shape, dtype):
+    """Random numbers, complex ones with both parts."""
+    values = generator.standard_normal(shape)
+    if dtype.startswith("complex"):
+        values = values + 1j * generator.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def put_strips(room, generator, values, lanes, rows, align, edge):
+    """Lay rows in strips, for each step of k their `lanes`; return address and bytes of a strip.
+
+    Nothing lies behind the last of `rows`, which may be more than there are values for.
+    """
+    steps, size = values.shape[1], values.itemsize
+    pitch = steps * lanes * size + align * int(generator.integers(0, 3))
+    whole = (rows - 1) // lanes * pitch + (steps * lanes - -rows % lanes) * size
+    shift = align * int(generator.integers(0, 4))
+    begin = room.take(whole if steps else 0, shift, edge)
+    row, step = np.ogrid[: len(values), :steps]
+    room.scatter(begin + row // lanes * pitch + (step * lanes + row % lanes) * size, values)
+    return begin, pitch
+
+
+def put_anywhere(room, generator, values, lanes, rows, edge):
+    """Lay rows so that each `lanes` of them are neighbours, and all else in any order.
+
+    Returns
+    -------
+    tuple
+        The address that offsets count from, and the offsets of rows and of steps.
+    """
+    groups, steps, size = rows // lanes, values.shape[1], values.itemsize
+    group = lanes * size + int(generator.integers(0, 2)) * size
+    step = groups * group + int(generator.integers(0, 3)) * size
+    heads = generator.permutation(groups) * group
+    row_offsets = (heads[:, None] + np.arange(lanes) * size).ravel()
+    step_offsets = generator.permutation(steps) * step * int(generator.choice((1, -1)))
+    base = put(room, row_offsets, step_offsets, size, int(generator.choice((0, 1, size))), edge)
+    room.scatter(base + row_offsets[: len(values), None] + step_offsets, values)
+    return base, row_offsets, step_offsets
+
+
+def put(room, row_offsets, column_offsets, size, shift, edge):
+    """Take the piece that a matrix of such offsets covers; return the address they count from."""
+    if not len(column_offsets):
+        return 0
+    low = row_offsets.min() + column_offsets.min()
+    high = row_offsets.max() + column_offsets.max() + size
+    return room.take(int(high - low), shift, edge) - low
+
+
+def operands(room, generator, shape, a, b, edges):
+    """Lay both operands as a kernel reads them, and return its fields for them.
+
+    Entries of tables that are not to be read lead nowhere. What lies in the lanes of missing rows,
+    and behind the columns of a packed group, is poison.
+    """
+    if shape.packed:
+        align = shape.bits // 8
+        rows = put_strips(room, generator, a, shape.lanes, shape.rows, align, edges["a"])
+        columns = put_strips(room, generator, b, shape.group, shape.columns, b.itemsize, edges["b"])
+        return {
+            "a": rows[0],
+            "a_step": rows[1],
+            "b": columns[0],
+            "b_step": columns[1],
+            "next_a": NOWHERE,
+        } | asked_for(room, generator)
+    a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, shape.rows, edges["a"])
+    b, columns_b, sums_b = put_anywhere(room, generator, b, 1, shape.columns, edges["b"])
+    rows_a[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
+    return {
+        "a": a,
+        "rows_a": room.table(rows_a),
+        "sums_a": room.table(sums_a),
+        "b": b,
+        "columns_b": room.table(columns_b),
+        "sums_b": room.table(sums_b),
+        "a_ahead": NOWHERE,
+        "b_ahead": NOWHERE,
+    }
+
+
+def asked_for(room, generator, tiles=1):
+    """Return the fields of tables of lines to fetch, from none to more than there are k."""
+    count = int(generator.integers(0, max(COUNTS) + 2))
+    table = room.table(np.full(tiles * (count + 1), NOWHERE))
+    return {"fetch": table, "fetches": count, "fetch_move": 8 * (count + 1) * (tiles > 1)}
+
+
+def output(room, generator, shape, mode, rows, edge):
+    """Choose where C lies, and return its addresses and the fields that say so."""
+    size = np.dtype(shape.dtype).itemsize
+    columns = np.arange(shape.columns)
+    if mode in IN_VECTORS:
+        line = 64 if mode is Mode.STREAM else size
+        group = shape.lanes * size + line * int(generator.integers(0, 2))
+        group += -group % line
+        heads = generator.permutation(shape.vectors) * group
+        row_offsets = (heads[:, None] + np.arange(shape.lanes) * size).ravel()
+        pitch = shape.vectors * group + line * int(generator.integers(0, 3))
+        column_offsets = generator.permutation(columns) * pitch
+    else:
+        step = size * int(generator.integers(1, 3))
+        row_offsets = generator.permutation(shape.rows) * step
+        column_offsets = generator.permutation(columns) * step * shape.rows
+        if generator.integers(0, 2):  # columns are neighbours
+            row_offsets = row_offsets * shape.columns
+            column_offsets = column_offsets // shape.rows
+    if generator.integers(0, 2):
+        column_offsets = -column_offsets
+    shift = 0 if mode is Mode.STREAM else int(generator.choice((0, 1, size)))
+    written = row_offsets[:rows] if rows else row_offsets
+    base = put(room, written, column_offsets, size, shift, None if mode is Mode.STREAM else edge)
+    places = base + row_offsets[:rows, None] + column_offsets
+    if mode in IN_VECTORS:
+        row_offsets[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
+    else:
+        row_offsets[rows:] = NOWHERE
+    return places, {
+        "c": base,
+        "rows_c": room.table(row_offsets),
+        "columns_c": room.table(column_offsets),
+    }
+
+
+def missing_at_least(shape):
+    """Rows of the last group that a kernel has no lanes for."""
+    return shape.lanes // 2 if shape.halved else 0
+
+
+def factor(name, value, shape):
+    """Return the fields of a factor."""
+    value = np.asarray(value, shape.dtype if shape.complex else shape.real)
+    found = {name: value.real}
+    return found | {f"{name}_imaginary": value.imag} if shape.complex else found
+
+
+def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
+    """Call a kernel once, and compare every byte of a room afterwards."""
+    room, wide = Room(), WIDER[shape.dtype]
+    edges = dict.fromkeys("abc")
+    edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
+    a = drawn(generator, (rows, steps), shape.dtype)
+    b = drawn(generator, (shape.columns, steps), shape.dtype)
+    factors = COMPLEX_FACTORS if shape.complex else REAL_FACTORS
+    alpha, beta = factors[generator.integers(0, len(factors))]
+    alpha = alpha if scaled else 1
+    places, fields = output(room, generator, shape, mode, rows, edges["c"])
+    fields |= operands(room, generator, shape, a, b, edges)
+    fields = (
+        ALONE
+        | fields
+        | {"k": steps, "rows": rows, "mode": int(mode)}
+        | factor("alpha", alpha, shape)
+    )
+    old = np.zeros(places.shape, shape.dtype)
+    if mode in ADDING:
+        old = drawn(generator, places.shape, shape.dtype)
+        room.scatter(places, old)
+        fields |= factor("beta", beta, shape)
+    else:
+        beta = 0
+    frame = room.frame(FIELDS, fields)
+    untouched = room.bytes.copy()
+    call(kernels, shape.name, frame)
+    found = room.gather(places, shape.dtype)
+    expected = alpha * (a.astype(wide) @ b.astype(wide).T) + beta * old.astype(wide)
+    magnitude = abs(alpha) * (abs(a) @ abs(b).T) + abs(beta) * abs(old)
+    bound = 4 * (steps + 4) * np.finfo(shape.dtype).eps * magnitude
+    assert np.all(np.abs(found - expected) <= bound)
+    untouched[room.offsets(places, found.itemsize)] = room.bytes[
+        room.offsets(places, found.itemsize)
+    ]
+    assert np.array_equal(untouched, room.bytes)
+
+
+@kernels
+@pytest.mark.parametrize("mode", [Mode.STORE, Mode.ADD, Mode.STREAM])
+def test_whole_vectors(dtype, bits, plain, mode):
+    """Any k, factors and order of groups and columns; only where C is added to is it read."""
+    _, shapes, kernels = loaded(dtype, bits, plain)
+    generator = np.random.default_rng(bits)
+    for shape in (shape for shape in shapes if not shape.halved):
+        for steps in COUNTS:
+            for scaled in (False, True):
+                check(generator, kernels, shape, mode, steps, shape.rows, scaled=scaled)
+
+
+@kernels
+@pytest.mark.parametrize("mode", [Mode.PART, Mode.PART_ADD])
+def test_part_of_the_last_group(dtype, bits, plain, mode):
+    """The last group has any number of rows, and nothing behind them is touched or need exist."""
+    _, shapes, kernels = loaded(dtype, bits, plain)
+    generator = np.random.default_rng(bits)
+    for shape in shapes:
+        for missing in range(missing_at_least(shape), shape.lanes):
+            for steps in generator.permutation(COUNTS)[:3]:
+                check(generator, kernels, shape, mode, int(steps), shape.rows - missing)
+
+
+@kernels
+@pytest.mark.parametrize("mode", [Mode.SCATTER, Mode.SCATTER_ADD])
+def test_element_by_element(dtype, bits, plain, mode):
+    """Rows that the tile has and C has not are computed from poison and never stored."""
+    _, shapes, kernels = loaded(dtype, bits, plain)
+    generator = np.random.default_rng(bits)
+    for shape in shapes:
+        for steps in COUNTS:
+            fewest, most = shape.rows - shape.lanes + 1, shape.rows - missing_at_least(shape)
+            for rows in {most, int(generator.integers(fewest, most + 1)), steps % 2}:
+                check(generator, kernels, shape, mode, steps, rows)
+
+
+@kernels
+@pytest.mark.parametrize("along", ["rows", "columns"])
+def test_runs(dtype, bits, plain, along):
+    """One call computes several tiles, and its frame then stands where the next would be."""
+    _, shapes, kernels = loaded(dtype, bits, plain)
+    generator = np.random.default_rng(bits)
+    size, steps = np.dtype(dtype).itemsize, 5
+    for shape, tiles in [(shape, tiles) for shape in shapes for tiles in (2, 3)]:
+        room = Room()
+        mode = Mode.PART if shape.halved else Mode.STORE
+        there = shape.rows - missing_at_least(shape)
+        per_tile = -(-shape.columns // shape.group)
+        most = {"rows": (tiles, 1), "columns": (1, tiles)}[along]
+        rows, columns = shape.rows * most[0], shape.columns * most[1]
+        a, b = drawn(generator, (rows, steps), dtype), drawn(generator, (columns, steps), dtype)
+        c = room.take(rows * columns * size)
+        by_rows, by_columns = along == "rows", along == "columns"
+        moves = {
+            "rows_c_move": 8 * shape.rows * by_rows,
+            "columns_c_move": 8 * shape.columns * by_columns,
+        }
+        fields = ALONE | {"k": steps, "rows": there, "mode": int(mode)}
+        fields |= factor("alpha", 1, shape)
+        fields |= {
+            "c": c,
+            "rows_c": room.table(np.arange(rows) * size),
+            "columns_c": room.table(np.arange(columns) * rows * size),
+        }
+        if shape.packed:
+            # Each tile's columns begin a strip of their own.
+            lanes = per_tile * shape.group
+            spread = np.zeros((most[1] * lanes, steps), dtype)
+            spread.reshape(most[1], lanes, steps)[:, : shape.columns] = b.reshape(
+                most[1], shape.columns, steps
+            )
+            begin_a, pitch_a = put_strips(
+                room, generator, a, shape.lanes, rows, shape.bits // 8, None
+            )
+            begin_b, pitch_b = put_strips(
+                room, generator, spread, shape.group, len(spread), size, None
+            )
+            moves |= {
+                "a_move": shape.vectors * pitch_a * by_rows,
+                "b_move": per_tile * pitch_b * by_columns,
+            }
+            fields |= {
+                "a": begin_a,
+                "next_a": begin_a,
+                "a_step": pitch_a,
+                "b": begin_b,
+                "b_step": pitch_b,
+                "next_step": 24,
+                "next_a_move": 8,
+            }
+            moves |= asked_for(room, generator, tiles)
+            fields["fetch"] = moves["fetch"]
+        else:
+            base_a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, rows, None)
+            base_b, columns_b, sums_b = put_anywhere(room, generator, b, 1, columns, None)
+            moves |= {
+                "rows_a_move": 8 * shape.rows * by_rows,
+                "columns_b_move": 8 * shape.columns * by_columns,
+            }
+            fields |= {"a": base_a, "b": base_b, "next_a": 0, "a_ahead": 0, "b_ahead": 0}
+            fields |= {"rows_a": room.table(rows_a), "columns_b": room.table(columns_b)}
+            fields |= {"sums_a": room.table(sums_a), "sums_b": room.table(sums_b)}
+        frame = room.frame(FIELDS, fields | moves | {"more": tiles - 1})
+        words = frame + 8 * np.arange(len(FIELDS))
+        before = room.gather(words, np.int64)
+        call(kernels, shape.name, frame)
+        places = c + (np.arange(rows)[:, None] + np.arange(columns) * rows) * size
+        wide = WIDER[dtype]
+        expected = a.astype(wide) @ b.astype(wide).T
+        bound = 4 * (steps + 4) * np.finfo(dtype).eps * (abs(a) @ abs(b).T)
+        mine = np.arange(rows) % shape.rows < there
+        assert np.all(np.abs(room.gather(places, dtype) - expected)[mine] <= bound[mine])
+        assert np.array_equal(room.gather(words, np.int64), before)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_c_is_asked_for_where_sums_are_long_and_it_is_read(mode):
+    """Lines that streaming stores drop from the caches would be fetched for nothing."""
+    machine = object_code._target(object_code.Cpu.here())
+    module = ir.Module()
+    module.triple = machine.triple
+    function = ir.Function(module, ir.FunctionType(INT64, (INT64,)), "asks")
+    builder = ir.IRBuilder(function.append_basic_block())
+    shape = Shape("float64", 256, 2, 6, 4, packed=True)
+    tile = Tile(builder, shape, function.args[0], native=256)
+    builder.ret(builder.zext(accumulate._awaits_c(tile), INT64))
+    kernels = object_code.Loaded(machine.emit_object(llvm.parse_assembly(str(module))))
+    asks = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("asks"))
+    for steps in (1, FAR - 1, FAR, 2 * FAR):
+        frame = np.zeros(len(FIELDS), np.int64)
+        frame[FIELDS.index("k")], frame[FIELDS.index("mode")] = steps, mode
+        assert asks(frame.ctypes.data) == (steps >= FAR and mode is not Mode.STREAM)

@@ -1,0 +1,407 @@
+"""What is asked for while microkernels compute: the lines that are packed next."""
+
+import ctypes
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems, specs, unshrunk
+
+import tilesolve
+from tilesolve import Level, Machine, Problem
+from tilesolve.kernels.codegen import pack, shape
+from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.kernels.runtime.prefetch_queue import LEAST
+from tilesolve.kernels.runtime.state import S
+from tilesolve.model.pages import PAGE, crowds_of
+from tilesolve.packing.offset_tables import few
+from tilesolve.planning.prefetch import NEARER, foreseen, near_third, staying, staying_side
+from tilesolve.planning.register_tile import nearby
+from tilesolve.running.execution import Layout
+
+LINE = 64
+USUAL = Machine.load("i7-6700k")
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+WIDE = {"vector_bits": 512, "vector_registers": 32}
+
+
+def word(address):
+    """Return the integer at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+def lines(kind, lanes, frame):
+    """Return the lines in which the vectors begin that a packing kernel reads."""
+    f = {name: word(frame + 8 * at) for at, name in enumerate(pack.FIELDS)}
+    length = few(lanes, 8) if kind.startswith("few") else lanes
+    ks = range(f["first"], f["first"] + f["count"])
+    if kind == "copy":
+        rows, sums = range(f["groups"]), ks
+    elif kind in ("turn_rows", "few_rows", "even_rows"):
+        blocks = range(f["lanes"], f["lanes"] + f["groups"])
+        begins = [lanes * word(f["steps"] + 8 * at * length) for at in blocks]
+        rows, sums = [begin + lane for begin in begins for lane in range(lanes)], ks
+    elif kind in ("turn_sums", "few_sums"):
+        rows, sums = range(lanes), [word(f["steps"] + 8 * at * length) for at in ks]
+    else:
+        rows, sums = (), ()
+    return {
+        (f["source"] + word(f["rows"] + 8 * row) + word(f["sums"] + 8 * k)) // LINE
+        for row in rows
+        for k in sums
+    }
+
+
+def replaced(problem, machine, *functions):
+    """Return a plan's task and its arrays, with functions of a frame for its microkernels.
+
+    They stand for those that read strips, those that read in place and those of halved vectors;
+    the last value keeps them alive.
+    """
+    arrays = [np.zeros(n) for n in problem.shapes]
+    found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
+    task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
+    kept = [ENTRY(function) for function in functions]
+    count = MOST_VECTORS * MOST_COLUMNS
+    for at, function in enumerate(kept):
+        kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
+        task.state[kernels] = ctypes.cast(function, ctypes.c_void_p).value
+    return task, arrays, kept
+
+
+def fields(frame):
+    """Return the fields of a microkernel's frame."""
+    return {name: word(frame + 8 * at) for at, name in enumerate(shape.FIELDS)}
+
+
+def watched(problem, machine):
+    """Run a plan with kernels that only look; return packs, lines that no pack can want, and
+    how many lines each call that reads in place was given.
+
+    Each pack is its operand's number, its lines, those of them that had been asked for, and how
+    many tiles came before.
+    """
+    asked, packs, assigned, tiles = set(), [], [], [0]
+
+    def kernel(frame):
+        f = fields(frame)
+        for tile in range(f["more"] + 1):
+            for k in range(f["k"]):
+                at = tile * f["fetch_move"] + 8 * min(k, f["fetches"])
+                asked.add(word(f["fetch"] + at) // LINE)
+        tiles[0] += f["more"] + 1
+
+    def packer(side, kind):
+        def look(frame):
+            wanted = lines(kind, task.schedule.group(side), frame)
+            packs.append((side, len(wanted), len(wanted & asked), tiles[0]))
+
+        return look
+
+    def in_place(frame):
+        f = fields(frame)
+        assigned.append(f["fetches"])
+        tiles[0] += f["more"] + 1
+
+    task, arrays, kept = replaced(problem, machine, kernel, in_place, kernel)
+    for side in (0, 1):
+        for at, kind in enumerate(pack.KINDS):
+            kept.append(ENTRY(packer(side, kind)))
+            where = S.PACKERS + len(pack.KINDS) * side + at
+            task.state[where] = ctypes.cast(kept[-1], ctypes.c_void_p).value
+    task.run(arrays, 1, 0)
+    begins = [a.__array_interface__["data"][0] for a in arrays[1:]]
+    inside = {
+        line
+        for begin, a in zip(begins, arrays[1:], strict=True)
+        for line in range(begin // LINE, (begin + a.nbytes) // LINE + 1)
+    }
+    return packs, len(asked - inside), assigned
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}),
+        ("abcd-aebf-dfce", 16),
+        ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}),
+        ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}),
+        ("abcd-dbea-ec", 40),
+        ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}),
+    ],
+)
+def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
+    """Most lines of an operand had been asked for before they were packed, but for the first."""
+    monkeypatch.setattr("tilesolve.running.task.foreseen", lambda *_: True)
+    packs, *_ = watched(Problem.of(spec, sizes), USUAL)
+    later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
+    assert later
+    assert sum(asked for _, asked in later) > 0.8 * sum(wanted for wanted, _ in later)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("abcd-aebf-dfce", 16),
+        ("abcd-dbea-ec", 40),
+        ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}),
+    ],
+)
+def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
+    """A tile asks for none, or for as many as are worth listing: they are not spread evenly."""
+    monkeypatch.setattr("tilesolve.running.task.foreseen", lambda *_: True)
+    counts = []
+
+    def kernel(frame):
+        f = fields(frame)
+        counts.append((f["k"], f["fetches"]))
+
+    task, arrays, _kept = replaced(Problem.of(spec, sizes), USUAL, kernel, kernel, kernel)
+    task.run(arrays, 1, 0)
+    assert any(fetches for _, fetches in counts)
+    assert all(fetches >= min(LEAST, steps) for steps, fetches in counts if fetches)
+    assert any(not fetches for _, fetches in counts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "pitch", "run", "stay", "close"),
+    [
+        (64, 5120, 1024, True, True),
+        (150, 4864, 768, True, True),
+        (150, 4096, 768, False, True),  # 150 lines at each of 12 places; the cache has 64 pages
+        (170, 4864, 768, False, True),  # with the copy in use all of the cache, but for 1 KiB
+        (256, 5120, 1024, False, True),  # as much as the cache, which holds the copy in use, too
+        (64, 4352, 256, True, False),  # four lines in each page
+        (64, 256, 256, True, True),  # the same side by side
+    ],
+)
+def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, stay, close):
+    """Where the third cache is fast, they need not be close; they have to stay everywhere."""
+    machine = Machine.load("e5-2680v4")
+    assert machine.caches[1].capacity == 64 * PAGE
+
+    def third(bandwidth, read=None):
+        last = replace(machine.levels[2], bandwidth=bandwidth, read=read)
+        return machine.replace(levels=(*machine.levels[:2], last, machine.memory))
+
+    slow, fast = machine.memory.bandwidth, NEARER * machine.memory.bandwidth
+    two = machine.replace(levels=(*machine.levels[:2], machine.memory))
+    strides, sides = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}
+    box = Problem.of("mn-mk-kn", sides)
+    for level in (third(slow), third(fast, read=slow), two):
+        assert foreseen(strides, box, level) == (stay and close)
+    # What is read once in a long while is not worth it.
+    often = Problem.of("mn-mk-kn", sides | {"n": 20000})
+    assert not foreseen(strides, often, third(slow))
+    for one in (box, often):
+        assert foreseen(strides, one, third(fast)) == stay
+        assert foreseen(strides, one, third(fast, read=fast)) == stay
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "memories", "near"),
+    [(110, 90, (24, 26, 29, 31, 33), True), (100, 27, (9, 11, 13), False), (77, 54, (27,), False)],
+)
+def test_a_third_cache_is_near_whatever_neighbours_leave_of_memory(second, third, memories, near):
+    """Reading, in GB/s: on a Zen 4, on a Granite Rapids, and as published of an i7-6700K.
+
+    A bandwidth counts both ways; reading alone is what stands beside it, where it was measured.
+    """
+    base = Machine.load("i7-6700k")
+    for memory in memories:
+        for name in ("bandwidth", "read"):
+            rates = (1000, second, third, memory)
+            levels = [
+                replace(level, **{name: 1e9 * rate})
+                for level, rate in zip(base.levels, rates, strict=True)
+            ]
+            assert near_third(base.replace(levels=tuple(levels))) == near
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 70)), max_size=4),
+    st.integers(1, 700),
+    st.sampled_from([-1, 1]),
+    st.sampled_from([4, 8, 16]),
+)
+def test_lines_are_counted_at_each_place_in_pages(outer, unit, sign, element):
+    """As counted one by one, where runs begin on lines and are apart."""
+    strides, sides, span = {"u": element}, {"u": unit}, unit * element
+    for letter, (side, gap) in zip("abcd", outer, strict=False):
+        strides[letter], sides[letter] = -(-span // LINE) * LINE + gap * LINE, side
+        span = strides[letter] * side
+    lines = np.zeros(1, np.int64)
+    for letter, stride in strides.items():
+        lines = (lines[:, None] + stride * np.arange(sides[letter])).ravel()
+    wanted = np.bincount(np.unique(lines // LINE) % 64, minlength=64)
+    turned = {letter: sign * stride for letter, stride in strides.items()}
+    assert crowds_of(turned, sides, LINE).tolist() == wanted.tolist()
+
+
+def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
+    """1536 lines of A begin at each of four places in pages; L2 has room for 512."""
+    problem = Problem.of("abcde-efcad-bf", {"a": 4, "b": 24, "c": 4, "d": 32, "e": 48, "f": 32})
+    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
+    levels = (*caches, Level("L3", 2**25, 4e10, ways=16), Level("memory", None, 2e10))
+    machine = Machine.load("i7-6700k").replace(levels=levels, **WIDE)
+    strides = problem.strides(1)
+    assert {strides[letter] % 4096 for letter in "ef"} == {0}
+    fast = replace(levels[2], bandwidth=NEARER * levels[3].bandwidth)
+    monkeypatch.setattr("tilesolve.planning.geometric.select.staying_side", lambda *_: {})
+    for third in (levels[2], fast):
+        packs, *_ = watched(problem, machine.replace(levels=(*caches, third, levels[3])))
+        later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
+        assert later
+        assert not any(asked for _, asked in later)
+    monkeypatch.setattr("tilesolve.planning.prefetch.CROWDED", 16)
+    packs, *_ = watched(problem, machine.replace(levels=(*caches, fast, levels[3])))
+    assert any(asked for *_, asked, tiles in packs if tiles)
+
+
+@pytest.mark.parametrize(("times", "side"), [(0.99, 48), (1, 24)])
+def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
+    """Of 48 by 32 runs as above too few stay, of 24 not; that counts with a near third cache."""
+    sizes = {"a": 16, "b": 24, "c": 8, "d": 32, "e": 48, "f": 32}
+    problem = Problem.of("abcde-efcad-bf", sizes)
+    caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
+    memory = Level("memory", None, 2e10)
+    third = Level("L3", 2**25, times * NEARER * memory.bandwidth, ways=16)
+    machine = Machine.load("i7-6700k").replace(levels=(*caches, third, memory), **WIDE)
+    found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
+    box = dict(found.nest.bands[-2].box)
+    assert box["e"] == side
+    assert staying(problem.strides(1), Problem.of(problem.spec, box), machine) == (times == 1)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("unit", [4, 30])
+@given(st.data())
+def test_a_smaller_box_is_the_largest_whose_lines_stay(number, unit, data):
+    """Of those that are smaller in one letter: along the unit stride, if longer, by whole lines."""
+    machine = USUAL
+    problem = Problem.of("mxn-mkx-knx", {"m": 256, "n": 256, "x": unit, "k": 64})
+    sides = st.integers(1, 16).map(lambda times: 16 * times)
+    box = {"m": data.draw(sides), "n": data.draw(sides), "x": unit, "k": 64}
+    cell = {"m": 8, "n": 16, "x": 1, "k": 64}
+    steps = cell | ({"x": LINE // 8} if unit > LINE // 8 else {})
+    strides = problem.strides(number)
+
+    def stays(one):
+        return staying(strides, Problem.of(problem.spec, one, problem.dtype), machine)
+
+    smaller = [
+        (side / box[letter], letter, side)
+        for letter in strides
+        if letter != "k"
+        for side in range(steps[letter], box[letter], steps[letter])
+        if stays({**box, letter: side})
+    ]
+    found = staying_side(problem, number, box, cell, machine)
+    kept = [side / box[letter] for letter, side in found.items()]
+    assert kept == [max(smaller)[0]] if smaller else not found
+    assert all((kept[0], letter, side) in smaller for letter, side in found.items())
+
+
+def test_kernels_that_read_in_place_are_given_no_lines():
+    """They would not ask for them."""
+    problem = Problem.of("abc-adc-bd", {"a": 600, "b": 24, "c": 320, "d": 8})
+    many = Machine.load("i7-6700k").replace(**WIDE)
+    packs, _, assigned = watched(problem, many)
+    assert packs
+    assert assigned
+    assert not any(assigned)
+
+
+@pytest.mark.parametrize(("spec", "sides"), [("abcd-aebf-dfce", 24), ("abc-bda-dc", 48)])
+@pytest.mark.parametrize("columns", [4, 6])
+def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
+    """Cells of six columns are a group of four and one of two: neither goes by single elements."""
+    tile = RegisterTile(2, columns, 2.0 * columns, 0.0)
+    usual = Machine.load("i7-6700k")
+    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, (tile,)),))
+    packs, *_ = watched(Problem.of(spec, sides), machine)
+    assert {side for side, *_ in packs} == {0, 1}
+    assert all(wanted for _, wanted, *_ in packs)
+
+
+@settings(unshrunk, max_examples=15)
+@given(problems(specs(operands=2, affine=False, diagonal=False), 1, 24, ("float64",)))
+def test_nothing_but_operands_is_asked_for(problem):
+    """Every address is in an operand's lines, but for the one that stands for nothing."""
+    with pytest.MonkeyPatch.context() as patch:  # most that are drawn are small
+        patch.setattr("tilesolve.running.task.nearby", lambda *_: False)
+        patch.setattr("tilesolve.running.task.foreseen", lambda *_: True)
+        _, strangers, _ = watched(problem, USUAL)
+    assert strangers <= 1
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_what_the_second_cache_holds_is_not_asked_for(monkeypatch, near):
+    """Where it did not, the same plan would ask for what it packs later."""
+    caches = [Level("L1", 16384, 4e11, ways=8), Level("L2", 2**19, 1e11, ways=8)]
+    levels = (*caches, Level("L3", 2**23, 5e10, ways=16), Level("memory", None, 2e10))
+    machine = Machine.load("i7-6700k").replace(levels=levels)
+    problem = Problem.of("mn-mk-kn", 136)
+    assert nearby(problem, machine)
+    if not near:
+        monkeypatch.setattr("tilesolve.running.task.nearby", lambda *_: False)
+    packs, *_ = watched(problem, machine)
+    assert any(asked for *_, asked, _ in packs) != near
+
+
+def met(problem, machine):
+    """Run a plan with kernels that only look: of strips eight rows wide, a line a step.
+
+    Return for each call how many lines of packed rows it met anew and how many of these had been
+    asked for, and how many lines a step a call asked for at most.
+    """
+    asked, seen, counts, most = set(), set(), [], [0.0]
+
+    def kernel(frame):
+        f = fields(frame)
+        strips = -(-f["rows"] // 8) * (f["more"] + 1 if f["a_move"] else 1)
+        lines = {
+            (f["a"] + strip * f["a_step"] + LINE * k) // LINE
+            for strip in range(strips)
+            for k in range(f["k"])
+        }
+        if lines - seen:
+            counts.append((len(lines - seen), len((lines - seen) & asked)))
+        seen.clear()
+        seen.update(lines)
+        mine = {
+            (f["next_a"] + tile * f["next_a_move"] + k * f["next_step"]) // LINE
+            for tile in range(f["more"] + 1)
+            for k in range(f["k"])
+        }
+        most[0] = max(most[0], len(mine) / (f["k"] * (f["more"] + 1)))
+        asked.update(mine - lines)
+
+    task, arrays, _kept = replaced(problem, machine, kernel, kernel, kernel)
+    task.run(arrays, 1, 0)
+    return counts, most[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("mn-mk-kn", {"m": 700, "n": 700, "k": 150}),
+        ("mn-mk-kn", {"m": 800, "n": 301, "k": 640}),
+        ("mn-mk-kn", {"m": 900, "n": 96, "k": 900}),  # rows innermost
+        ("abcd-aebf-dfce", 22),
+    ],
+)
+def test_rows_from_afar_are_asked_for_little_by_little(spec, sizes):
+    """Before they are met, and never a line in each step; what the second cache keeps is not."""
+    problem = Problem.of(spec, sizes)
+    counts, most = met(problem, USUAL.replace(**WIDE))
+    assert sum(asked for _, asked in counts) > 0.94 * sum(new for new, _ in counts)
+    assert most < 1
+    large = replace(USUAL.levels[1], capacity=2**24)
+    levels = (USUAL.levels[0], large, *USUAL.levels[2:])
+    counts, _ = met(problem, USUAL.replace(levels=levels, **WIDE))
+    assert counts
+    assert not any(asked for _, asked in counts)

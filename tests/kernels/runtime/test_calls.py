@@ -1,0 +1,139 @@
+"""Calls: compiled code that Python calls directly keeps Python's rules."""
+
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tilesolve import Machine, plan
+from tilesolve.kernels.runtime.array_guard import Call, like
+from tilesolve.kernels.runtime.fast_call import PLACES, again
+from tilesolve.packing import buffers
+from tilesolve.packing.buffers import room
+
+
+@pytest.fixture
+def prepared():
+    """A plan that has run, and what it ran with."""
+    found = plan("ik-ij-jk", 24, Machine.load("i7-6700k"), threads=1, cache=False)
+    generator = np.random.default_rng(0)
+    first, second = (generator.standard_normal((24, 24)) for _ in range(2))
+    out = np.zeros((24, 24))
+    found(first, second, out=out)
+    (recent,) = found.recent
+    return recent, (first, second, out, 1.0, 0.0, room(recent.room).bytes)
+
+
+def test_a_call_counts_references_as_python_does(prepared):
+    """The output is returned with a reference of its own, and so is None; nothing else is kept."""
+    recent, arguments = prepared
+    alpha, beta = float("1.5"), float("0.25")
+    watched = [*arguments[:3], alpha, beta, arguments[5]]
+    others = [None, *arguments[1:]]
+    before = [sys.getrefcount(x) for x in watched]
+    kept = [recent.call(*arguments[:3], alpha, beta, arguments[5]) for _ in range(50)]
+    after = [sys.getrefcount(x) for x in watched]
+    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 0, 50, 0, 0, 0]
+    assert all(x is arguments[2] for x in kept)
+    del kept
+    assert [sys.getrefcount(x) for x in watched] == before
+    nothing = sys.getrefcount(None)
+    assert {recent.call(*others) for _ in range(5000)} == {None}
+    assert abs(sys.getrefcount(None) - nothing) < 100
+
+
+class Number(float):
+    """Not a float in all that it may do."""
+
+
+@pytest.mark.parametrize(
+    ("place", "other"),
+    [
+        (0, None),
+        (1, [[1.0]]),
+        (2, None),
+        (2, np.ma.zeros((24, 24))),
+        (0, np.zeros((24, 24), "float32")),
+        (1, np.zeros((24, 25))),
+        (3, 1),
+        (3, 1j),
+        (3, Number(1)),
+        (4, np.float64(0)),
+        (4, None),
+    ],
+)
+def test_what_is_not_alike_is_left_alone(prepared, place, other):
+    """Objects of other types, or subclasses, or other arrays: nothing is computed."""
+    recent, arguments = prepared
+    out = arguments[2]
+    out[...] = np.nan
+    changed = [*arguments]
+    changed[place] = other
+    assert recent.call(*changed) is None
+    assert np.isnan(out).all()
+    assert recent.call(*arguments) is out
+    assert np.allclose(out, arguments[0] @ arguments[1])
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_too_few_arguments_are_left_alone(prepared, count):
+    """What is not there is not looked at."""
+    recent, arguments = prepared
+    assert recent.call(*arguments[:count]) is None
+    with pytest.raises(TypeError):
+        recent.call(*arguments, name=1)
+
+
+def test_the_function_keeps_its_words():
+    """Whoever has the function needs no reference to what it was made of."""
+    array = np.zeros((2, 2))
+    words = np.concatenate([np.zeros(Call.RUN, np.int64), PLACES, like([array] * 3)])
+    count = sys.getrefcount(words)
+    function = again(words)
+    assert sys.getrefcount(words) == count + 1
+    del function
+    assert sys.getrefcount(words) == count
+
+
+def test_others_run_meanwhile():
+    """A long call lets other Python threads run: not only before and after it."""
+    found = plan("ik-ij-jk", 1000, Machine.load("i7-6700k"), threads=1)
+    first = np.ones((1000, 1000))
+    out = np.zeros_like(first)
+    found(first, first, out=out)
+    (recent,) = found.recent
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    clock = threading.Thread(target=tick)
+    clock.start()
+    meanwhile = []
+    while len(meanwhile) < 100 and max(meanwhile, default=0) < 3:
+        begin = time.perf_counter()
+        assert recent.call(first, first, out, 1.0, 0.0, room(recent.room).bytes) is out
+        end = time.perf_counter()
+        meanwhile.append(sum(begin < at < end for at in ticks))
+    done.set()
+    clock.join()
+    assert (out == 1000).all()
+    assert max(meanwhile) >= 3
+
+
+def test_copies_too_large_to_keep_live_as_long_as_the_call(monkeypatch):
+    """The second call has room of its own, too, and nobody gives it back meanwhile."""
+    monkeypatch.setattr(buffers, "KEPT", 0)
+    monkeypatch.setattr(buffers, "_kept", buffers._Kept())
+    found = plan("ik-ji-kj", 700, Machine.load("i7-6700k"), threads=1)
+    first, second = (np.random.default_rng(at).standard_normal((700, 700)) for at in (0, 1))
+    assert any(found.nest.packed)
+    for _ in range(3):
+        out = np.full((700, 700), np.nan)
+        assert found(first, second, out=out) is out
+        assert np.allclose(out, (second @ first).T)
+        assert buffers._kept.room.size == 0

@@ -1,0 +1,140 @@
+"""Compiled functions: none is used with a layout it was not made for, and all where they are."""
+
+import ast
+import ctypes
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+
+import tilesolve
+from tilesolve.kernels.runtime.array_guard import Call, holds, like
+from tilesolve.kernels.runtime.compiled import address, invoke, pointer, result
+from tilesolve.kernels.sources import LAYOUT, checksum, sources
+
+SCRIPT = """
+import numpy, tilesolve
+assert tilesolve.__path__ == [{path!r}], tilesolve.__path__
+for spec in ("ik-ij-jk", "abc-bda-dc"):
+    problem = tilesolve.Problem.of(spec, 21)
+    arrays = [numpy.random.default_rng(0).standard_normal(s) for s in problem.shapes[1:]]
+    plan = tilesolve.plan(problem, machine="i7-6700k", cache=False)
+    assert numpy.allclose(plan(*arrays), tilesolve.reference(problem, *arrays))
+"""
+
+CHANGES = {
+    "codegen/pack": ('    "source",\n    "target",\n', '    "target",\n    "source",\n'),
+    "codegen/shape": ('    "a",\n    "b",\n    "k",\n', '    "k",\n    "b",\n    "a",\n'),
+    "runtime/state": ("    TOP = PACKER + len(pack.FIELDS)\n", "    TOP = PACKER + 40\n"),
+}
+"""For modules that compiled functions take constants from, another order of these."""
+
+
+COMPILED = [
+    f"{path.parent.name}.{path.stem}"
+    for path in sources()
+    if "\n@compiled(" in path.read_text("utf-8")
+]
+"""Modules of compiled functions."""
+
+
+def test_another_layout_is_noticed(tmp_path):
+    """Functions compiled before the layout of frames and states changed are compiled again."""
+    tree = tmp_path / "tilesolve"
+    source = Path(tilesolve.__file__).parent
+    shutil.copytree(source, tree)  # with what is compiled already
+    for package in ("contractions", "kernels", "packing"):
+        found = Path(sys.modules[f"tilesolve.{package}"].__file__).parent
+        shutil.copytree(found, tree / package, dirs_exist_ok=True)
+    for changes in ({}, CHANGES):
+        for module, (old, new) in changes.items():
+            path = tree / "kernels" / f"{module}.py"
+            text = path.read_text("utf-8")
+            assert text.count(old) == 1, module
+            path.write_text(text.replace(old, new), "utf-8")
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT.format(path=str(tree))],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def _imported(path):
+    """Return the modules of ours that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("tilesolve"):
+            package = hasattr(import_module(node.module), "__path__")
+            within = {f"{node.module}.{name.name}" for name in node.names}
+            found |= within if package else {node.module}
+    return found
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_the_layout_covers_all_that_is_taken_from_others(module):
+    """What code is compiled for has every module of ours in it that its own imports."""
+    assert checksum(sources()) == LAYOUT
+    covered = {str(source) for source in sources()}
+    names = _imported(Path(import_module(f"tilesolve.kernels.{module}").__file__))
+    assert names
+    for name in names:
+        assert import_module(name).__file__ in covered, name
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_every_module_of_compiled_functions_looks_whether_they_are_good(module):
+    """Its functions were all compiled for the layout in force."""
+    assert import_module(f"tilesolve.kernels.{module}")._layout() == LAYOUT
+
+
+def test_a_change_of_any_file_changes_the_layout(tmp_path):
+    """Whichever of the files it is in."""
+    copies = [tmp_path / f"{at}.py" for at, _ in enumerate(sources())]
+    for copy, source in zip(copies, sources(), strict=True):
+        shutil.copy(source, copy)
+    found = {checksum(copies)}
+    for copy in copies:
+        text = copy.read_text("utf-8")
+        copy.write_text(text + "#", "utf-8")
+        found.add(checksum(copies))
+        copy.write_text(text, "utf-8")
+    assert LAYOUT in found
+    assert len(found) == 1 + len(copies)
+
+
+def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_integer():
+    seen = []
+
+    def note(first, second, real, *others):
+        seen.append((first, second, real, others))
+        return 2**40 + first
+
+    integer, real = ctypes.c_int64, ctypes.c_double
+    kind = ctypes.CFUNCTYPE(integer, integer, ctypes.c_void_p, real, *[integer] * 7)
+    callback = kind(note)
+    where = ctypes.cast(callback, ctypes.c_void_p).value
+
+    @njit
+    def call(place, first, second, third):
+        invoke(place, first, pointer(second), third, 3, 4, 5, 6, 7, 8, 9)
+        return result(place, first + 1, pointer(second), third, 0, 0, 0, 0, 0, 0, first)
+
+    assert call(where, 1, 64, 0.5) == 2**40 + 2
+    assert seen == [(1, 64, 0.5, (3, 4, 5, 6, 7, 8, 9)), (2, 64, 0.5, (0, 0, 0, 0, 0, 0, 1))]
+
+
+def test_a_compiled_function_is_the_same_where_its_address_says():
+    given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
+    words = np.append(np.zeros(Call.ARRAYS, np.int64), like(given))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
+    for others in (given, given[::-1]):
+        arguments = words.ctypes.data, *map(id, others)
+        assert kind(address(holds))(*arguments) == holds(*arguments) == (others is given)

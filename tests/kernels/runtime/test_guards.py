@@ -1,0 +1,152 @@
+"""Guards: a call like the last one is known by its arrays alone, and no other call is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilesolve import Machine, Problem, plan, reference
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.kernels.runtime.array_guard import Call, holds, like
+
+SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
+
+
+def told(arrays):
+    """Return the words of a run for such arrays."""
+    return np.append(np.zeros(Call.ARRAYS, np.int64), like(arrays))
+
+
+def held(words, arrays):
+    """Return whether compiled code takes arrays for alike."""
+    return bool(holds(words.ctypes.data, *map(id, arrays)))
+
+
+def laid(shape, how, dtype="float64"):
+    """Return an array that lies in memory of its own in some way."""
+    if how == "fortran":
+        return np.zeros(shape, dtype, order="F")
+    if how == "reversed":
+        return np.zeros(shape, dtype)[(..., *(slice(None, None, -1),) * len(shape))]
+    if how == "spread":
+        return np.zeros([2 * n for n in shape], dtype)[(..., *(slice(None, None, 2),) * len(shape))]
+    if how == "repeated":
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    return np.zeros(shape, dtype)
+
+
+shapes = st.lists(st.integers(1, 4), max_size=3).map(tuple)
+ways = st.sampled_from(["plain", "fortran", "reversed", "spread", "repeated"])
+dtypes = st.sampled_from(["float32", "float64", "complex64"])
+kinds = st.tuples(shapes, ways, dtypes)
+
+
+@given(st.tuples(kinds, kinds, kinds), st.integers(0, 2), kinds)
+def test_only_alike_arrays_are_taken_for_alike(three, place, other):
+    """Others with the same shapes, strides and dtypes are; with any other one they are not."""
+    three = [
+        (shape, "plain" if how == "repeated" and not at else how, dtype)
+        for at, (shape, how, dtype) in enumerate(three)
+    ]
+    arrays = [laid(*kind) for kind in three]
+    words = told(arrays)
+    assert held(words, arrays)
+    again = [laid(*kind) for kind in three]
+    assert held(words, again)
+    changed = [*again]
+    changed[place] = laid(*other)
+    same = (
+        all(
+            (one.shape, one.strides, one.dtype) == (two.shape, two.strides, two.dtype)
+            for one, two in zip(arrays, changed, strict=True)
+        )
+        and changed[0].flags.writeable
+    )
+    assert held(words, changed) == same
+    again[0].flags.writeable = False
+    assert not held(words, again)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.booleans(), st.booleans())
+def test_an_output_that_may_share_memory_is_not_apart(out_at, at, backwards, second):
+    """As numpy sees it by the bounds of both."""
+    memory, step = np.zeros(100), -1 if backwards else 1
+    apart = np.zeros(8)[:6], np.zeros(20)[::2], np.zeros(20)[::2]
+    words = told([apart[0], apart[1][::step], apart[2][::step]])
+    out, operand = memory[out_at : out_at + 6], memory[at : at + 20 : 2][::step]
+    operands = (
+        [np.zeros(20)[::2][::step], operand] if second else [operand, np.zeros(20)[::2][::step]]
+    )
+    assert held(words, [out, *operands]) == (not np.may_share_memory(out, operand))
+
+
+def test_bad_calls_after_good_ones_are_as_bad():
+    """A plan that has run checks the next call as it did the first, and writes nothing."""
+    problem = Problem.of(SPEC, SIZES)
+    found = plan(problem, machine=Machine.load("i7-6700k"), threads=1, cache=False)
+    generator = np.random.default_rng(0)
+    shapes = problem.shapes
+    first, second = (generator.standard_normal(shape) for shape in shapes[1:])
+    expected = reference(problem, first, second)
+    out = np.full(shapes[0], np.nan)
+    bad = {
+        SizeError: [(first[:4], second, {}), (first, second, {"out": np.zeros((5, 7))})],
+        DtypeError: [
+            (first.astype("float32"), second, {}),
+            (first, second, {"out": np.zeros(shapes[0], "float32")}),
+            (first, second, {"out": out.tolist()}),
+            (first, second, {"out": out, "alpha": "1"}),
+        ],
+        PlanError: [
+            (first, second, {"beta": 1.0}),
+            (first, second, {"out": np.broadcast_to(np.zeros(()), shapes[0])}),
+        ],
+    }
+    frozen = np.zeros(shapes[0])
+    frozen.flags.writeable = False
+    bad[PlanError].append((first, second, {"out": frozen}))
+    memory = np.zeros(35 + 42 + 30)
+    inside = memory[:35].reshape(5, 7)
+    bad[PlanError].append((inside, second, {"out": memory[5:35].reshape(5, 6)}))
+    for error, calls in bad.items():
+        for one, two, given_ in calls:
+            found(first, second, out=out)
+            assert np.allclose(out, expected)
+            out[...] = np.nan
+            with pytest.raises(error):
+                found(one, two, **given_)
+            assert np.isnan(out).all()
+
+
+@given(st.lists(st.tuples(ways, ways, ways, st.booleans()), min_size=2, max_size=6))
+def test_calls_of_many_layouts_in_turn_are_right(calls):
+    """Whatever the last call's arrays were like, with an output and without one."""
+    problem = Problem.of(SPEC, SIZES)
+    found = plan(problem, machine=Machine.load("i7-6700k"), threads=1)
+    generator = np.random.default_rng(1)
+    for hows in calls:
+        out, *operands = (
+            laid(shape, "plain" if how == "repeated" else how)
+            for shape, how in zip(problem.shapes, hows, strict=False)
+        )
+        for array in operands:
+            array[...] = generator.standard_normal(array.shape)
+        out[...] = np.nan
+        expected = reference(problem, *operands)
+        for _ in range(2):
+            if hows[-1]:
+                assert found(*operands, out=out) is out
+            else:
+                out = found(*operands)
+            assert np.allclose(out, expected)
+            assert np.allclose(found(*operands, out=out, alpha=2.0, beta=-1.0), expected)
+
+
+def test_interleaved_memory_is_no_overlap():
+    """Bounds that cross are looked at again: elements between others are not shared."""
+    problem = Problem.of("i-i-", 4)
+    found = plan(problem, machine=Machine.load("i7-6700k"), threads=1, cache=False)
+    memory, scalar = np.arange(8.0), np.array(3.0)
+    found(np.arange(8.0)[::2], scalar, out=np.zeros(8)[::2])
+    found(memory[::2], scalar, out=memory[1::2])
+    assert memory.tolist() == [0, 0, 2, 6, 4, 12, 6, 18]

@@ -1,0 +1,254 @@
+"""C past the caches by way of a room: outputs that begin or end amid lines, of any extents."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems, specs, unshrunk
+from test_execution import WIDTHS, close, drawn, shallow
+
+from tilesolve import Machine, Problem, plan, reference
+from tilesolve.kernels.codegen.shape import Mode
+from tilesolve.kernels.codegen.transpose_blocks import LINE
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.kernels.runtime import copy_lines, stream_buffer
+from tilesolve.kernels.runtime.array_guard import Call
+from tilesolve.packing.offset_tables import Field, table
+from tilesolve.packing.offsets import Tile, lay
+from tilesolve.planning.prefetch import NEARER
+from tilesolve.running.execution import Layout
+from tilesolve.running.task import in_place
+
+GUARD = 5 * LINE
+
+
+def placed(shape, dtype, offset):
+    """Return a poisoned array so many bytes behind a line's beginning, and all memory around it."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.full(size + 2 * GUARD + LINE, 0xFF, np.uint8)
+    begin = GUARD + -memory.ctypes.data % LINE + offset
+    return memory[begin : begin + size].view(dtype).reshape(shape), memory, begin
+
+
+def streamed(problem, bits, registers):
+    """Return a plan that writes C past the caches wherever it can."""
+    found = plan(problem, machine=shallow(bits, registers), threads=1, cache=False)
+    return replace(found, output="stream")
+
+
+def run_at(found, offset):
+    """Run a plan into memory at an offset; hold the result to the reference, and what is around."""
+    problem = found.problem
+    out, memory, begin = placed(problem.shapes[0], problem.dtype, offset)
+    operands = drawn(problem)
+    found(*operands, out=out)
+    close(problem, out, reference(problem, *operands), operands)
+    assert (memory[:begin] == 0xFF).all()
+    assert (memory[begin + out.nbytes :] == 0xFF).all()
+
+
+def modes_at(found, offset):
+    """Return in which ways a plan's calls write to memory at an offset."""
+    out, *_ = placed(found.problem.shapes[0], found.problem.dtype, offset)
+    arrays = (out, *drawn(found.problem))
+    tasks = Layout.of(found, *arrays[1:], out).tasks
+    return {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
+
+
+@settings(unshrunk, max_examples=25)
+@given(
+    problems(specs(operands=2, diagonal=False), most=9),
+    st.sampled_from(WIDTHS),
+    st.integers(0, LINE - 1),
+)
+def test_any_problem_at_any_place(problem, width, offset):
+    """Also where arrays begin amid elements, and however short the runs are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_buffer, "LEAST", 0)
+        run_at(streamed(problem, *width), offset)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_around_vectors_and_rooms(width, dtype, monkeypatch):
+    """Extents around whole vectors, and runs that leave the room in parts or all at once."""
+    size = np.dtype(dtype).itemsize
+    for m, n in ((3, 130), (40, 7), (40, 9), (40, 17), (40, 23), (150, 24), (150, 49), (40, 72)):
+        found = streamed(Problem.of("mn-mk-kn", {"m": m, "n": n, "k": 5}, dtype), *width)
+        for least, offset in ((0, size), (0, LINE - size), (stream_buffer.LEAST, 3 * size % LINE)):
+            monkeypatch.setattr(stream_buffer, "LEAST", least)
+            run_at(replace(found), offset)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("abcd-eb-aecd", "a=3 b=9 c=11 d=72 e=6"),  # rows of several letters, side by side
+        ("abcd-ec-abed", "a=2 b=5 c=17 d=72 e=6"),  # columns go on where all rows end
+        ("abcdef-dega-gfbc", "a=3 b=2 c=4 d=5 e=16 f=16 g=7"),  # columns go on where a cell ends
+        ("abcdef-dfga-gebc", "a=2 b=2 c=3 d=6 e=16 f=16 g=7"),  # a cell has several runs
+        ("abcdef-efga-gdbc", "a=2 b=2 c=5 d=12 e=16 f=16 g=7"),  # many columns keep their ends
+        ("abcdef-efga-gdbc", "a=2 b=2 c=5 d=11 e=15 f=17 g=7"),
+        ("abc-bda-dc", "a=31 b=9 c=24 d=11"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_runs_of_every_kind(spec, sizes, dtype):
+    """Rows and columns of tiles are side by side in C in more than one way."""
+    for width in WIDTHS[1::2]:
+        found = streamed(Problem.of(spec, sizes, dtype), *width)
+        for offset in (0, 4, 16, 60):
+            run_at(found, offset)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize("n", [9, 10, 17])
+def test_last_vectors_spoil_nothing(width, dtype, n, monkeypatch):
+    """Cells of rows that are side by side in C all end amid a vector, of complex numbers amid two.
+
+    What the vector has beyond them must not come to lie where another column begins.
+    """
+    monkeypatch.setattr(stream_buffer, "LEAST", 0)
+    problem = Problem.of("cbn-ck-kbn", {"c": 20, "b": 9, "n": n, "k": 5}, dtype)
+    run_at(streamed(problem, *width), 16)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("offset", [0, 3, 8, 56])
+def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
+    """All calls for one output go the same way: to have a line on both ways would be slow."""
+    problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
+    assert modes_at(streamed(problem, *width), offset) == {Mode.STREAM}
+    monkeypatch.setattr(stream_buffer, "LEAST", 1 << 20)
+    through = modes_at(streamed(problem, *width), offset)
+    assert through == ({Mode.STORE} if offset else {Mode.STREAM})
+
+
+def test_a_near_third_cache_is_gone_through():
+    """There writing through the caches takes less time than gathering what goes past them."""
+    problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
+    found = streamed(problem, 256, 16)
+    *near, memory = found.machine.levels
+    third = replace(near[-1], name="L3", capacity=1 << 24, read=None)
+    memory = replace(memory, bandwidth=third.bandwidth / NEARER, read=None)
+    found = replace(found, machine=found.machine.replace(levels=(*near, third, memory)))
+    assert modes_at(found, 16) == {Mode.STORE}
+    assert modes_at(found, 0) == {Mode.STREAM}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_short_runs_go_through_them(width):
+    """The output's unit stride is short, and its next letter is far away."""
+    problem = Problem.of("abn-ak-bkn", {"a": 40, "b": 30, "n": 8, "k": 5})
+    found = streamed(problem, *width)
+    arrays = (np.zeros((40, 30, 9))[..., :8], *drawn(problem))
+    tasks = Layout.of(found, *arrays[1:], arrays[0]).tasks
+    modes = {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
+    assert Mode.STREAM not in modes
+
+
+def test_sums_in_several_pieces_come_back():
+    """Only what is written for the first time leaves; what is added to it is in the caches."""
+    problem = Problem.of("mn-mk-kn", {"m": 40, "n": 255, "k": 3000})
+    found = streamed(problem, 256, 16)
+    run_at(found, 16)
+
+
+@given(st.data())
+def test_runs_are_released_in_any_parts(data):
+    """Parts of a run, kept from one to the next, come to the same as a copy of all of it.
+
+    But for the last one they have a line at least.
+    """
+    parts = [
+        *data.draw(st.lists(st.integers(LINE, 300), max_size=5)),
+        data.draw(st.integers(1, 300)),
+    ]
+    bounds = np.cumsum([0, *parts]).tolist()
+    length = bounds[-1]
+    source = np.random.default_rng(length).integers(0, 255, length, np.uint8)
+    target, memory, begin = placed((length,), np.uint8, data.draw(st.integers(0, LINE - 1)))
+    way = data.draw(st.sampled_from([1, copy_lines.ALL]))
+    room, kept = np.zeros(length + 3 * LINE, np.uint8), np.zeros(2 * LINE, np.uint8)
+    for low, high in pairwise(bounds):
+        shift = data.draw(st.integers(LINE, 2 * LINE))
+        room[:] = 0xAA
+        room[shift : shift + high - low] = source[low:high]
+        before, after = (kept.ctypes.data if inner else 0 for inner in (low > 0, high < length))
+        address = room.ctypes.data + shift
+        copy_lines.release(address, target.ctypes.data + low, high - low, way, before, after)
+    assert (target == source).all()
+    assert (memory[:begin] == 0xFF).all()
+    assert (memory[begin + length :] == 0xFF).all()
+
+
+@given(st.lists(st.integers(1, 4), max_size=12), st.integers(1, 6))
+def test_steady_indices_are_counted(steps, cell):
+    """For each index: how many follow each other at the distance of it and the next one."""
+    offsets = np.cumsum([0, *steps]) * 8
+    sides = (len(offsets),)
+    axis = lay([Tile("m", (cell,)), Tile("m", sides)], [{"m": 8}, {"m": 8}, {}])
+    axis = replace(axis, offsets=(offsets, *axis.offsets[1:]))
+    found = table(axis, operand=1, group=4, element=8)
+    at = found[Field.STEADY]
+    for index in range(len(offsets)):
+        rest = np.diff(offsets[index:])
+        count = 1 + (int(np.argmin(np.append(rest == rest[0], False))) if len(rest) else 0)
+        assert found[at + index] == count
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        ("abcd-eb-aecd", "a=72 b=72 c=72 d=72 e=72"),
+        ("abcdef-degb-gfac", "a=24 b=16 c=16 d=24 e=16 f=16 g=24"),
+        ("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32"),
+    ],
+)
+def test_the_nearest_tile_is_walked_along_c(spec, sizes):
+    """Within each class of letters, those that are nearer to unit stride in C come first."""
+    found = plan(spec, sizes, "i7-6700k", cache=False)
+    assert found.output == "stream"
+    output, *operands = (tensor.letters for tensor in found.problem.spec.tensors)
+    for operand in operands:
+        order = [i for i in found.nest.bands[1].order if i in operand and i in output]
+        assert order == sorted(order, key=output.index, reverse=True)
+
+
+@pytest.mark.parametrize("crowded", [1.0, 2.0])
+def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(crowded):
+    """Else steps along C would be of two lengths, which hardware does not follow."""
+    kernels = (RegisterTile(2, 6, 12.0, 10.0),)
+    usual = Machine.load("i7-6700k")
+    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, kernels, crowded=crowded),))
+    found = plan("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32", machine, cache=False)
+    cell, tile = (dict(band.box) for band in found.nest.bands[:2])
+    assert cell["c"] > 1  # its columns are whole pages apart
+    assert cell["e"] < tile["e"] < 48
+    order = [i for i in found.nest.bands[1].order if i in "ed"]
+    assert order == (["d", "e"] if machine.hinders("float64") else ["e", "d"])
+    assert machine.hinders("float64") == (crowded > 1)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_would_be_read_amid_lines_is_packed(width):
+    """An operand that begins with a line is read in place, at any other place it is copied."""
+    problem = Problem.of("abc-bda-dc", {"a": 160, "b": 10, "c": 8, "d": 60})
+    found = plan(problem, machine=shallow(*width), threads=1, cache=False)
+    found = replace(found, nest=replace(found.nest, packed=(None, found.nest.bands[1].level)))
+    assert set(in_place(found)) == {0}
+    first, second = drawn(problem)
+    for offset in (0, 16, 0, 8):
+        moved, *_ = placed(first.shape, problem.dtype, offset)
+        moved[...] = first
+        out = np.full(problem.shapes[0], np.nan)
+        found(moved, second, out=out)
+        close(problem, out, reference(problem, first, second), (first, second))
+    copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.layouts.items()}
+    assert len(found.layouts) == len(copied) == 2
+    side = int(copied[True].words[Call.TURNED])
+    assert [copied[amid].schedule.packed[side] > 0 for amid in (False, True)] == [False, True]

@@ -1,0 +1,145 @@
+"""The search over choices: proven bounds, no better choice left out, levels in order (Eq. 6)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import unshrunk
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.suites import suite
+from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.model import Machine
+from tilesolve.model.fused import fuse
+from tilesolve.model.price import stores
+from tilesolve.model.traffic import Store
+from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.program import Setting, bounding, formulate
+from tilesolve.planning.geometric.relaxation import GAIN, optimum, refine, relax
+
+CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
+
+
+def setting_of(problem, machine, rate=None):
+    """Return the setting that plans use, at another arithmetic rate if one is given."""
+    places = stores(machine)
+    kernel = Microkernel(8, 6)
+    copies = (places[-1].name,) * len(problem.spec.operands)
+    peak = rate or machine.peak(problem.dtype)
+    return Setting(fuse(problem), places, kernel, peak, machine.frequency, copies, "store")
+
+
+@pytest.mark.parametrize("rate", [None, 1e13])
+@pytest.mark.parametrize("name", CASES)
+def test_pruning_leaves_out_nothing_better(name, rate):
+    """Solving all choices finds nothing faster than the pruned search, memory-bound or not."""
+    setting = setting_of(suite("tccg")[name], Machine.load("e5-2680v4"), rate)
+    found = relax(setting)
+    everything = [optimum(formulate(setting, c), c).seconds for c in choices(setting)]
+    assert found.considered == len(everything)
+    assert found.solved + found.pruned == found.considered
+    assert found.best.seconds <= min(everything) * (1 + 2 * GAIN)
+    assert found.bound <= min(everything) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize(
+    ("spec", "size"),
+    [("mn-mk-kn", 5), ("mn-mk-kn", 16), ("abc-bda-dc", 5), ("mnb-bmk-knb", 7), ("h-[h+r]-r", 9)],
+)
+def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine):
+    """Solving all choices finds nothing faster than the only one that is solved."""
+    setting = setting_of(Problem.of(spec, size), Machine.load(machine))
+    found = relax(setting)
+    assert found.solved == 1
+    assert found.pruned == found.considered - 1
+    everything = [optimum(formulate(setting, c), c) for c in choices(setting)]
+    assert found.best.seconds <= min(one.seconds for one in everything) * (1 + 1e-6)
+    assert found.best.score <= min(one.score for one in everything) * (1 + 1e-3)
+    assert found.bound <= found.best.seconds * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bound_is_below_every_choice_it_stands_for(name):
+    """The small programs bound every full one with the same loops around that tile."""
+    setting = setting_of(suite("tccg")[name], Machine.load("i7-6700k"))
+    bounds = {}
+    for choice in choices(setting)[::3]:
+        full = optimum(formulate(setting, choice), choice).seconds
+        for level, first in enumerate(choice, start=1):
+            if first is not None:
+                key = (level, first)
+                if key not in bounds:
+                    bounds[key] = optimum(bounding(setting, *key), (first,)).seconds
+                assert bounds[key] <= full * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_levels_are_refined_in_order_of_tightness(name):
+    """Refining keeps the longest time and never lengthens the sorted list of times."""
+    setting = setting_of(suite("tccg")[name], Machine.load("e5-2680v4"))
+    choice = ("M", "N", "M")
+    rough = optimum(formulate(setting, choice), choice)
+    fine = refine(setting, rough)
+    for a, b in zip(
+        sorted(fine.times.values(), reverse=True),
+        sorted(rough.times.values(), reverse=True),
+        strict=True,
+    ):
+        if a > b * (1 + 1e-3):
+            pytest.fail(f"refined to {fine.times} from {rough.times}")
+        if a < b * (1 - 1e-3):
+            break
+
+
+def test_elasticities_predict_a_small_change():
+    """One percent more bandwidth saves what the multipliers say."""
+    machine = Machine.load("i7-6700k")
+    problem = suite("tccg")["abcd-aebf-dfce"]
+    found = relax(setting_of(problem, machine, 1e13)).best
+    assert sum(found.elasticities.values()) > 0.5
+    for name, gain in found.elasticities.items():
+        level, _, figure = name.partition("_")
+        if figure != "bandwidth":
+            continue
+        faster = machine.replace(
+            levels=tuple(
+                v.__class__(
+                    v.name,
+                    v.capacity,
+                    v.bandwidth * (1.01 if v.name.lower() == level else 1.0),
+                    ways=v.ways,
+                )
+                for v in machine.levels
+            )
+        )
+        setting = setting_of(problem, faster, 1e13)
+        changed = optimum(formulate(setting, found.choice), found.choice)
+        saved = 100 * (1 - changed.seconds / found.seconds)
+        assert saved == pytest.approx(gain, abs=0.1)
+
+
+def test_no_room_for_the_register_tile_is_an_error():
+    """A first cache that cannot hold the register tile's operands is reported as infeasible."""
+    tiny = Store("L1", 64.0, 64, "memory", 1e9)
+    register = Store("register", 512.0, 1, "L1", 2e9)
+    problem = Problem.of("ab-ac-cb", 64)
+    setting = Setting(
+        fuse(problem), (register, tiny), Microkernel(8, 6), 1e9, 1e9, (None, None), "store"
+    )
+    with pytest.raises(SolverError):
+        relax(setting)
+
+
+@given(sizes=st.fixed_dictionaries({i: st.integers(1, 300) for i in "abc"}))
+@settings(unshrunk, max_examples=20)
+def test_optimum_keeps_every_limit(sizes):
+    """Continuous tiles stay within capacities, ways, order and extents."""
+    setting = setting_of(Problem.of("ab-ac-cb", sizes), Machine.load("i7-6700k"))
+    found = relax(setting).best
+    program = formulate(setting, found.choice)
+    values = {name: found.tiles[name] for name in program.variables}
+    assert all(limit.at(values) <= 1 + 1e-5 for limit in program.limits.values())
+    assert all(values[a] <= values[b] * (1 + 1e-5) for a, b in program.nested)
+    for name, (low, high) in program.variables.items():
+        assert low * (1 - 1e-6) <= values[name] <= high * (1 + 1e-6)

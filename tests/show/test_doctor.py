@@ -1,0 +1,348 @@
+"""What the doctor finds, and what it tells to do."""
+
+import json
+import os
+import re
+import sys
+from io import StringIO
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from tilesolve.machine.cpu import cpu
+from tilesolve.machine.file import machine_file
+from tilesolve.machine.model import Machine
+from tilesolve.show.console_tables import console, table
+from tilesolve.show.doctor import Report, Row, Section, render, report
+from tilesolve.system import files
+from tilesolve.system.files import write_atomically
+from tilesolve.system.units import size
+
+
+def rows(found, what):
+    return [row for section in found.sections for row in section.rows if row.what == what]
+
+
+def row(found, what):
+    (only,) = rows(found, what)
+    return only
+
+
+def printed(found):
+    stream = StringIO()
+    render(found, console(stream))
+    return stream.getvalue()
+
+
+def test_healthy():
+    """Where all is installed the report is healthy, and still advises to calibrate."""
+    found = report()
+    assert [each for section in found.sections for each in section.rows if each.bad] == []
+    assert found.healthy
+    assert row(found, "machine in force").source == "detection"
+    assert row(found, "machine in force").mend == "tilesolve calibrate"
+    assert row(found, "machine file").source == "not calibrated yet"
+    assert "All that is needed is there." in printed(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["numpy", "numba", "llvmlite", "scipy", "pyomo", "networkx", "opt_einsum", "threadpoolctl"],
+)
+def test_versions(name):
+    """The versions are those that the modules themselves give."""
+    assert row(report(), name).value == __import__(name).__version__
+
+
+@pytest.mark.parametrize("name", ["numba", "pyomo"])
+def test_needed_module_missing(monkeypatch, name):
+    """A needed module that is missing makes the report unhealthy and names the command."""
+    monkeypatch.setitem(sys.modules, name, None)
+    found = report()
+    assert not found.healthy
+    assert row(found, name).bad
+    assert row(found, name).source == "missing"
+    assert row(found, name).mend == f"pip install --force-reinstall {name}"
+
+
+@pytest.mark.parametrize(("name", "extra"), [("matplotlib", "plot"), ("pyscipopt", "certify")])
+def test_extra_missing(monkeypatch, name, extra):
+    """A missing extra is told, but nothing needed is missing."""
+    monkeypatch.setitem(sys.modules, name, None)
+    found = report()
+    assert found.healthy
+    assert row(found, name).source == "optional, missing"
+    assert row(found, name).mend == f"pip install 'tilesolve[{extra}]'"
+
+
+def test_broken_module(monkeypatch, tmp_path):
+    """A module that is installed but cannot be imported is broken, whatever it raises."""
+    monkeypatch.delitem(sys.modules, "networkx", raising=False)
+    (tmp_path / "networkx.py").write_text("raise OSError('libodd.so: no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    broken = row(report(), "networkx")
+    assert broken.bad
+    assert broken.source == "broken"
+    assert "libodd.so" in broken.value
+
+
+def test_ipopt_works():
+    """IPOPT's row has its version and says that it solved a problem."""
+    import cyipopt
+
+    found = row(report(), "IPOPT")
+    assert found.value.startswith(".".join(map(str, cyipopt.IPOPT_VERSION)) + " ")
+    assert found.source == "solved a test"
+    assert not found.bad
+
+
+class Solver:
+    """A cyipopt whose answer is chosen."""
+
+    IPOPT_VERSION = (3, 14, 0)
+    __version__ = "0"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def Problem(self, **_):  # noqa: N802 - cyipopt's name
+        if self.answer is None:
+            raise RuntimeError("undefined symbol")
+        return SimpleNamespace(
+            add_option=lambda *_: None,
+            solve=lambda _: ([self.answer], {"status_msg": b"stopped"}),
+        )
+
+
+@pytest.mark.parametrize(
+    ("solver", "state", "text"),
+    [
+        (None, "missing", "not installed"),
+        (Solver(None), "broken", "does not run: undefined symbol"),
+        (Solver(0.5), "broken", "3.14.0 answers 0.5, not 2: b'stopped'"),
+        (Solver(float("nan")), "broken", "3.14.0 answers nan"),
+        (Solver(2.0), "solved a test", "3.14.0"),
+    ],
+)
+def test_ipopt_broken(monkeypatch, solver, state, text):
+    """An IPOPT that is missing, does not start, or answers wrongly is told apart."""
+    monkeypatch.setitem(sys.modules, "cyipopt", solver)
+    found = row(report(), "IPOPT")
+    assert found.source == state
+    assert text in found.value
+    assert found.bad == (state != "solved a test")
+    assert found.mend == ("pip install --force-reinstall cyipopt-wheels" if found.bad else "")
+
+
+def test_levels_have_sources(monkeypatch):
+    """Each level is shown with the source of its figures."""
+    monkeypatch.setenv("TILESOLVE_MACHINE", "i7-6700k")
+    found = report()
+    assert row(found, "machine in force") == Row(
+        "machine in force", "i7-6700k", "TILESOLVE_MACHINE"
+    )
+    published = [each for each in rows(found, "L2") if each.source == "published"]
+    assert [each.value for each in published] == ["256 KiB, 76.94 GB/s (18.32 B/cycle)"]
+    assert row(found, "peak float64, 256 bits").source == "published"
+
+
+def test_all_figures_of_a_measured_machine(home, monkeypatch):
+    """Whatever has been measured of a level is shown."""
+    machine = Machine.load("i7-6700k")
+    level = machine.levels[0]
+    figures = {
+        "effective": 0.75,
+        "read": 91e9,
+        "stream": 92e9,
+        "lines": 94e9,
+        "bandwidth_all": 93e9,
+        "inclusive": False,
+    }
+    changed = type(level)(level.name, level.capacity, level.bandwidth, 64, 8, 3, **dict(figures))
+    sources = [(f"L1.{name}", "measured") for name in (*figures, "bandwidth")]
+    path = home / "m.toml"
+    path.write_text(
+        machine.replace(levels=(changed, *machine.levels[1:]), sources=tuple(sources)).to_toml()
+    )
+    monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
+    texts = {each.source: each.value for each in rows(report(), "L1")}
+    assert set(texts) == {"measured", "given"}
+    for text in (
+        "75% effective",
+        "read only 91",
+        "streaming 92",
+        "all cores 93",
+        "victim cache",
+        "line by line 94",
+    ):
+        assert text in texts["measured"]
+    assert "32 KiB, lines of 64 B, 8 ways, shared by 3" in texts["given"]
+
+
+def test_calibrated():
+    """A whole calibrated file of this CPU is in force, and nothing is left to advise."""
+    calibrated = Machine.load("i7-6700k").replace(name="mine", fingerprint=cpu().fingerprint)
+    write_atomically(machine_file(), calibrated.to_toml())
+    found = report()
+    assert row(found, "machine in force") == Row("machine in force", "mine", "calibrated file")
+    assert row(found, "machine file") == Row("machine file", str(machine_file()), "measured")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("format =", "not valid TOML"), (None, "measured on another CPU")],
+)
+@pytest.mark.parametrize("chosen", ["", "i7-6700k"])
+def test_damaged_machine_file(monkeypatch, text, reason, chosen):
+    """A damaged or foreign calibrated file is unhealthy, also while another machine is in force."""
+    monkeypatch.setenv("TILESOLVE_MACHINE", chosen)
+    write_atomically(machine_file(), text or Machine.load("i7-6700k").to_toml())
+    found = report()
+    assert not found.healthy
+    assert row(found, "machine file").mend == "tilesolve calibrate"
+    assert reason in row(found, "machine file").value
+    assert row(found, "machine in force").source == ("TILESOLVE_MACHINE" if chosen else "detection")
+    assert "! machine file: tilesolve calibrate\n" in printed(found)
+
+
+def test_broken_setting_of_machine(monkeypatch):
+    """A TILESOLVE_MACHINE that is nowhere is a row with a command, and the rest is reported."""
+    monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
+    found = report()
+    assert not found.healthy
+    assert row(found, "machine in force").mend == "unset TILESOLVE_MACHINE"
+    assert "nowhere" in row(found, "machine in force").value
+    assert row(found, "TILESOLVE_MACHINE").value == "nowhere"
+
+
+def test_threads(monkeypatch):
+    """The threads in force and why; a number that is none is a row with a command."""
+    assert row(report(), "threads in force").source == "none are named"
+    assert row(report(), "threads in force").value == "1"
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "3")
+    assert row(report(), "threads in force") == Row(
+        "threads in force", "3", "TILESOLVE_NUM_THREADS"
+    )
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "many")
+    found = report()
+    assert not found.healthy
+    assert row(found, "threads in force").mend == "unset TILESOLVE_NUM_THREADS"
+
+
+def test_cache_setting(monkeypatch):
+    """Whether plans are kept; a word that is neither on nor off is a row with a command."""
+    assert row(report(), "plans are kept").value == "yes"
+    monkeypatch.setenv("TILESOLVE_CACHE", "OFF")
+    assert row(report(), "plans are kept") == Row("plans are kept", "no")
+    monkeypatch.setenv("TILESOLVE_CACHE", "none")
+    found = report()
+    assert not found.healthy
+    assert row(found, "plans are kept").mend == "unset TILESOLVE_CACHE"
+
+
+def test_settings(monkeypatch):
+    """All settings are listed with what they do; one that nothing reads is pointed out."""
+    monkeypatch.setenv("TILESOLVE_NUMTHREADS", "3")
+    found = report()
+    for name, meaning in files.SETTINGS.items():
+        assert row(found, name).source == meaning
+    assert row(found, "TILESOLVE_CACHE_DIR").value == os.environ["TILESOLVE_CACHE_DIR"]
+    assert row(found, "TILESOLVE_MACHINE").value == "not set"
+    assert row(found, "TILESOLVE_NUMTHREADS").mend == "unset TILESOLVE_NUMTHREADS"
+    assert found.healthy
+
+
+def test_folders(home, monkeypatch):
+    """Folders are shown with their sizes, and machine files of other CPUs are counted."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "own"))
+    assert row(report(), "cache folder").source == "not made yet"
+    write_atomically(home / "own" / "deep" / "code", "x" * 3000)
+    write_atomically(machine_file().with_name("other-0123.toml"), "x" * 10)
+    found = report()
+    assert row(found, "cache folder") == Row("cache folder", str(home / "own"), "2.93 KiB")
+    assert row(found, "settings folder").source == "10 B"
+    assert row(found, "machine files of other CPUs").value == "1"
+
+
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_folder_that_cannot_be_written(home, monkeypatch, below):
+    """A file in the place of a folder is unhealthy, and the setting that helps is named."""
+    (home / "file").write_text("")
+    (home / "file").chmod(0o755)
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "file" / below))
+    found = row(report(), "cache folder")
+    assert found.bad
+    assert "export TILESOLVE_CACHE_DIR=" in found.mend
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "mended"),
+    [
+        ("always [madvise] never\n", "madvise", False),
+        ("always madvise [never]\n", "never", True),
+        ("odd\n", "unknown", False),
+        (None, "unknown", False),
+    ],
+)
+def test_huge_pages(home, text, value, mended):
+    """The mode of huge pages is shown; where they are off, the command that turns them on."""
+    path = home / "sys/kernel/mm/transparent_hugepage/enabled"
+    path.parent.mkdir(parents=True)
+    if text:
+        path.write_text(text)
+    (home / "sys/devices/system/cpu/cpu0/cache").mkdir(parents=True)
+    found = row(report(root=home / "sys"), "huge pages")
+    assert found.value == value
+    assert bool(found.mend) == mended
+    assert not found.bad
+
+
+def test_json_has_everything():
+    """The JSON form holds every row, and survives a round trip."""
+    found = report()
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["healthy"] is True
+    again = Report(
+        tuple(
+            Section(part["title"], tuple(Row(**each) for each in part["rows"]))
+            for part in data["sections"]
+        )
+    )
+    assert again == found
+
+
+def test_render_uncut():
+    """What is printed to no terminal has every value whole, in plain text, brackets included."""
+    long = "a[h+r] " + "x" * 3000
+    found = Report((Section("tea", (Row("cup", long, "given", "drink [now]", True),)),))
+    text = printed(found)
+    assert long in text
+    assert "! cup: drink [now]\n" in text
+    assert "\x1b" not in text
+    assert "needed is missing or damaged" in text
+
+
+def test_narrow_terminal_cuts_nothing():
+    """A table in a narrow terminal folds its cells, and takes no text for markup."""
+    stream = StringIO()
+    narrow = Console(file=stream, width=30, force_terminal=True, color_system=None)
+    narrow.print(table("", {"what": "left", "value": "left"}, [("[h+r]", "0123456789" * 9)]))
+    assert "[h+r]" in stream.getvalue()
+    assert len(re.findall(r"\d", stream.getvalue())) == 90
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (48 * 1024, "48 KiB"),
+        (1536 * 1024, "1.5 MiB"),
+        (2**50, "1024 TiB"),
+    ],
+)
+def test_size(count, text):
+    """Bytes are shown in the largest unit that makes at least one."""
+    assert size(count) == text

@@ -1,0 +1,126 @@
+"""What tests of machine code share: memory with guard zones, and kernels compiled once."""
+
+import ctypes
+import mmap
+import platform
+from functools import cache
+
+import numpy as np
+from llvmlite import binding
+
+from tilesolve.kernels.codegen.object_code import Cpu, Family, Loaded, build
+
+WIDTHS = {128: 16, 256: 16, 512: 32}
+"""Bits of vectors, and how many of them a machine with such vectors has."""
+
+_WORD = 0x7FFDBEEF
+"""Unwritten memory: one word is a float32 that is not a number, two are such a float64, and as an
+address or an offset of one they lie nowhere."""
+
+NOWHERE = _WORD << 32 | _WORD
+"""An offset that is not to be used."""
+
+_ZONE = 256
+"""Bytes between pieces, and more than any vector has."""
+
+_SIZE, _EDGE = 1 << 18, 1 << 16
+"""Bytes of a room, and those at each edge of it that a piece may have for itself."""
+
+
+@cache
+def _memory():
+    """Return bytes whose neighbours, on both sides, cannot be accessed."""
+    pages = mmap.mmap(-1, _SIZE + 2 * mmap.PAGESIZE)
+    whole = np.frombuffer(pages, np.uint8)
+    for begin in (0, len(whole) - mmap.PAGESIZE):
+        address = ctypes.c_void_p(whole.ctypes.data + begin)
+        assert not ctypes.CDLL(None).mprotect(address, ctypes.c_size_t(mmap.PAGESIZE), 0)
+    return whole[mmap.PAGESIZE : -mmap.PAGESIZE]
+
+
+class Room:
+    """Memory from which pieces are taken, with guard zones around them, all of it poisoned.
+
+    There is only one: the next room has the same memory.
+    """
+
+    def __init__(self):
+        self.bytes = _memory()
+        self.address = self.bytes.ctypes.data
+        self.bytes.view(np.uint32)[:] = _WORD
+        self.used = _EDGE
+
+    def take(self, size, shift=0, edge=None):
+        """Return the address of a new piece.
+
+        It begins `shift` bytes behind a multiple of 64; or at the "first" edge of the memory, or
+        ends at the "last" one, where an access beyond is the end of the process.
+        """
+        assert size <= _EDGE - _ZONE
+        if edge is not None:
+            return self.address + (0 if edge == "first" else self.bytes.size - size)
+        begin = self.used + -self.used % 64 + shift
+        self.used = begin + size + _ZONE
+        assert self.used <= self.bytes.size - _EDGE
+        return self.address + begin
+
+    def scatter(self, places, values):
+        """Write each value to the address at its position in `places`."""
+        raw = np.ascontiguousarray(values)[..., None].view(np.uint8)
+        self.bytes[self.offsets(places, raw.shape[-1])] = raw
+
+    def gather(self, places, dtype):
+        """Read the value at each address in `places`."""
+        size = np.dtype(dtype).itemsize
+        return self.bytes[self.offsets(places, size)].view(dtype)[..., 0]
+
+    def table(self, values, length=0):
+        """Return the address of a new table of integers; entries beyond `values` are poison."""
+        values = np.asarray(values, np.int64)
+        begin = self.take(8 * max(len(values), length))
+        self.scatter(begin + 8 * np.arange(len(values)), values)
+        return begin
+
+    def frame(self, fields, values):
+        """Return the address of a new frame; fields without a value are poison."""
+        begin = self.take(8 * len(fields))
+        for name, value in values.items():
+            value = np.asarray(value)
+            value = value.astype(np.int64) if value.dtype.kind in "iu" else value
+            self.scatter(np.array(begin + 8 * fields.index(name)), value)
+        return begin
+
+    def offsets(self, places, size):
+        """Return where the bytes of elements at some addresses lie in `bytes`."""
+        offsets = np.asarray(places, np.int64)[..., None] - self.address
+        return offsets + np.arange(size)
+
+
+@cache
+def loaded(dtype, bits, plain=False):
+    """Compile the packing kernels of a family, and some microkernels of all kinds.
+
+    Parameters
+    ----------
+    plain
+        Without what this CPU has beyond every other of its architecture: LLVM then makes wide
+        vectors of narrow ones, and FMAs of multiplications and additions.
+    """
+    family = Family.of(dtype, bits, WIDTHS[bits])
+    sides = {
+        (groups, min(columns, family.most_columns(groups)))
+        for groups, columns in ((1, 1), (1, 99), (2, 5), (3, 99), (4, 3))
+    }
+    shapes = [shape for shape in family.shapes if (shape.vectors, shape.columns) in sides]
+    cpu = Cpu(binding.get_default_triple(), "x86-64", "", 128) if plain else Cpu.here()
+    return family, shapes, Loaded(build(family, shapes, cpu))
+
+
+def plain_or_not():
+    """Return the values of `plain` that can be tried here."""
+    return (False, True) if platform.machine() == "x86_64" else (False,)
+
+
+def call(kernels, name, frame):
+    """Run a kernel."""
+    ctypes.CFUNCTYPE(None, ctypes.c_int64)(kernels.address(name))(frame)

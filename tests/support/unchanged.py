@@ -1,0 +1,176 @@
+"""Whether a change that should move code only leaves every plan and every kernel as it was.
+
+    python tests/support/unchanged.py REVISION [--machine FILE]
+
+compares the working tree with a revision: the plans of all suites and of drawn contractions, for
+both shipped machines and for the one in force (or the one in a file), and the object code of a
+grid of kernels for three CPUs. It prints what differs and ends with status 1 if anything does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+FOLDERS = ("contractions", "kernels", "packing")
+"""Folders of the top level that become part of the package."""
+
+SUITES = ("tccg", "yolo9000", "resnet18", "gemm", "random:40:7")
+
+MACHINES = ("i7-6700k", "e5-2680v4", "")
+"""Shipped machines; the empty name is the machine in force."""
+
+CPUS = (("x86-64", 128, 16), ("haswell", 256, 16), ("skylake-avx512", 512, 32))
+"""LLVM's name of a CPU, the bits of its vectors, and how many registers hold them."""
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+IGNORED = {"format", "machine"}
+"""What a plan's JSON says of the file and of the machine, not of the plan."""
+
+
+def first_module(*names):
+    """Return the first module that a tree has: modules move, their classes stay."""
+    for name in names:
+        try:
+            return import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError(names)
+
+
+def flattened(value):
+    """Return a plan as pairs of a field's name and its text, whichever value holds the field."""
+    if not isinstance(value, dict):
+        return {}
+    found = {}
+    for name, part in value.items():
+        if name in IGNORED:
+            continue
+        if isinstance(part, dict):
+            found |= flattened(part)
+        elif name in found:
+            raise ValueError(f"two fields are called {name}")
+        else:
+            found[name] = json.dumps(part)
+    return found
+
+
+def plans(machine):
+    """Return every plan for a machine by its name."""
+    from tilesolve import Machine, plan
+    from tilesolve.bench.cases import cases
+
+    target = Machine.load(machine or None)
+    found = {}
+    for suite in SUITES:
+        for name, problem in cases(suite).items():
+            for threads in (1, 2) if suite.startswith("random") else (1,):
+                solved = plan(problem, machine=target, threads=threads, cache=False)
+                key = f"{suite} {name} on {target.name} with {threads} threads"
+                found[key] = flattened(json.loads(solved.to_json()))
+    return found
+
+
+def kernels():
+    """Return a digest of the object code of each family of kernels for each CPU."""
+    code = first_module("tilesolve.kernels.codegen.object_code", "tilesolve.kernels.code")
+    found = {}
+    for name, bits, registers in CPUS:
+        for dtype in DTYPES:
+            for halved in (True, False):
+                family = code.Family.of(dtype, bits, registers, halved=halved)
+                shapes = family.shapes[:: max(1, len(family.shapes) // 24)]
+                made = code.build(family, shapes, code.Cpu.named(name, bits))
+                found[f"{dtype} for {name}, halved {halved}"] = hashlib.sha256(made).hexdigest()
+    return found
+
+
+def laid_out(revision, folder):
+    """Put a revision's package into a folder as it is installed, and return the folder."""
+    archive = subprocess.run(
+        ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
+    return assembled(Path(folder), Path(folder))
+
+
+def assembled(tree, folder):
+    """Link a tree's source folders into one package in a folder's ``path``, and return that."""
+    package = folder / "path" / "tilesolve"
+    package.mkdir(parents=True)
+    for source in (tree / "tilesolve").iterdir():
+        (package / source.name).symlink_to(source)
+    for name in FOLDERS:
+        (package / name).symlink_to(tree / name)
+    return package.parent
+
+
+def written(path, part):
+    """Return what a tree gives for one part, from a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(path), "TILESOLVE_CACHE": "off"}
+    done = subprocess.run(
+        [sys.executable, __file__, "--write", part],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def differences(before, after):
+    """Return a line for each plan or kernel that is not the same in both, or is in one only."""
+    found = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old is None or new is None:
+            found.append(f"{key}: only {'after' if old is None else 'before'}")
+        elif isinstance(old, str):
+            found += [f"{key}: other code"] if old != new else []
+        else:
+            parts = [name for name in old if old[name] != new.get(name)]
+            if parts:
+                found.append(f"{key}: {', '.join(parts)}")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("revision", nargs="?", help="what the working tree is compared with")
+    parser.add_argument("--machine", help="a machine file instead of the machine in force")
+    parser.add_argument("--write", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.write is not None:
+        print(json.dumps(kernels() if given.write == "kernels" else plans(given.write)))
+        return
+    if given.revision is None:
+        parser.error("name a revision")
+    parts = ["kernels", *MACHINES[:-1], given.machine or MACHINES[-1]]
+    with tempfile.TemporaryDirectory() as old, tempfile.TemporaryDirectory() as new:
+        trees = (laid_out(given.revision, old), assembled(ROOT, Path(new)))
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            jobs = [(part, [pool.submit(written, tree, part) for tree in trees]) for part in parts]
+            found, count = [], 0
+            for part, pair in jobs:
+                before, after = (job.result() for job in pair)
+                count += len(before)
+                found += differences(before, after)
+                print(f"{part or 'the machine in force'}: {len(before)} compared", file=sys.stderr)
+    print(*found, sep="\n", end="\n" if found else "")
+    print(f"{len(found)} of {count} differ")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()

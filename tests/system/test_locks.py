@@ -1,0 +1,72 @@
+"""Locks: one thread at a time, and free in a forked process."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from patience import PATIENCE
+
+from tilesolve.system.locks import Lock
+
+FORKED = """
+import os, threading
+from tilesolve import {module}
+
+inside, leave = threading.Event(), threading.Event()
+
+def hold():
+    with {module}.{lock}:
+        inside.set()
+        leave.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    with {module}.{lock}:
+        os._exit(7)
+_, status = os.waitpid(child, 0)
+leave.set()
+thread.join()
+with {module}.{lock}:
+    print(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_one_thread_at_a_time():
+    """Whoever comes second waits."""
+    lock, order = Lock(), []
+    inside = threading.Event()
+
+    def second():
+        inside.set()
+        with lock:
+            order.append(2)
+
+    thread = threading.Thread(target=second)
+    with lock:
+        thread.start()
+        assert inside.wait(PATIENCE)
+        order.append(1)
+    thread.join(PATIENCE)
+    assert order == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize(
+    ("module", "lock"),
+    [("code_store", "_lock"), ("plan_cache", "_lock"), ("blas", "_bound.lock")],
+)
+def test_a_forked_process_does_not_wait_for_its_parents_threads(module, lock):
+    """What a thread of the parent held is free in the child, and still held in the parent."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED.format(module=module, lock=lock)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.stdout == "7\n", done.stderr

@@ -1,0 +1,57 @@
+"""Workers: every job is done, by whichever thread there is."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tilesolve.system.workers import together
+
+LATE = """
+import atexit, threading, time
+import numpy as np
+import tilesolve
+
+product = tilesolve.plan("ik-ij-jk", 40, "i7-6700k", threads=2)
+first = np.ones((40, 40))
+product(first, first)
+
+def late():
+    {wait}
+    assert (product(first, first) == 40).all()
+    print("done")
+
+{start}
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_each_job_is_done_once(count):
+    """Whatever their number, and all of them though one fails."""
+    done = []
+    together([lambda at=at: done.append(at) for at in range(count)])
+    assert sorted(done) == list(range(count))
+
+    def fail():
+        raise ZeroDivisionError
+
+    done.clear()
+    with pytest.raises(ZeroDivisionError):
+        together([fail, *(lambda at=at: done.append(at) for at in range(count))])
+    assert sorted(done) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("wait", "start"),
+    [
+        ("threading.main_thread().join()", "threading.Thread(target=late).start()"),
+        ("", "atexit.register(late)"),
+    ],
+)
+def test_work_is_done_while_python_shuts_down(wait, start):
+    """A thread that outlives the main one, and what runs at exit, compute as before."""
+    text = LATE.format(wait=wait, start=start)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

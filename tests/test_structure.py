@@ -1,0 +1,146 @@
+"""The house: what is imported from where, which folders make the package, how large things are."""
+
+import ast
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+LAYERS = (
+    "contractions",
+    "packing",
+    "kernels",
+    "kernels.codegen",
+    "kernels.runtime",
+    "kernels.probes",
+    "system",
+    "machine",
+    "calibration",
+    "model",
+    "simulation",
+    "solver",
+    "planning",
+    "planning.geometric",
+    "planning.solve",
+    "running",
+    "plans",
+    "transposes",
+    "expressions",
+    "show",
+    "bench",
+    "bench.results",
+    "bench.run",
+    "bench.studies",
+    "bench.command",
+    "cli",
+    "__main__",
+    "",
+)
+"""Rooms from the lowest on; the last one is the package itself. A module may be a layer."""
+
+
+def modules():
+    """The modules of the package by name, below `tilesolve`."""
+    found = {}
+    for top in ("tilesolve", "contractions", "kernels", "packing"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            parts = parts[1:] if top == "tilesolve" else parts
+            found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(path):
+    """The modules of ours that a file imports, those for types alone included."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "tilesolve":
+            package = node.module.partition(".")[2]
+            for name in node.names:
+                within = f"{package}.{name.name}".strip(".")
+                yield within if within in MODULES else package
+        assert not isinstance(node, ast.Import) or all(
+            name.name.split(".")[0] != "tilesolve" or path.parent.name == "show"
+            for name in node.names
+        )
+
+
+def layer(module):
+    """The position of the layer that a module belongs to: the longest name counts."""
+    parts = module.split(".")
+    names = [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
+    return LAYERS.index(next(name for name in names if name in LAYERS))
+
+
+IMPORTS = [(name, other) for name, path in MODULES.items() for other in imported(path)]
+
+
+def test_no_import_points_upward():
+    """What a module imports is of its own layer, or of a lower one."""
+    upward = [
+        f"{name} imports {other}" for name, other in IMPORTS if layer(other) > layer(name) >= 0
+    ]
+    assert upward == []
+
+
+def test_no_circle():
+    """No module imports itself, through whichever others."""
+    graph = nx.DiGraph([pair for pair in IMPORTS if pair[0] != pair[1]])
+    assert [
+        sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1
+    ] == []
+
+
+def test_every_folder_is_in_the_distribution():
+    """Folders of code are the packages that are listed, each with a docstring."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    folders = {
+        f"tilesolve.{name}".strip(".") for name, path in MODULES.items() if path.stem == "__init__"
+    }
+    assert sorted(listed["packages"]) == sorted(folders)
+    homes = {path.parent for path in MODULES.values()}
+    assert [home for home in homes if not (home / "__init__.py").exists()] == []
+
+
+def test_no_module_has_the_name_of_a_public_function():
+    """`tilesolve.plan` is a function, so no module of the package itself is called that."""
+    import tilesolve
+
+    assert [name for name in tilesolve.__all__ if name in MODULES] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_are_of_one_idea(name):
+    """None has more than 450 lines."""
+    assert len(MODULES[name].read_text("utf-8").splitlines()) <= 450
+
+
+def functions(tree):
+    """The functions of a module, at any depth."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def body_lines(function):
+    """The lines of a function's body, but for its docstring."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_functions_fit_a_screen(name):
+    """No body has more than 60 lines."""
+    tree = ast.parse(MODULES[name].read_text("utf-8"))
+    assert [found.name for found in functions(tree) if body_lines(found) > 60] == []
+
+
+def test_layers_are_all_there():
+    """Each layer has modules, and none is listed twice."""
+    assert len(set(LAYERS)) == len(LAYERS)
+    assert {layer(name) for name in MODULES} == set(range(len(LAYERS)))
+    assert all(first != second for first, second in pairwise(LAYERS))

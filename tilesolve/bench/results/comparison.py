@@ -1,0 +1,124 @@
+"""A sweep beside an older one: who has become faster or slower, by more than rounds differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilesolve.bench.contenders import OURS
+from tilesolve.bench.results.results import Entry, Sweep
+from tilesolve.bench.results.summary import mean
+from tilesolve.system.units import counted, duration
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One contender on one case, then and now.
+
+    Parameters
+    ----------
+    case, contender
+        What and who.
+    old, new
+        What was measured.
+
+    Examples
+    --------
+    >>> Change("matmul", "numpy", Entry((2.0, 2.2)), Entry((1.0, 1.2))).verdict
+    'faster'
+    >>> Change("matmul", "numpy", Entry((2.0, 2.2)), Entry((1.9, 2.3))).verdict
+    ''
+    """
+
+    case: str
+    contender: str
+    old: Entry
+    new: Entry
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster it is now."""
+        return self.old.median / self.new.median
+
+    @property
+    def verdict(self) -> str:
+        """``faster`` or ``slower`` if every round of now is; empty otherwise."""
+        if max(self.new.seconds) < min(self.old.seconds):
+            return "faster"
+        return "slower" if min(self.new.seconds) > max(self.old.seconds) else ""
+
+
+def changes(old: Sweep, new: Sweep) -> list[Change]:
+    """Return what both sweeps measured, tilesolve first, what has become slowest first.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.results import Case
+    >>> from tilesolve.contractions.problem import Problem
+    >>> settings = Settings("mine", None, 1, 1, 1, {"numpy": ""}, "")
+    >>> then, now = (Sweep(settings, {}, "", (Case("matmul", Problem.of("ik-ij-jk", 9), 1.0, 1.0,
+    ...              "L1", {"numpy": Entry((seconds,))}),)) for seconds in (1.0, 2.0))
+    >>> [(change.ratio, change.verdict) for change in changes(then, now)]
+    [(0.5, 'slower')]
+    """
+    before = {(case.name, case.problem): case for case in old.cases}
+    found = [
+        Change(case.name, name, then.entries[name], entry)
+        for case in new.cases
+        if (then := before.get((case.name, case.problem)))
+        for name, entry in case.entries.items()
+        if entry.seconds and name in then.entries and then.entries[name].seconds
+    ]
+    return sorted(found, key=lambda change: (change.contender != OURS, change.ratio))
+
+
+def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return rows of changes and lines that sum them up.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.kept import Settings
+    >>> nothing = Sweep(Settings("mine", None, 1, 1, 1, {}, ""), {}, "", ())
+    >>> comparison(nothing, nothing)
+    ([], ['The two sweeps have nothing in common.'])
+    """
+    every = changes(old, new)
+    rows: list[tuple[str, ...]] = [
+        (
+            change.case,
+            change.contender,
+            duration(change.old.median),
+            duration(change.new.median),
+            f"{change.ratio:.2f}",
+            change.verdict,
+        )
+        for change in every
+    ]
+    lines = [
+        f"{what} differs: {then!r} then, {now!r} now"
+        for what, then, now in (
+            ("machine", old.settings.machine, new.settings.machine),
+            ("threads", old.settings.threads, new.settings.threads),
+            ("batch", old.settings.batch, new.settings.batch),
+        )
+        if then != now
+    ]
+    for name in dict.fromkeys(change.contender for change in every):
+        own = [change for change in every if change.contender == name]
+        counts = [sum(c.verdict == verdict for c in own) for verdict in ("faster", "slower")]
+        lines.append(
+            f"{name}: {mean([change.ratio for change in own]):.3f} times as fast as then over "
+            f"{counted(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every round"
+        )
+    return rows, lines if every else [*lines, "The two sweeps have nothing in common."]
+
+
+COLUMNS = {
+    "case": "left",
+    "contender": "left",
+    "then": "right",
+    "now": "right",
+    "times as fast": "right",
+    "every round": "left",
+}
+"""Headers of the rows, and the side on which cells stand."""

@@ -1,0 +1,282 @@
+"""What a command found so far, as a value, and the file that keeps it."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from tilesolve.bench.checked import text, texts
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.problem import Problem
+from tilesolve.system.files import read_regular, write_atomically
+
+FORMAT = 1
+"""Version of the JSON format; a file of another version is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What has to be equal for cases to stand in one table.
+
+    Parameters
+    ----------
+    suite, dtype, threads, batch, repeat
+        As the command was given them; the dtype is None where the suite's counts.
+    contenders
+        Labels, by name.
+    machine
+        Name and a digest of what the plans were made for.
+    seconds
+        Budget of a case; None where its rounds were not bounded.
+    plans
+        Random plans of a study of tiles; None for a sweep.
+    code
+        A digest of the code that made the plans; empty if unknown.
+
+    Examples
+    --------
+    >>> Settings("tccg", None, 1, 1, 5, {"tilesolve": "tilesolve 0.1"}, "mine 123").batch
+    1
+    """
+
+    suite: str
+    dtype: str | None
+    threads: int
+    batch: int
+    repeat: int
+    contenders: Mapping[str, str]
+    machine: str
+    seconds: float | None = None
+    plans: int | None = None
+    code: str = ""
+
+
+class Item(Protocol):
+    """What a file keeps of one problem.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.results import Case
+    >>> found: Item = Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the problem."""
+
+    @property
+    def problem(self) -> Problem:
+        """What was computed."""
+
+    @property
+    def skipped(self) -> str:
+        """Why nothing was; empty otherwise."""
+
+
+Kind = TypeVar("Kind", bound=Item)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[Kind]):
+    """All cases so far, and what they have in common.
+
+    Parameters
+    ----------
+    settings
+        What they have in common.
+    provenance
+        CPU, versions, date: what and its value.
+    machine
+        The machine's file.
+    cases
+        In the order in which they were measured.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.results import Case, Sweep
+    >>> settings = Settings("mine", None, 1, 1, 5, {}, "mine 123")
+    >>> sweep = Sweep(settings, {"CPU": "fast"}, "", ())
+    >>> sweep = sweep.added(Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, skipped="too large"))
+    >>> Sweep.from_json(sweep.to_json()).cases[0].skipped
+    'too large'
+    """
+
+    HOLDS: ClassVar[str]
+    settings: Settings
+    provenance: Mapping[str, str]
+    machine: str
+    cases: tuple[Kind, ...]
+
+    @staticmethod
+    @abstractmethod
+    def case_data(case: Kind) -> dict[str, Any]:
+        """Return what is kept of a case that was not skipped, beside its problem."""
+
+    @staticmethod
+    @abstractmethod
+    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Kind:
+        """Return the case that was kept as such data; with `skipped` where it was."""
+
+    def added(self, case: Kind) -> Self:
+        """Return it with a case more, or measured again."""
+        others = tuple(other for other in self.cases if other.name != case.name)
+        return replace(self, cases=(*others, case))
+
+    def done(self, name: str, problem: Problem) -> bool:
+        """Return whether a case has been measured."""
+        return any(c.name == name and c.problem == problem and not c.skipped for c in self.cases)
+
+    def to_json(self) -> str:
+        """Return it as JSON; `from_json` reads it back."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "holds": self.HOLDS,
+                "settings": asdict(self.settings),
+                "provenance": dict(self.provenance),
+                "machine": self.machine,
+                "cases": [
+                    _problem_data(case)
+                    | ({"skipped": case.skipped} if case.skipped else self.case_data(case))
+                    for case in self.cases
+                ],
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, document: str, *, origin: str = "results") -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        BenchmarkError
+            If the text is something else, or of another version.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.results.results import Sweep
+        >>> Sweep.from_json("[]", origin="old.json")
+        Traceback (most recent call last):
+        tilesolve.contractions.errors.BenchmarkError: old.json: these are no results of a sweep
+        """
+        try:
+            data = json.loads(document)
+        except (ValueError, RecursionError) as error:
+            raise BenchmarkError(f"{origin}: not valid JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise BenchmarkError(f"{origin}: these are no results of {cls.HOLDS}")
+        if data.get("format") != FORMAT:
+            raise BenchmarkError(
+                f"{origin}: format is {data.get('format')!r}, this version reads {FORMAT}"
+            )
+        if (holds := data.get("holds", "a sweep")) != cls.HOLDS:  # sweeps did not always say so
+            raise BenchmarkError(f"{origin}: these are results of {holds}, not of {cls.HOLDS}")
+        try:
+            return cls(
+                Settings(**data["settings"]),
+                texts(data, "provenance"),
+                text(data, "machine"),
+                tuple(
+                    cls.case_of(
+                        text(entry, "name"),
+                        Problem.of(entry["spec"], entry["sizes"], entry["dtype"]),
+                        entry,
+                    )
+                    for entry in data["cases"]
+                ),
+            )
+        except BenchmarkError as error:
+            raise BenchmarkError(f"{origin}: a damaged file of results: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BenchmarkError(
+                f"{origin}: a damaged file of results: {type(error).__name__}: {error}"
+            ) from None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.results.results import Sweep
+        >>> Sweep.read("missing.json")
+        Traceback (most recent call last):
+        tilesolve.contractions.errors.BenchmarkError: cannot read missing.json: No such file or \
+directory
+        """
+        try:
+            document = read_regular(path)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise BenchmarkError(f"cannot read {Path(path)}: {why}") from None
+        return cls.from_json(document, origin=str(path))
+
+    def resumed(self, path: str | os.PathLike[str]) -> Self:
+        """Return what a file holds, to be gone on with; this one if there is no file.
+
+        Raises
+        ------
+        BenchmarkError
+            If what the file holds was made with other settings: both would be lost in a mixture.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.results.results import Sweep
+        >>> new = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {}, "", ())
+        >>> new.resumed("not-yet.json") is new
+        True
+        """
+        if not Path(path).exists():
+            return self
+        old = self.read(path)
+        for what, value in asdict(self.settings).items():
+            if (before := asdict(old.settings)[what]) != value:
+                raise BenchmarkError(
+                    f"{Path(path)} holds {self.HOLDS} with another {what}: {before!r}, now "
+                    f"{value!r}; name another file, or remove it"
+                )
+        return old
+
+    def keep(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, all of it or nothing.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from tilesolve.bench.results.results import Sweep
+        >>> sweep = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {"CPU": "fast"}, "", ())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sweep.keep(Path(folder) / "sweep.json")
+        ...     Sweep.read(Path(folder) / "sweep.json") == sweep
+        True
+        """
+        write_atomically(path, self.to_json() + "\n")
+
+
+def _problem_data(case: Item) -> dict[str, Any]:
+    problem = case.problem
+    return {
+        "name": case.name,
+        "spec": str(problem.spec),
+        "sizes": dict(problem.sizes),
+        "dtype": problem.dtype,
+    }
+
+
+def problem_cells(case: Item) -> Iterator[str]:
+    """Yield a case's first columns of a CSV file: its name, spec, sizes and dtype.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.results import Case
+    >>> list(problem_cells(Case("matmul", Problem.of("ik-ij-jk", 8))))
+    ['matmul', 'ik-ij-jk', 'i=8 k=8 j=8', 'float64']
+    """
+    sizes = " ".join(f"{letter}={extent}" for letter, extent in case.problem.sizes.items())
+    yield from (case.name, str(case.problem.spec), sizes, case.problem.dtype)

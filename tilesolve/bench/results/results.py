@@ -1,0 +1,248 @@
+"""What a sweep found, as values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import isnan, nan
+from typing import Any
+
+from tilesolve.bench.checked import Data, positive, text, times, value
+from tilesolve.bench.contenders import OURS
+from tilesolve.bench.results.kept import Kept, problem_cells
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.problem import Problem
+
+COLUMNS = (
+    *("case", "spec", "sizes", "dtype", "contender"),
+    *("median_s", "least_s", "most_s", "rounds", "gflops"),
+    *("roofline_s", "share_of_roofline", "predicted_s", "preparation_s", "memory_bytes", "reason"),
+)
+"""Columns of the CSV file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one contender did on one case.
+
+    Parameters
+    ----------
+    seconds
+        Of each round; empty where nothing counts.
+    reason
+        Why nothing counts; empty otherwise.
+    preparation
+        Seconds of making ready: of planning, for a plan.
+    memory
+        Bytes that a run took beside the tensors; None if unknown.
+
+    Examples
+    --------
+    >>> found = Entry((2.0, 1.0, 1.5))
+    >>> found.median, round(found.spread, 2)
+    (1.5, 0.33)
+    """
+
+    seconds: tuple[float, ...]
+    reason: str = ""
+    preparation: float | None = None
+    memory: int | None = None
+
+    @property
+    def median(self) -> float:
+        """The median round; NaN where nothing counts."""
+        return statistics.median(self.seconds) if self.seconds else nan
+
+    @property
+    def spread(self) -> float:
+        """How far the middle half of the rounds lies apart, as a share of the median."""
+        if len(self.seconds) < 2:
+            return 0.0 if self.seconds else nan
+        low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return (high - low) / self.median
+
+
+def _entry(data: Data) -> Entry:
+    """Return the entry that was kept as such data."""
+    seconds, reason = times(data, "seconds"), text(data, "reason")
+    if bool(seconds) == bool(reason.strip()):
+        raise BenchmarkError(f"'reason' must say why there are no seconds, got {reason!r}")
+    memory = data.get("memory")
+    if not (memory is None or (type(memory) is int and memory >= 0)):
+        raise BenchmarkError(f"'memory' must be a number of bytes, got {memory!r}")
+    return Entry(seconds, reason, _maybe(data, "preparation"), memory)
+
+
+def _maybe(data: Data, what: str) -> float | None:
+    """Return a positive number, or None where it is not known."""
+    return None if data.get(what) is None else positive(data, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One problem, what the model says of it, and what each contender did.
+
+    Parameters
+    ----------
+    name, problem
+        What was computed.
+    roofline, predicted
+        Seconds that nothing beats, and seconds that the plan is predicted to take; NaN where there
+        is no plan.
+    bottleneck
+        What the prediction is bound by.
+    entries
+        By contender.
+    skipped
+        Why nobody computed it; empty otherwise.
+    peak
+        Flop/s of arithmetic that was reached beside the plan's runs, in the median, and that the
+        roofline was drawn with; None where it was drawn with the machine's.
+
+    Examples
+    --------
+    >>> matmul = Problem.of("ik-ij-jk", 100)
+    >>> found = Case("matmul", matmul, 1.0, 1.5, "compute",
+    ...              {"tilesolve": Entry((2.0,)), "numpy": Entry((3.0,)), "slow": Entry((9.0,))})
+    >>> found.reached("tilesolve"), found.best_peer, found.ratio
+    (0.5, 'numpy', 1.5)
+    >>> found.speed("tilesolve")
+    1000000.0
+    """
+
+    name: str
+    problem: Problem
+    roofline: float = nan
+    predicted: float = nan
+    bottleneck: str = ""
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    skipped: str = ""
+    peak: float | None = None
+
+    @property
+    def ours(self) -> float:
+        """Median seconds of the plan; NaN if there are none."""
+        return self.seconds(OURS)
+
+    def seconds(self, contender: str) -> float:
+        """Return a contender's median seconds; NaN if there are none."""
+        entry = self.entries.get(contender)
+        return entry.median if entry else nan
+
+    def speed(self, contender: str) -> float:
+        """Return a contender's flop/s; NaN if there are none."""
+        return self.problem.flops / self.seconds(contender)
+
+    def reached(self, contender: str) -> float:
+        """Return a contender's share of the roofline; NaN if there is none."""
+        return self.roofline / self.seconds(contender)
+
+    @property
+    def best_peer(self) -> str:
+        """The fastest of the others; empty if there is none."""
+        times = {n: e.median for n, e in self.entries.items() if e.seconds and n != OURS}
+        return min(times, key=times.__getitem__, default="")
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster the plan is than the best peer; NaN if one of them is missing."""
+        return self.seconds(self.best_peer) / self.ours
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Kept[Case]):
+    """All cases of a sweep so far.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.kept import Settings
+    >>> sweep = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {"CPU": "fast"}, "", ())
+    >>> sweep.added(Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")).cases[0].name
+    'huge'
+    """
+
+    HOLDS = "a sweep"
+
+    @staticmethod
+    def case_data(case: Case) -> dict[str, Any]:
+        """Return what is kept of a case that was not skipped, beside its problem."""
+        entries = {name: asdict(entry) for name, entry in case.entries.items()}
+        if isnan(case.predicted):
+            return {"entries": entries}
+        return {
+            "roofline": case.roofline,
+            "peak": case.peak,
+            "predicted": case.predicted,
+            "bottleneck": case.bottleneck,
+            "entries": entries,
+        }
+
+    @staticmethod
+    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Case:
+        """Return the case that was kept as such data."""
+        if data.get("skipped"):
+            return Case(name, problem, skipped=text(data, "skipped"))
+        entries = {who: _entry(entry) for who, entry in value(data, "entries").items()}
+        if not {"roofline", "predicted", "bottleneck"} & set(data):
+            return Case(name, problem, entries=entries)
+        return Case(
+            name,
+            problem,
+            positive(data, "roofline"),
+            positive(data, "predicted"),
+            text(data, "bottleneck"),
+            entries,
+            peak=_maybe(data, "peak"),  # older files have the machine's
+        )
+
+    def peak(self, dtype: str) -> float | None:
+        """Return the median peak beside the runs of a dtype; None if there is none.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.results.kept import Settings
+        >>> cases = tuple(Case(str(peak), Problem.of("ik-ij-jk", 8), peak=peak) for peak in (1, 3))
+        >>> Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", cases).peak("float64")
+        2.0
+        """
+        found = [case.peak for case in self.cases if case.problem.dtype == dtype and case.peak]
+        return statistics.median(found) if found else None
+
+    def to_csv(self) -> str:
+        """Return a line for each case and contender.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.results.kept import Settings
+        >>> settings = Settings("mine", None, 1, 1, 5, {}, "mine 123")
+        >>> matmul = Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, 1.0, "L1",
+        ...               {"numpy": Entry((2.0,))})
+        >>> Sweep(settings, {}, "", (matmul,)).to_csv().splitlines()[1][:34]
+        'matmul,ik-ij-jk,i=8 k=8 j=8,float6'
+        """
+        lines = io.StringIO()
+        write = csv.writer(lines, lineterminator="\n").writerow
+        write(COLUMNS)
+        for case in self.cases:
+            head = tuple(problem_cells(case))
+            for name, entry in (case.entries or {"": Entry((), case.skipped)}).items():
+                times = entry.seconds
+                write(
+                    (
+                        *head,
+                        name,
+                        *((entry.median, min(times), max(times)) if times else ("", "", "")),
+                        len(times),
+                        case.speed(name) / 1e9 if times else "",
+                        "" if isnan(case.roofline) else case.roofline,
+                        "" if isnan(case.reached(name)) else case.reached(name),
+                        case.predicted if name == OURS and not isnan(case.predicted) else "",
+                        "" if entry.preparation is None else entry.preparation,
+                        "" if entry.memory is None else entry.memory,
+                        entry.reason,
+                    )
+                )
+        return lines.getvalue()

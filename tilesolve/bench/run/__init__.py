@@ -1,0 +1,1 @@
+"""Running a sweep: peers in processes of their own, in turns."""

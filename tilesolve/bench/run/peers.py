@@ -1,0 +1,158 @@
+"""Who computes: for each peer a function that makes ready for a problem.
+
+Such a maker is given the problem, the machine, the number of threads, the operands and an array
+for the output. It returns a function without arguments that computes the contraction and
+returns the result: the given output where the peer can write to one. What is done once per
+problem (plans, compilation, copies into an array type of the peer's own) belongs into the maker.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+from tilesolve.packing.buffers import empty
+
+OFFSET = 16
+"""Bytes from a line's beginning to where large arrays of numpy begin (glibc)."""
+
+Array = npt.NDArray[Any]
+Run = Callable[[], Any]
+
+
+def subscripts(problem: Problem) -> str:
+    """Return a problem as einsum writes it.
+
+    Raises
+    ------
+    SpecError
+        If a subscript is affine, which no einsum takes.
+
+    Examples
+    --------
+    >>> subscripts(Problem.of("ik-ij-jk", 2))
+    'ij,jk->ik'
+    """
+    spec = problem.spec
+    if not all(subscript.plain for tensor in spec.tensors for subscript in tensor.subscripts):
+        raise SpecError(f"einsum takes no affine subscripts, as {str(spec)!r} has")
+    output, *operands = (
+        "".join(subscript.letters[0] for subscript in tensor.subscripts) for tensor in spec.tensors
+    )
+    return ",".join(operands) + "->" + output
+
+
+def tilesolve(
+    problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
+) -> Run:
+    """Make ready a plan, solved anew.
+
+    Examples
+    --------
+    >>> arrays = np.eye(4), np.ones((4, 4)), np.empty((4, 4))
+    >>> run = tilesolve(Problem.of("ik-ij-jk", 4), Machine.load("i7-6700k"), 1, arrays[:2],
+    ...                 arrays[2])
+    >>> run() is arrays[2], float(arrays[2].sum())
+    (True, 16.0)
+    """
+    from tilesolve.plans.plan import plan
+
+    found = plan(problem, machine=machine, threads=threads, cache=False)
+    first, second = operands
+    return lambda: found(first, second, out)
+
+
+def unaligned(
+    problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
+) -> Run:
+    """Make ready a plan for copies of the arrays that begin 16 bytes after a line, as numpy's do.
+
+    It tells what that costs, where a sweep's own arrays begin with a line.
+
+    Examples
+    --------
+    $ tilesolve bench tccg --peers tilesolve.bench.run.peers:unaligned
+    """
+
+    def moved(array: Array) -> Array:
+        skipped = OFFSET // array.itemsize
+        room = empty((skipped + array.size,), array.dtype)
+        found = room[skipped:].reshape(array.shape)
+        found[...] = array
+        return found
+
+    return tilesolve(problem, machine, threads, [*map(moved, operands)], moved(out))
+
+
+def numpy(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
+    """Make ready numpy's einsum, which may transpose and call its BLAS.
+
+    Examples
+    --------
+    >>> out = np.empty((4, 4))
+    >>> run = numpy(Problem.of("ik-ij-jk", 4), None, 1, (np.eye(4), np.ones((4, 4))), out)
+    >>> float(run().sum())
+    16.0
+    """
+    text = subscripts(problem)
+    return lambda: np.einsum(text, *operands, out=out, optimize=True)
+
+
+def opt_einsum(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
+    """Make ready an expression of opt_einsum, which calls numpy.
+
+    Examples
+    --------
+    $ tilesolve bench gemm --peers opt_einsum
+    """
+    module = importlib.import_module("opt_einsum")
+    contract = module.contract_expression(subscripts(problem), *problem.shapes[1:])
+    return lambda: contract(*operands, out=out)
+
+
+def tblis(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
+    """Make ready TBLIS, which contracts without transposing.
+
+    Examples
+    --------
+    $ tilesolve bench gemm --peers tblis
+    """
+    contract = importlib.import_module("pytblis").contract
+    text = subscripts(problem)
+    return lambda: contract(text, *operands, out=out)
+
+
+def torch(problem: Problem, _: Machine, threads: int, operands: Sequence[Array], __: Array) -> Run:
+    """Make ready torch's einsum over its own tensors; it cannot write to a given output.
+
+    Examples
+    --------
+    $ tilesolve bench gemm --peers torch
+    """
+    module = importlib.import_module("torch")
+    module.set_num_threads(threads)
+    tensors = [module.from_numpy(operand) for operand in operands]
+    text = subscripts(problem)
+    return lambda: module.einsum(text, *tensors)
+
+
+def jax(problem: Problem, _: Machine, __: int, operands: Sequence[Array], ___: Array) -> Run:
+    """Make ready jax's einsum, compiled for the shapes; it cannot write to a given output.
+
+    Examples
+    --------
+    $ tilesolve bench gemm --peers jax
+    """
+    module = importlib.import_module("jax")
+    module.config.update("jax_enable_x64", True)
+    text = subscripts(problem)
+    arrays = [module.numpy.asarray(operand) for operand in operands]
+    compiled = module.jit(lambda *given: module.numpy.einsum(text, *given)).lower(*arrays).compile()
+    return lambda: compiled(*arrays).block_until_ready()

@@ -1,0 +1,326 @@
+"""Measuring: contenders make ready one by one, are checked, and then take turns."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+from tilesolve.bench.contenders import OURS, Contender
+from tilesolve.bench.effort import Effort
+from tilesolve.bench.results.provenance import provenance, settings
+from tilesolve.bench.results.results import Case, Entry, Sweep
+from tilesolve.bench.run.oracle import differing
+from tilesolve.bench.run.team import PeerError, Team, team
+from tilesolve.bench.run.worker import Order, Ready
+from tilesolve.contractions.errors import TilesolveError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.progress import Progress
+from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import divided
+from tilesolve.plans.plan import plan
+from tilesolve.system.free_memory import free_memory
+from tilesolve.system.units import size
+
+FLUSHED = 2
+"""Times the last cache that is written between runs, as TCCG does."""
+
+SPARE = 2**28
+"""Bytes that the processes take beside tensors."""
+
+STARTING = 3.0
+"""Seconds that a contender takes to start and to be checked beside its runs, about."""
+
+
+def empty(
+    suite: str,
+    dtype: str | None,
+    contenders: Sequence[Contender],
+    machine: Machine,
+    effort: Effort,
+) -> Sweep:
+    """Return a sweep without cases yet: its settings and where it is made.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> found = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
+    >>> found.settings.suite, "CPU" in found.provenance
+    ('tccg', True)
+    """
+    return Sweep(
+        settings(suite, dtype, contenders, machine, effort),
+        provenance(machine),
+        machine.to_toml(),
+        (),
+    )
+
+
+def sweep(
+    problems: Mapping[str, Problem],
+    contenders: Sequence[Contender],
+    machine: Machine,
+    effort: Effort,
+    start: Sweep,
+    keep: Callable[[Sweep], None],
+    progress: Progress,
+) -> Sweep:
+    """Measure the problems that a sweep does not have yet, and return it with them.
+
+    Parameters
+    ----------
+    problems
+        By name.
+    contenders
+        Who computes.
+    machine, effort
+        What plans are made for, and how is measured.
+    start
+        What has been done before.
+    keep
+        Called with the sweep after each case.
+    progress
+        Called often; an exception that it raises ends the sweep.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> machine, effort = Machine.load("i7-6700k"), Effort(repeat=2)
+    >>> everyone = contenders("numpy")
+    >>> start = empty("mine", None, everyone, machine, effort)
+    >>> found = sweep({"tiny": Problem.of("ik-ij-jk", 20)}, everyone, machine, effort, start,
+    ...               lambda _: None, lambda *_: None)
+    >>> len(found.cases[0].entries["numpy"].seconds)
+    2
+    """
+    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
+    machine = divided(machine, effort.batch)
+    many = len(contenders)
+    weight = weights(waiting, contenders, machine, effort)
+    found = start
+    for name, tell in shares(progress, weight):
+        problem = waiting[name]
+        step = steps(tell, many * (1 + effort.rounds(problem, machine, many)))
+        found = found.added(measure(name, problem, contenders, machine, effort, step))
+        keep(found)
+    progress(1.0, "")
+    return found
+
+
+def weights(
+    problems: Mapping[str, Problem],
+    contenders: Sequence[Contender],
+    machine: Machine,
+    effort: Effort,
+) -> dict[str, float]:
+    """Return the seconds that each problem takes, about.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> problems = {"huge": Problem.of("ik-ij-jk", 10**6), "small": Problem.of("ik-ij-jk", 9)}
+    >>> weights(problems, contenders("none"), Machine.load("i7-6700k"), Effort())["huge"]
+    3.0
+    """
+    many = len(contenders)
+    return {
+        name: many * STARTING
+        if lacking(needed(problem, contenders, effort))
+        else effort.expected(problem, machine, many, STARTING)
+        for name, problem in problems.items()
+    }
+
+
+def needed(problem: Problem, contenders: Sequence[Contender], effort: Effort) -> int:
+    """Return the bytes that contenders take: all have the tensors, and who runs may copy them.
+
+    Examples
+    --------
+    >>> needed(Problem.of("ik-ij-jk", 100), (), Effort())
+    268675456
+    """
+    there = sum(contender.installed for contender in contenders)
+    return (there + 1) * effort.batch * (sum(problem.bytes) + SPARE)
+
+
+def shares(progress: Progress, weight: Mapping[str, float]) -> Iterator[tuple[str, Progress]]:
+    """Yield each case and what is told how much of this case is done.
+
+    Examples
+    --------
+    >>> for _, tell in shares(print, {"small": 1.0, "large": 3.0}):
+    ...     tell(0.5, "half")
+    0.125 small: half
+    0.625 large: half
+    """
+    total, passed = sum(weight.values()), 0.0
+
+    for name, own in weight.items():
+        yield name, partial(_told, progress, name, passed / total, own / total)
+        passed += own
+
+
+def _told(
+    progress: Progress, name: str, start: float, share: float, part: float, what: str
+) -> None:
+    progress(start + share * part, f"{name}: {what}")
+
+
+def steps(tell: Progress, expected: int) -> Callable[[str], None]:
+    """Return what is called with each step of a case, which has so many, about.
+
+    Examples
+    --------
+    >>> step = steps(print, 2)
+    >>> step("first"), step("second"), step("third"), step("fourth")
+    0.0 first
+    0.5 second
+    1.0 third
+    1.0 fourth
+    (None, None, None, None)
+    """
+    taken = count()
+    return lambda what: tell(min(1.0, next(taken) / expected), what)
+
+
+def measure(
+    name: str,
+    problem: Problem,
+    contenders: Sequence[Contender],
+    machine: Machine,
+    effort: Effort,
+    step: Callable[[str], None],
+) -> Case:
+    """Measure one problem.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> machine = Machine.load("i7-6700k")
+    >>> found = measure("huge", Problem.of("ik-ij-jk", 10**6), contenders("none"), machine,
+    ...                 Effort(), print)
+    >>> found.skipped.startswith("does not fit into memory: ")
+    True
+    """
+    there = [contender for contender in contenders if contender.installed]
+    if lack := lacking(needed(problem, contenders, effort)):
+        return Case(name, problem, skipped=lack)
+    entries = {c.name: Entry((), "" if c in there else "not installed") for c in contenders}
+    expectation = None
+    try:
+        expectation = plan(problem, machine=machine, threads=effort.threads)
+    except TilesolveError as error:
+        entries[OURS] = Entry((), f"unplanned: {error}")
+        there = [contender for contender in there if contender.name != OURS]
+    with ExitStack() as stack:
+        teams: dict[str, Team] = {}
+        checked: dict[str, Ready] = {}
+        for contender in there:
+            step(f"{contender.name} makes ready")
+            started = team(contender, effort.threads, effort.batch, effort.limit)
+            group = stack.enter_context(started)
+            try:
+                found = group.prepare(list(_orders(problem, contender, machine, effort)))
+            except PeerError as error:
+                group.stop()
+                entries[contender.name] = Entry((), str(error))
+                continue
+            teams[contender.name], checked[contender.name] = group, found
+        for who in _different(problem, checked):
+            teams.pop(who).stop()
+            entries[who] = Entry((), "the others found another result")
+        first = {who: effort.first(checked[who].seconds) for who in teams}
+        measured, peak = _rounds(teams, first, effort, step)
+        entries |= measured
+    for who, found in checked.items():
+        entry = entries[who]
+        if entry.seconds:
+            entries[who] = replace(entry, preparation=found.preparation, memory=found.memory)
+    if expectation is None:
+        return Case(name, problem, entries=entries)
+    return Case(
+        name,
+        problem,
+        expectation.roofline if peak is None else expectation.roofline_at(peak),
+        expectation.seconds,
+        expectation.price.bottleneck,
+        entries,
+        peak=peak,
+    )
+
+
+def lacking(count: int) -> str:
+    """Say that so many bytes are not free; nothing if they are.
+
+    Examples
+    --------
+    >>> lacking(2**60).startswith("does not fit into memory: 1.049e+06 TiB are needed, ")
+    True
+    """
+    if count <= (free := free_memory()):
+        return ""
+    return f"does not fit into memory: {size(count)} are needed, {size(free)} are free"
+
+
+def flushed(machine: Machine) -> int:
+    """Return the bytes that are written between runs, so that no cache helps the next one.
+
+    Examples
+    --------
+    >>> flushed(Machine.load("i7-6700k"))
+    16777216
+    """
+    return FLUSHED * max(level.capacity or 0 for level in machine.levels)
+
+
+def _orders(
+    problem: Problem, contender: Contender, machine: Machine, effort: Effort
+) -> Iterator[Order]:
+    flush = flushed(machine)
+    cores = sorted(os.sched_getaffinity(0))
+    for at in range(effort.batch):
+        alone = effort.batch > 1 and effort.threads == 1
+        core = cores[at] if alone else None
+        paced = contender.name == OURS
+        yield Order(problem, machine, effort.threads, contender.maker, flush, core, paced)
+
+
+def _different(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
+    """Return whose result is another than that of most."""
+    digests = [found.digest for found in checked.values()]
+    return [who for who, off in zip(checked, differing(problem, digests), strict=True) if off]
+
+
+def _rounds(
+    teams: Mapping[str, Team],
+    first: Mapping[str, list[float]],
+    effort: Effort,
+    step: Callable[[str], None],
+) -> tuple[dict[str, Entry], float | None]:
+    """Return the times of all teams, which take turns, and the peak beside them, if it is known.
+
+    One that fails stays out. The first rounds of some have been run.
+    """
+    times, failed = {who: list(first[who]) for who in teams}, dict[str, str]()
+    peaks: list[float] = []
+    while waiting := effort.due(times):
+        for who in waiting:
+            step(f"round {len(times[who]) + 1}, {who}")
+            try:
+                turn = teams[who].run()
+            except PeerError as error:
+                teams[who].stop()
+                del times[who]
+                failed[who] = str(error)
+                continue
+            times[who].append(turn.seconds)
+            if turn.peak is not None:
+                peaks.append(turn.peak)
+    entries = {
+        who: Entry((), failed[who]) if who in failed else Entry(tuple(times[who])) for who in teams
+    }
+    return entries, statistics.median(peaks) if peaks else None

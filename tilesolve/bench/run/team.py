@@ -1,0 +1,209 @@
+"""The processes of one contender on one case, asked from outside, and stopped if they hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any
+
+from tilesolve.bench.contenders import Contender
+from tilesolve.bench.run.turn import Turn
+from tilesolve.bench.run.worker import COMMAND, Order, Ready
+from tilesolve.contractions.errors import TilesolveError
+
+SAID = 200
+"""Characters of what a failed process said last that are repeated."""
+
+QUICKLY = 2.0
+"""Seconds that a process has to end in after it has hung up."""
+
+LOOK = 0.5
+"""Seconds after which is looked whether a process from which nothing comes has ended: what it has
+started may hold its end of the connection open."""
+
+
+class PeerError(TilesolveError, RuntimeError):
+    """A contender that failed: its message says how, in a line."""
+
+
+class Worker:
+    """One process, and the connection to it.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> numpy = contenders("numpy")[1]
+    >>> with tempfile.TemporaryFile() as said, Worker(numpy, 1, said) as worker:
+    ...     worker.send("no order")
+    ...     worker.answer(60)
+    Traceback (most recent call last):
+    tilesolve.bench.run.team.PeerError: AttributeError: 'str' object has no attribute 'core'
+    """
+
+    def __init__(self, contender: Contender, threads: int, said: IO[bytes]) -> None:
+        self.said = said
+        self.connection: Connection[Any, Any]
+        self.connection, far = Pipe()
+        with far:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, str(far.fileno()), str(os.getpid())],
+                env=contender.variables(dict(os.environ), threads),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                pass_fds=[far.fileno()],
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def send(self, message: object) -> None:
+        """Send a message; that nobody reads it any more is found when the answer is awaited."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(message)
+
+    def answer(self, limit: float) -> Any:  # noqa: ANN401 - a `Ready`, or a `Turn`
+        """Return the next answer; raise a `PeerError` for a failure, an end, or silence."""
+        give_up = time.monotonic() + limit
+        while not self.connection.poll(max(0.0, min(LOOK, give_up - time.monotonic()))):
+            if self.process.poll() is not None and not self.connection.poll():
+                raise PeerError(self._end())
+            if time.monotonic() >= give_up:
+                self.stop()
+                raise PeerError(f"stopped: no answer within {limit:g} s")
+        try:
+            found = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise PeerError(self._end()) from None
+        if isinstance(found, str):
+            raise PeerError(" ".join(found.split()))
+        return found
+
+    def _end(self) -> str:
+        """Say how the process ended, and what it said last; end it if it does not by itself."""
+        try:
+            how = _ending(self.process.wait(QUICKLY))
+        except subprocess.TimeoutExpired:
+            self.stop()
+            how = "stopped: hung up without ending"
+        self.said.seek(0)
+        lines = self.said.read().decode(errors="replace").split("\n")
+        final = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"{how} ({final[:SAID]})" if final else how
+
+    def stop(self) -> None:
+        """End the process, and what it may have started, whatever it is doing."""
+        self.connection.close()
+        self._signal(signal.SIGKILL)
+        self.process.wait()
+
+    def pause(self) -> None:
+        """Halt the process: threads that wait for more work in a loop would slow down others."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a process go on that was halted."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"crashed: {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+class Team:
+    """The processes of one contender: one, or one per core for a batch.
+
+    Parameters
+    ----------
+    workers
+        The processes.
+    limit
+        Seconds that an answer may take.
+
+    Examples
+    --------
+    `team` makes one.
+
+    >>> Team([], 1.0).workers
+    []
+    """
+
+    def __init__(self, workers: Sequence[Worker], limit: float) -> None:
+        self.workers, self.limit = list(workers), limit
+
+    def prepare(self, orders: Sequence[Order]) -> Ready:
+        """Have each worker make ready, one after the other; return what the first one found.
+
+        Between its turns a worker is halted.
+        """
+        found: list[Ready] = []
+        for worker, order in zip(self.workers, orders, strict=True):
+            worker.send(order)
+            found.append(worker.answer(self.limit))
+            worker.pause()
+        for other in found:
+            if other.problem:
+                raise PeerError(other.problem)
+        return found[0]
+
+    def run(self) -> Turn:
+        """Return what a run took: the longest, where several run side by side."""
+        for worker in self.workers:
+            worker.resume()
+            worker.send(None)
+        turns: list[Turn] = [worker.answer(self.limit) for worker in self.workers]
+        for worker in self.workers:
+            worker.pause()
+        return max(turns, key=lambda turn: turn.seconds)
+
+    def stop(self) -> None:
+        """End all processes."""
+        for worker in self.workers:
+            worker.stop()
+
+
+@contextmanager
+def team(contender: Contender, threads: int, batch: int, limit: float) -> Iterator[Team]:
+    """Start the processes of a contender; they are gone afterwards, whatever they were doing.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.contenders import contenders
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.machine.model import Machine
+    >>> numpy = contenders("numpy")[1]
+    >>> order = Order(Problem.of("ik-ij-jk", 9), Machine.load("i7-6700k"), 1, numpy.maker, 4096)
+    >>> with team(numpy, threads=1, batch=1, limit=60) as alone:
+    ...     alone.prepare([order]).problem, alone.run().seconds > 0
+    ('', True)
+    """
+    with tempfile.TemporaryDirectory(prefix="tilesolve-bench-") as folder:
+        said = [(Path(folder) / str(at)).open("w+b") for at in range(batch)]
+        started = Team([], limit)
+        try:
+            for file in said:
+                started.workers.append(Worker(contender, threads, file))
+            yield started
+        finally:
+            started.stop()
+            for file in said:
+                file.close()

@@ -1,0 +1,68 @@
+"""The arithmetic peak beside the runs: what cores reach in the very minutes of a sweep.
+
+Registers are multiplied right before and right after each run, on the cores of the run and in its
+process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import harmonic_mean
+
+from tilesolve.calibration.peak_rate import Pace
+
+SHARE = 0.02
+"""Of a run's seconds: how long its peak is measured before it, and again after it."""
+
+LEAST = 5e-3
+"""Seconds that this takes at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One timed run.
+
+    Parameters
+    ----------
+    seconds
+        That it took.
+    peak
+        Flop/s that its cores reached around it; None where that was not measured.
+
+    Examples
+    --------
+    >>> Turn(0.5).peak
+    """
+
+    seconds: float
+    peak: float | None = None
+
+
+def beside(timed: Callable[[], float], measured: Pace, last: float) -> Callable[[], Turn]:
+    """Return what times runs and measures the peak around each of them.
+
+    Parameters
+    ----------
+    timed
+        Runs and returns the seconds; empties the caches before.
+    measured
+        The peak.
+    last
+        Seconds of a run before, from which is known how long to measure.
+
+    Examples
+    --------
+    >>> around = []
+    >>> run = beside(lambda: 4.0, lambda seconds: around.append(seconds) or 2.0, 1.0)
+    >>> run(), around
+    (Turn(seconds=4.0, peak=2.0), [0.02, 0.02])
+    """
+    length = max(LEAST, SHARE * last)
+
+    def run() -> Turn:
+        before = measured(length)
+        seconds = timed()
+        return Turn(seconds, harmonic_mean([before, measured(length)]))
+
+    return run

@@ -1,0 +1,219 @@
+"""The process of one contender: makes ready, shows its result, then times runs on request.
+
+It talks over the connection of the file descriptor that is its first argument; the second is the
+parent's number. It is sent an `Order`, answers with `Ready` or the text of an error, and then
+answers each None with the `Turn` of one run. It ends when the connection does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.bench.run.oracle import digest, drawn, expected, places, tiny, wrong
+from tilesolve.bench.run.turn import Turn, beside
+from tilesolve.calibration.peak_rate import pace
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+from tilesolve.packing.buffers import allocate
+
+COMMAND = f"from {__name__} import main; main()"
+"""What Python is told to run, so that a worker can import what lies in the folder it starts in."""
+
+PR_SET_PDEATHSIG = 1
+"""Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a worker is to compute.
+
+    Parameters
+    ----------
+    problem, machine, threads
+        What the maker is given.
+    maker
+        ``module:function``.
+    flush
+        Bytes that are written before each timed run, so that caches hold nothing of the last.
+    core
+        The core to stay on; None for any.
+    paced
+        Whether to measure the peak of arithmetic around each run.
+
+    Examples
+    --------
+    >>> Order(Problem.of("ik-ij-jk", 3), Machine.load("i7-6700k"), 1, "mine:make", 2**26).core
+    """
+
+    problem: Problem
+    machine: Machine
+    threads: int
+    maker: str
+    flush: int
+    core: int | None = None
+    paced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a worker found before any run was timed.
+
+    Parameters
+    ----------
+    preparation
+        Seconds of making ready.
+    seconds
+        Of the first run, whose result was checked.
+    digest
+        Sums of parts of the result, which are compared among contenders.
+    problem
+        How it is wrong; empty if it is right.
+    memory
+        Bytes that the first run took beside the tensors; None if the system does not say.
+
+    Examples
+    --------
+    >>> Ready(0.1, 0.2, np.zeros(3), "", memory=None).problem
+    ''
+    """
+
+    preparation: float
+    seconds: float
+    digest: npt.NDArray[Any]
+    problem: str
+    memory: int | None
+
+
+def ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
+    """Compute an order's problem once, and return what was found and how to time a run.
+
+    Examples
+    --------
+    >>> order = Order(Problem.of("ik-ij-jk", 5), Machine.load("i7-6700k"), 1,
+    ...               "tilesolve.bench.run.peers:numpy", 2**12)
+    >>> first, timed = ready(order)
+    >>> first.problem, timed().seconds > 0
+    ('', True)
+    """
+    if order.core is not None:
+        os.sched_setaffinity(0, {order.core})
+    module, _, function = order.maker.partition(":")
+    make = getattr(importlib.import_module(module), function)
+    problem, given = order.problem, (order.machine, order.threads)
+    small = tiny(problem)
+    *operands, out = drawn(small)
+    make(small, *given, operands, out)()
+
+    *operands, out = drawn(problem)
+    at = places(problem)
+    values, slack = expected(problem, operands, at)
+    trash = allocate(order.flush)
+    trash.fill(0)  # its pages are none that the first run takes
+    before = _reset_peak()
+    start = time.perf_counter()
+    run = make(problem, *given, operands, out)
+    preparation = time.perf_counter() - start
+    results: list[Any] = []
+    seconds = timer(lambda: results.append(run()), trash)()
+    (result,) = results
+    memory = _memory("VmHWM")
+    fault = wrong(np.asarray(result)[tuple(at.T)], values, slack)
+    if not fault and not np.array_equal(expected(problem, operands, at)[0], values):
+        fault = "changed the operands"
+    taken = None if before is None or memory is None else max(0, memory - before)
+    found = Ready(preparation, seconds, digest(np.asarray(result)), fault, taken)
+    timed = timer(run, trash)
+    if order.paced:
+        return found, beside(timed, pace(order.machine, problem.dtype, order.threads), seconds)
+    return found, lambda: Turn(timed())
+
+
+def timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
+    """Return what times a run in seconds, after it has written to all of an array.
+
+    Examples
+    --------
+    >>> timer(lambda: None, np.zeros(1000))() > 0
+    True
+    """
+
+    def timed() -> float:
+        np.add(trash, 1, out=trash)
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    return timed
+
+
+def _memory(what: str) -> int | None:
+    """Return one of the sizes of this process, in bytes."""
+    with suppress(OSError):
+        text = Path("/proc/self/status").read_text(encoding="ascii")
+        if found := re.search(rf"^{what}:\s+([0-9]+) kB$", text, re.MULTILINE):
+            return int(found[1]) * 1024
+    return None
+
+
+def _reset_peak() -> int | None:
+    """Make the peak of this process's memory what it takes now; return that."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return None
+    return _memory("VmHWM")
+
+
+def serve(connection: Connection) -> None:
+    """Answer until the other side hangs up.
+
+    Examples
+    --------
+    >>> from multiprocessing import Pipe
+    >>> near, far = Pipe()
+    >>> near.close()
+    >>> serve(far)
+    """
+    with suppress(EOFError, OSError):
+        order = connection.recv()
+        try:
+            first, timed = ready(order)
+        except Exception as error:  # whatever a peer raises is an answer, too
+            connection.send(f"{type(error).__name__}: {error}")
+            return
+        connection.send(first)
+        while True:
+            connection.recv()
+            try:
+                connection.send(timed())
+            except Exception as error:
+                connection.send(f"{type(error).__name__}: {error}")
+                return
+
+
+def main() -> None:
+    """Serve on the connection that the command line names, for as long as the parent lives.
+
+    Examples
+    --------
+    >>> "main()" in COMMAND
+    True
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == int(sys.argv[2]):  # it may have ended before it was asked for
+        serve(Connection(int(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""Studies beside a sweep: cache misses, other tiles."""

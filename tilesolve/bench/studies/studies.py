@@ -1,0 +1,309 @@
+"""What studies of tiles found, as values, and how they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isnan, nan
+from typing import Any
+
+from tilesolve.bench.checked import positive, text, times, value
+from tilesolve.bench.results.kept import Kept, problem_cells
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.problem import Problem
+from tilesolve.plans.plan import Plan
+from tilesolve.system.units import counted, duration
+
+FAR = 0.2
+"""Share by which the solver's plan should never be slower than the fastest."""
+
+SOLVER = "solver"
+"""Kind of the plan that is studied."""
+
+LINE = (
+    *("case", "spec", "sizes", "dtype", "kind", "around", "tiles", "packed"),
+    *("predicted_s", "median_s", "least_s", "most_s", "rounds", "reason"),
+)
+"""Columns of the CSV file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One plan of a study.
+
+    Parameters
+    ----------
+    kind
+        ``solver``, ``runner-up``, ``nearby`` or ``random``.
+    around, tiles, packed
+        The loops around each tile, the tiles of each class, and where each operand's copy is to
+        stay.
+    predicted
+        Seconds.
+    seconds
+        Of each round.
+    ended
+        Whether its only run was ended, as it took far longer than the solver's plan.
+
+    Examples
+    --------
+    >>> Trial("solver", "K N", "M:6,12", "-", 1.5, (1.0, 3.0)).median
+    2.0
+    """
+
+    kind: str
+    around: str
+    tiles: str
+    packed: str
+    predicted: float
+    seconds: tuple[float, ...]
+    ended: bool = False
+
+    @property
+    def median(self) -> float:
+        """The median round."""
+        return statistics.median(self.seconds)
+
+
+def trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = False) -> Trial:
+    """Return what is kept of a plan and the seconds of its rounds, or until its run was ended.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> found = trial("solver", plan("ik-ij-jk", 64, "i7-6700k", cache=False), [1.0])
+    >>> found.kind, found.packed
+    ('solver', 'L3 L3')
+    """
+    return Trial(
+        kind,
+        " ".join(first or "-" for first in plan.choice),
+        " ".join(f"{i}:{','.join(map(str, chain))}" for i, chain in plan.classes),
+        " ".join(level or "-" for level in plan.nest.packed) or "-",
+        plan.seconds,
+        tuple(seconds),
+        ended,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a study found.
+
+    Parameters
+    ----------
+    name, problem
+        What was computed.
+    trials
+        The solver's plan first.
+    skipped
+        Why there are none; empty otherwise.
+    fault
+        Which plan gave a wrong result, and what was wrong; there are no trials then.
+
+    Examples
+    --------
+    >>> trials = [Trial("x", "K", "", "", 1.0, (seconds,)) for seconds in (1.1, 1.0)]
+    >>> study = Study("x", Problem.of("ik-ij-jk", 64), tuple(trials))
+    >>> study.rank, round(study.excess, 3)
+    (2, 0.1)
+    """
+
+    name: str
+    problem: Problem
+    trials: tuple[Trial, ...] = ()
+    skipped: str = ""
+    fault: str = ""
+
+    @property
+    def fastest(self) -> float:
+        """The least median of all."""
+        return min(trial.median for trial in self.trials)
+
+    @property
+    def rank(self) -> int:
+        """Where the solver's plan stands among all, 1 for the fastest."""
+        return 1 + sum(trial.median < self.trials[0].median for trial in self.trials)
+
+    @property
+    def excess(self) -> float:
+        """By which share the solver's plan is slower than the fastest."""
+        return self.trials[0].median / self.fastest - 1
+
+    @property
+    def correlation(self) -> float:
+        """Spearman's rank correlation of predicted and measured times; NaN for too few plans."""
+        from scipy.stats import spearmanr
+
+        predicted = [trial.predicted for trial in self.trials]
+        if len(set(predicted)) < 3:
+            return nan
+        return float(spearmanr(predicted, [trial.median for trial in self.trials]).statistic)
+
+
+@dataclass(frozen=True, slots=True)
+class Studies(Kept[Study]):
+    """All studies of a suite so far.
+
+    Examples
+    --------
+    >>> from tilesolve.bench.results.kept import Settings
+    >>> found = Studies(Settings("mine", None, 1, 1, 5, {}, "", plans=9), {}, "", ())
+    >>> Studies.from_json(found.to_json()) == found
+    True
+    """
+
+    HOLDS = "a study of tiles"
+
+    @staticmethod
+    def case_data(case: Study) -> dict[str, Any]:
+        """Return what is kept of a study beside its problem."""
+        return (
+            {"fault": case.fault}
+            if case.fault
+            else {"trials": [asdict(trial) for trial in case.trials]}
+        )
+
+    @staticmethod
+    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Study:
+        """Return the study that was kept as such data."""
+        if data.get("skipped"):
+            return Study(name, problem, skipped=text(data, "skipped"))
+        if data.get("fault"):
+            return Study(name, problem, fault=text(data, "fault"))
+        trials = [
+            Trial(
+                text(one, "kind"),
+                text(one, "around"),
+                text(one, "tiles"),
+                text(one, "packed"),
+                positive(one, "predicted"),
+                times(one, "seconds"),
+                bool(one.get("ended")),
+            )
+            for one in value(data, "trials")
+        ]
+        if not trials or not all(trial.seconds for trial in trials):
+            raise BenchmarkError(f"the study of {name} has a trial without a time, or none")
+        return Study(name, problem, tuple(trials))
+
+    def to_csv(self) -> str:
+        """Return a line for each trial.
+
+        Examples
+        --------
+        >>> from tilesolve.bench.results.kept import Settings
+        >>> one = Trial("solver", "K", "", "-", 1.0, (2.0,))
+        >>> found = Study("x", Problem.of("ik-ij-jk", 8), (one,))
+        >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
+        >>> Studies(settings, {}, "", (found,)).to_csv().splitlines()[1]
+        'x,ik-ij-jk,i=8 k=8 j=8,float64,solver,K,,-,1.0,2.0,2.0,2.0,1,'
+        """
+        lines = io.StringIO()
+        write = csv.writer(lines, lineterminator="\n").writerow
+        write(LINE)
+        for case in self.cases:
+            head = tuple(problem_cells(case))
+            if reason := case.skipped or case.fault:
+                write((*head, *[""] * (len(LINE) - len(head) - 1), reason))
+            for one in case.trials:
+                times = one.seconds
+                write(
+                    (
+                        *(*head, one.kind, one.around, one.tiles, one.packed, one.predicted),
+                        *(one.median, min(times), max(times), len(times)),
+                        "ended" if one.ended else "",
+                    )
+                )
+        return lines.getvalue()
+
+
+COLUMNS = {
+    "rank": "right",
+    "plan": "left",
+    "around the tiles": "left",
+    "tiles": "left",
+    "packed": "left",
+    "predicted": "right",
+    "measured": "right",
+    "rounds": "right",
+    "of the fastest": "right",
+}
+"""Headers of a study's table, and the side on which cells stand."""
+
+
+def rows(found: Study) -> list[tuple[str, ...]]:
+    """Return the cells of a study's table, the fastest plan first.
+
+    Examples
+    --------
+    >>> found = Study("x", Problem.of("ik-ij-jk", 8), (Trial("solver", "K", "", "", 1.0, (1.0,)),))
+    >>> rows(found)[0][:3]
+    ('1', 'solver', 'K')
+    """
+    ranked = sorted(found.trials, key=lambda trial: trial.median)
+    return [
+        (
+            str(at),
+            trial.kind,
+            trial.around,
+            trial.tiles,
+            trial.packed,
+            duration(trial.predicted),
+            f"{'> ' if trial.ended else ''}{duration(trial.median)}",
+            str(len(trial.seconds)),
+            f"{trial.median / found.fastest:.2f}",
+        )
+        for at, trial in enumerate(ranked, start=1)
+    ]
+
+
+def summary(found: Study) -> str:
+    """Return a study in a line.
+
+    Examples
+    --------
+    >>> summary(Study("x", Problem.of("ik-ij-jk", 8), (Trial("solver", "K", "", "", 1.0, (1.0,)),)))
+    "x: the solver's plan is number 1 of 1, 0.0 % slower than the fastest; rank correlation nan"
+    >>> summary(Study("x", Problem.of("ik-ij-jk", 8), skipped="too large"))
+    'x: too large'
+    """
+    if reason := found.skipped or found.fault:
+        return f"{found.name}: {reason}"
+    return (
+        f"{found.name}: the solver's plan is number {found.rank} of {len(found.trials)}, "
+        f"{found.excess:.1%} slower than the fastest; rank correlation {found.correlation:.2f}"
+    ).replace("%", " %")
+
+
+def overall(studies: Sequence[Study]) -> list[str]:
+    """Return many studies in lines: wrong ones, the others, the worst first, skipped ones, all.
+
+    Examples
+    --------
+    >>> one = Study("x", Problem.of("ik-ij-jk", 8), (Trial("solver", "K", "", "", 1.0, (1.0,)),))
+    >>> for line in overall([one]):
+    ...     print(line)
+    x: the solver's plan is number 1 of 1, 0.0 % slower than the fastest; rank correlation nan
+    1 case: the solver's plan is 0.0 % slower than the fastest in the median, 0.0 % at worst, \
+over 20 % in 0; rank correlation nan in the median
+    """
+    run = sorted((found for found in studies if found.trials), key=lambda found: -found.excess)
+    lines = [summary(found) for found in studies if found.fault]
+    lines += [summary(found) for found in run]
+    lines += [summary(found) for found in studies if found.skipped]
+    if not run:
+        return lines
+    excesses = [found.excess for found in run]
+    known = [found.correlation for found in run if not isnan(found.correlation)]
+    total = (
+        f"{counted(len(run), 'case')}: the solver's plan is "
+        f"{statistics.median(excesses):.1%} slower than the fastest in the median, "
+        f"{max(excesses):.1%} at worst, over {FAR:.0%} in "
+        f"{sum(excess > FAR for excess in excesses)}; rank correlation "
+        f"{statistics.median(known) if known else nan:.2f} in the median"
+    )
+    return [*lines, total.replace("%", " %")]

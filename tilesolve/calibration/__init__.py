@@ -1,0 +1,1 @@
+"""Calibration: measuring bandwidths, peaks and microkernels of this computer."""

@@ -1,0 +1,332 @@
+"""Calibration: micro-benchmarks of this computer, and the machine that they add up to.
+
+The benchmark is the paper's (section 6.2): load, FMA, store over a block without reuse, for blocks
+from under half of L1 to twice the last cache. Beside it stand read-only sweeps, streaming stores,
+the arithmetic peak, and the same with all cores at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+from tilesolve.calibration.measure import Effort, Probe, add_rounds, blocks, probes
+from tilesolve.calibration.staircase import (
+    BEYOND,
+    LARGEST,
+    Curve,
+    Plateau,
+    Sample,
+    capacity,
+    ordered,
+    plateaus,
+    within,
+)
+from tilesolve.contractions.errors import CalibrationError
+from tilesolve.kernels.progress import Progress, silent
+from tilesolve.machine.level import Level, Peak, Source
+from tilesolve.machine.model import Machine
+from tilesolve.system.free_memory import free_memory
+from tilesolve.system.pinned_threads import Crew
+
+FULL = Effort(seconds=90.0, call=4e-3, density=6)
+QUICK = Effort(seconds=7.0, call=1e-3, density=4)
+
+REPEATS = 2
+"""Times that contradictory measurements are continued, for a third of the time each, before they
+are given up."""
+
+MEMORY_SHARE = 1 / 4
+"""Part of the free memory that blocks may take by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured, and the machine it makes.
+
+    Parameters
+    ----------
+    machine
+        Ready to be saved and planned for.
+    plateaus
+        The levels as the load-FMA-store curve shows them.
+    curves
+        Every curve that was measured.
+    notes
+        What a reader of the figures should know, in sentences.
+    elapsed
+        Seconds that it took.
+
+    Examples
+    --------
+    >>> found = calibrate(quick=True, seconds=0.1, max_bytes=3 * 2**14)
+    >>> [plateau.name for plateau in found.plateaus if plateau.samples]
+    ['L1']
+    """
+
+    machine: Machine
+    plateaus: tuple[Plateau, ...]
+    curves: tuple[Curve, ...]
+    notes: tuple[str, ...]
+    elapsed: float
+
+    def curve(self, kernel: str, cores: int = 1) -> Curve | None:
+        """Return one of the curves; None if it was not measured."""
+        return _pick(self.curves, kernel, cores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, as ``--json`` prints them."""
+        return {
+            "machine": asdict(self.machine) | {"sources": dict(self.machine.sources)},
+            "spread": {p.name: p.spread for p in self.plateaus if p.samples},
+            "curves": [
+                {
+                    "kernel": curve.kernel,
+                    "cores": curve.cores,
+                    "samples": [
+                        {
+                            "block": sample.block,
+                            "best": sample.best,
+                            "median": median(sample.rates),
+                            "rounds": len(sample.rates),
+                        }
+                        for sample in curve.samples
+                    ],
+                }
+                for curve in self.curves
+            ],
+            "notes": list(self.notes),
+            "elapsed": self.elapsed,
+        }
+
+
+def calibrate(
+    *,
+    quick: bool = False,
+    progress: Progress | None = None,
+    max_bytes: int | None = None,
+    seconds: float | None = None,
+) -> Calibration:
+    """Measure this computer; nothing is written.
+
+    Parameters
+    ----------
+    quick
+        Settle for fewer rounds and sizes: done within 20 seconds instead of 3 minutes.
+    progress
+        Called often with the fraction that is done and what is being done; an exception that it
+        raises ends the calibration.
+    max_bytes
+        The largest block of one core, and the most that all cores' blocks take together; a
+        quarter of the free memory by default. A level that they do not reach keeps its assumed
+        bandwidth.
+    seconds
+        Time for the rounds, instead of what `quick` gives them.
+
+    Raises
+    ------
+    CalibrationError
+        If a farther level stays faster than a nearer one, or memory is too short for any block.
+
+    Examples
+    --------
+    >>> found = calibrate(quick=True, seconds=0.1, max_bytes=3 * 2**14)
+    >>> found.machine.source("L1.bandwidth"), found.machine.source("memory.bandwidth")
+    ('measured', 'assumed')
+    """
+    begin = time.monotonic()
+    report = progress or silent
+    effort = QUICK if quick else FULL
+    if seconds is not None:
+        effort = replace(effort, seconds=seconds)
+    report(0.0, "detecting the machine")
+    base = Machine.detect()
+    limit = int(free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
+    sizes = blocks(base, limit, effort.density)
+    with Crew(base.cores) as crew:
+        report(0.0, "compiling the kernels")
+        rates: dict[Probe, list[float]] = {probe: [] for probe in probes(base, crew, *sizes)}
+        add_rounds(rates, crew, effort, report)
+        for repeat in range(REPEATS + 1):
+            try:
+                machine, levels, notes = evaluate(base, rates)
+                break
+            except CalibrationError as error:
+                if repeat == REPEATS:
+                    raise CalibrationError(
+                        f"{error}, after {repeat} repetitions; other programs may be using this "
+                        "computer: try again when it is idle"
+                    ) from None
+            add_rounds(rates, crew, replace(effort, seconds=effort.seconds / 3), report)
+    if repeat:
+        notes = (*notes, f"It took {repeat + 1} measurements to put the levels in order.")
+    report(1.0, "done")
+    return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin)
+
+
+def evaluate(
+    base: Machine, rates: Mapping[Probe, Sequence[float]]
+) -> tuple[Machine, tuple[Plateau, ...], tuple[str, ...]]:
+    """Return the machine that the measured rates make, its levels on the curve, and notes.
+
+    Parameters
+    ----------
+    base
+        The machine as detected.
+    rates
+        What each round measured, for each probe.
+
+    Raises
+    ------
+    CalibrationError
+        If a farther level seems faster than a nearer one by more than noise.
+
+    Examples
+    --------
+    >>> machine = Machine.detect()
+    >>> with Crew(machine.cores) as crew:
+    ...     rates = {probe: [] for probe in probes(machine, crew, [16384], [])}
+    ...     add_rounds(rates, crew, Effort(0.01, 1e-4, 1), lambda fraction, what: None)
+    >>> evaluate(machine, rates)[0].source("frequency")
+    'measured'
+    """
+    curves = _curves(rates)
+    levels, found, sources, notes = _levels(base, curves)
+    machine = base.replace(
+        levels=levels,
+        **_arithmetic(base, rates),
+        sources=tuple((dict(base.sources) | sources | _MEASURED).items()),
+    )
+    return machine, found, tuple(notes)
+
+
+_MEASURED: dict[str, Source] = dict.fromkeys(
+    ("frequency", "fma_latency", "fma_rate", "peak"), "measured"
+)
+
+
+def _curves(rates: Mapping[Probe, Sequence[float]]) -> tuple[Curve, ...]:
+    """Return the sweeps among the probes as curves."""
+    samples: dict[tuple[str, int], list[Sample]] = {}
+    for probe, found in rates.items():
+        if probe.block:
+            sample = Sample(probe.block, tuple(found))
+            samples.setdefault((probe.kernel, probe.cores), []).append(sample)
+    return tuple(
+        Curve(kernel, cores, tuple(sorted(points, key=lambda sample: sample.block)))
+        for (kernel, cores), points in samples.items()
+    )
+
+
+def _pick(curves: Sequence[Curve], kernel: str, cores: int) -> Curve | None:
+    return next((c for c in curves if (c.kernel, c.cores) == (kernel, cores)), None)
+
+
+def _samples(curves: Sequence[Curve], kernel: str, cores: int) -> tuple[Sample, ...]:
+    curve = _pick(curves, kernel, cores)
+    return curve.samples if curve else ()
+
+
+def _levels(
+    base: Machine, curves: Sequence[Curve]
+) -> tuple[tuple[Level, ...], tuple[Plateau, ...], dict[str, Source], list[str]]:
+    """Return the levels, their places on the curve, the figures' sources, and notes."""
+    guessed = [c.name for c in base.caches if base.source(f"{c.name}.capacity") == "assumed"]
+    found = plateaus(_samples(curves, "sweep", 1), base.caches, guessed)
+    # Where stores are the limit, two levels can be equally fast and yet differ in loads.
+    loads = plateaus(_samples(curves, "read", 1), base.caches, guessed)
+    bandwidths = _filled(base.levels, ordered(found))
+    levels: list[Level] = []
+    sources: dict[str, Source] = {}
+    notes = []
+    for level, plateau, load, bandwidth in zip(base.levels, found, loads, bandwidths, strict=True):
+        name = level.name
+        changes: dict[str, Any] = {"bandwidth": bandwidth}
+        if plateau.samples:
+            sources[f"{name}.bandwidth"] = "measured"
+            changes |= _beside(base, levels, level, plateau, bandwidth, curves)
+        else:
+            sources[f"{name}.bandwidth"] = "assumed"
+            notes.append(f"The blocks did not reach {name}: its bandwidth is assumed.")
+        edge = plateau.edge or load.edge
+        if level.capacity is not None and plateau.samples:
+            if edge is None:
+                notes.append(f"No step shows where {name} ends: all of it is assumed to serve.")
+            elif plateau.edge is None:
+                notes.append(f"Only the read-only sweep shows where {name} ends.")
+        if edge is not None and name in guessed:
+            changes |= {"capacity": edge, "effective": 1.0}
+            sources[f"{name}.capacity"] = "measured"
+        elif edge is not None:
+            changes["effective"] = edge / capacity(level)
+        if level.capacity is not None:
+            sources[f"{name}.effective"] = "assumed" if edge is None else "measured"
+        levels.append(replace(level, **changes))
+        for figure in ("read", "stream", "lines", "bandwidth_all"):
+            if getattr(levels[-1], figure) is not None:
+                sources[f"{name}.{figure}"] = "measured"
+    return tuple(levels), found, sources, notes
+
+
+def _beside(
+    base: Machine,
+    nearer: Sequence[Level],
+    level: Level,
+    plateau: Plateau,
+    bandwidth: float,
+    curves: Sequence[Curve],
+) -> dict[str, float | None]:
+    """Return what stands beside a level's bandwidth: loads, streaming stores, all cores."""
+    blocks = [sample.block for sample in plateau.samples]
+    team = _samples(curves, "sweep", base.cores)
+    if level.capacity is None:
+        low, high = team[-1].block / LARGEST if team else 0.0, math.inf
+    else:  # together the cores share a cache, so each has a part of it, and all of its own ones
+        low = BEYOND * sum(capacity(c) / min(c.shared_by, base.cores) for c in nearer)
+        high = max(blocks) / min(level.shared_by, base.cores)
+    return {
+        "read": within(_samples(curves, "read", 1), min(blocks), max(blocks)),
+        "stream": within(_samples(curves, "stream", 1), min(blocks), max(blocks)),
+        "lines": within(_samples(curves, "lines", 1), min(blocks), max(blocks)),
+        "bandwidth_all": bandwidth if base.cores == 1 else within(team, low, high),
+    }
+
+
+def _filled(levels: Sequence[Level], measured: Sequence[float | None]) -> list[float]:
+    """Return bandwidths with gaps filled: what was assumed, moved between what was measured."""
+    filled: list[float] = []
+    for n, (level, value) in enumerate(zip(levels, measured, strict=True)):
+        if value is None:
+            farther = max((v for v in measured[n:] if v is not None), default=0.0)
+            value = max(farther, min([level.bandwidth, *filled]))
+        filled.append(value)
+    return filled
+
+
+def _arithmetic(base: Machine, rates: Mapping[Probe, Sequence[float]]) -> dict[str, Any]:
+    """Return the machine's frequency, and what its vector units do."""
+    best = {
+        (probe.kernel, probe.dtype, probe.bits, probe.cores): max(found)
+        for probe, found in rates.items()
+        if not probe.block
+    }
+    frequency = best["cycles", "int64", 64, 1]
+    width = base.vector_bits
+    # The chain starts an FMA when the one before is through, the peak as often as it can.
+    chain = best["chain", "float64", width, 1]
+    latency = max(1, round(2 * (width // 64) * frequency / chain))
+    peaks = tuple(
+        Peak(dtype, bits, flops, best["fma", dtype, bits, base.cores])
+        for (kernel, dtype, bits, cores), flops in best.items()
+        if kernel == "fma" and cores == 1
+    )
+    return {
+        "frequency": frequency,
+        "fma_latency": latency,
+        "fma_rate": round(best["fma", "float64", width, 1] / chain / latency, 2),
+        "peaks": peaks,
+    }

@@ -1,0 +1,303 @@
+"""Timing the micro-benchmarks: which kernels on which blocks, round after round."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from tilesolve.calibration.staircase import capacity
+from tilesolve.contractions.errors import CalibrationError
+from tilesolve.kernels.progress import Progress
+from tilesolve.machine.model import Machine
+from tilesolve.system.pinned_threads import Crew
+
+FIRST = 3 / 8
+"""The smallest block, as a fraction of L1: under half of it."""
+
+REACH, GUESSED_REACH = 4.0, 8.0
+"""Blocks go to so many times the last cache; farther where its capacity is only a guess. The paper
+stops near twice, where a last cache that does not evict in order still serves a good part of the
+block: on a Zen 4, 64 MiB blocks beside 32 MiB of L3 ran at up to 1.4 times memory's bandwidth."""
+
+ROUNDS = 2
+"""Rounds that count at least, however little time there is. One more comes before them: it warms
+the cores up and tells how many passes fill a timing."""
+
+TEAM_PATIENCE = 10
+"""A timing of all cores takes so many times longer than one of a single core, as threads do not
+start at the same instant; more on more than 20 cores."""
+
+TRIPS = 64
+"""Trips of a kernel without a block in one pass."""
+
+SCALE, SHIFT = 0.5, 1.0
+"""What the FMAs compute with: their fixed point is 2, so no value ever overflows or fades."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure.
+
+    Parameters
+    ----------
+    seconds
+        For all rounds.
+    call
+        Seconds of one timing.
+    density
+        Block sizes per doubling; all cores at once get half of them.
+
+    Examples
+    --------
+    >>> Effort(seconds=10.0, call=1e-3, density=4).density
+    4
+    """
+
+    seconds: float
+    call: float
+    density: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """One thing to time.
+
+    Parameters
+    ----------
+    kernel
+        ``"sweep"``, ``"read"``, ``"stream"``, ``"lines"``, ``"fma"``, ``"chain"`` (one FMA after
+        the other) or ``"cycles"``.
+    cores
+        How many run it at once.
+    block
+        Bytes that each of them sweeps; 0 for what only computes.
+    dtype, bits
+        Of the vectors.
+    work
+        What one core does in one pass: bytes, flops, or cycles.
+    call
+        ``call(member, passes)`` runs it.
+
+    Examples
+    --------
+    >>> Probe("read", 1, 4096, "float64", 512, 4096.0, lambda member, passes: None).title
+    'read, one core, 4 KiB'
+    """
+
+    kernel: str
+    cores: int
+    block: int
+    dtype: str
+    bits: int
+    work: float
+    call: Callable[[int, int], object]
+
+    @property
+    def title(self) -> str:
+        """What it measures, in a few words."""
+        where = "all cores" if self.cores > 1 else "one core"
+        if self.block:
+            return f"{self.kernel}, {where}, {self.block >> 10} KiB"
+        return f"{self.kernel}, {where}, {self.dtype} at {self.bits} bits"
+
+
+def blocks(machine: Machine, limit: int, density: int) -> tuple[list[int], list[int]]:
+    """Return the block sizes of one core alone, and those of each core when all work at once.
+
+    Parameters
+    ----------
+    machine
+        Its caches and cores.
+    limit
+        Bytes that one core's block, and all cores' blocks together, may take.
+    density
+        Sizes per doubling.
+
+    Examples
+    --------
+    >>> alone, together = blocks(Machine.load("i7-6700k"), 2**30, 1)
+    >>> alone[0], alone[-1], together[-1]
+    (12288, 33554432, 9568256)
+    """
+    first = int(FIRST * capacity(machine.caches[0]))
+    if limit < first:
+        raise CalibrationError(
+            f"blocks may take {limit} bytes, but {machine.caches[0].name} alone needs {first}"
+        )
+    last = machine.caches[-1]
+    reach = GUESSED_REACH if machine.source(f"{last.name}.capacity") == "assumed" else REACH
+    alone = _geometric(first, min(limit, reach * capacity(last)), density)
+    # Together the cores fill a shared cache sooner, but they also have all their own ones.
+    shares = sum(capacity(c) / min(c.shared_by, machine.cores) for c in machine.caches)
+    top = min(limit / machine.cores, REACH * shares)
+    if machine.cores == 1 or top < first:
+        return alone, []
+    return alone, _geometric(first, top, density / 2)
+
+
+def _geometric(first: int, last: float, density: float) -> list[int]:
+    """Return sizes that grow by equal factors, each a whole number of the kernels' steps."""
+    from tilesolve.kernels.probes.bandwidth import STEP
+
+    steps = max(1, math.ceil(density * math.log2(last / first)))
+    exact = (first * (last / first) ** (n / steps) for n in range(steps + 1))
+    return sorted({math.ceil(round(size, 3) / STEP) * STEP for size in exact})
+
+
+def probes(machine: Machine, crew: Crew, alone: list[int], together: list[int]) -> list[Probe]:
+    """Compile the kernels, allocate the blocks, and return all there is to time.
+
+    Examples
+    --------
+    >>> machine = Machine.detect()
+    >>> with Crew(machine.cores) as crew:
+    ...     found = probes(machine, crew, [16384, 32768], [])
+    >>> [probe.block for probe in found if probe.kernel == "read"]
+    [16384, 32768]
+    """
+    return [*_sweeps(machine, crew, alone, together), *_arithmetic(machine)]
+
+
+def _sweeps(machine: Machine, crew: Crew, alone: list[int], together: list[int]) -> list[Probe]:
+    from tilesolve.kernels.probes import bandwidth as kernels
+
+    bits = machine.vector_bits
+    sweep, read = kernels.sweep("float64", bits), kernels.read(bits)
+    stream, lines = kernels.stream(bits), kernels.lines(bits)
+    moves: dict[str, tuple[int, Callable[[Any, int], object]]] = {
+        "sweep": (2, lambda block, passes: sweep(block, passes, SCALE, SHIFT)),
+        "read": (1, lambda block, passes: read(block, passes)),
+        "stream": (1, lambda block, passes: stream(block, passes, SHIFT)),
+        "lines": (1, lambda block, passes: lines(_paged(block), passes, SHIFT)),
+    }
+    # Each core touches its own pages first, so that they come to lie in the memory next to it.
+    largest = [max([*alone, *together]), *[max(together, default=0)] * (machine.cores - 1)]
+    members = machine.cores if together else 1
+    buffers = crew.each(lambda member: kernels.buffer(largest[member]), members)
+
+    def probe(kernel: str, cores: int, size: int) -> Probe:
+        weight, run = moves[kernel]
+        views = [buffer[:size] for buffer in buffers]
+        return Probe(
+            kernel,
+            cores,
+            size,
+            "float64",
+            bits,
+            weight * size,
+            lambda member, passes: run(views[member], passes),
+        )
+
+    return [
+        *(probe("sweep", 1, size) for size in alone),
+        *(probe("read", 1, size) for size in alone),
+        *(probe("stream", 1, size) for size in alone[::-4]),
+        *(probe("lines", 1, size) for size in alone[-1:]),
+        *(probe("sweep", machine.cores, size) for size in together),
+    ]
+
+
+def _paged(block: Any) -> Any:  # noqa: ANN401 - an array
+    """Return the whole pages of a block."""
+    from tilesolve.kernels.probes.bandwidth import PAGE
+
+    return block[: block.size // PAGE * PAGE]
+
+
+def _arithmetic(machine: Machine) -> list[Probe]:
+    from tilesolve.kernels.probes import bandwidth as kernels
+
+    clock = kernels.cycles()
+    widths = [bits for bits in (128, 256, 512) if bits <= machine.vector_bits]
+    kinds = [(dtype, bits) for dtype in ("float64", "float32") for bits in widths]
+    return [
+        Probe(
+            "cycles",
+            1,
+            0,
+            "int64",
+            64,
+            float(kernels.CHAIN * TRIPS),
+            lambda _member, passes: clock(passes * TRIPS, 1, 3, 5),
+        ),
+        _fma("chain", 1, "float64", machine.vector_bits, 1),
+        *(
+            multiply_adds(machine, dtype, bits, cores)
+            for cores in sorted({1, machine.cores})
+            for dtype, bits in kinds
+        ),
+    ]
+
+
+def multiply_adds(machine: Machine, dtype: str, bits: int, cores: int) -> Probe:
+    """Return the probe of the arithmetic peak, compiled.
+
+    Examples
+    --------
+    >>> probe = multiply_adds(Machine.detect(), "float32", 128, 1)
+    >>> probe.title
+    'fma, one core, float32 at 128 bits'
+    """
+    # Two registers hold the factors; latency times rate is 8 to 16 on CPUs so far.
+    many = 24 if machine.vector_registers >= 32 else 12
+    return _fma("fma", cores, dtype, bits, many)
+
+
+def _fma(kernel: str, cores: int, dtype: str, bits: int, accumulators: int) -> Probe:
+    from tilesolve.kernels.dtypes import lanes
+    from tilesolve.kernels.probes import bandwidth as kernels
+
+    run = kernels.multiply_adds(dtype, bits, accumulators)
+    flops = 2.0 * lanes(dtype, bits) * accumulators * TRIPS
+    call = lambda _member, passes: run(passes * TRIPS, SCALE, SHIFT)  # noqa: E731
+    return Probe(kernel, cores, 0, dtype, bits, flops, call)
+
+
+def add_rounds(
+    rates: dict[Probe, list[float]], crew: Crew, effort: Effort, report: Progress
+) -> None:
+    """Time every probe in turn, again and again, and add what comes out to its list.
+
+    Interleaved rounds spread a disturbance over all probes rather than spoil one. At least
+    `ROUNDS` rounds are added, then as many as the effort's time allows.
+
+    Examples
+    --------
+    >>> probe = Probe("none", 1, 0, "", 0, 1.0, lambda member, passes: time.sleep(1e-5 * passes))
+    >>> rates: dict[Probe, list[float]] = {probe: []}
+    >>> with Crew(1) as crew:
+    ...     add_rounds(rates, crew, Effort(1e-3, 1e-4, 1), lambda fraction, what: None)
+    >>> len(rates[probe]) >= ROUNDS
+    True
+    """
+    start = time.monotonic()
+    needed = len(rates) * (ROUNDS + 1)
+    done = 0
+    guesses: dict[Probe, float] = {}
+    for turn in count():
+        for probe, found in rates.items():
+            spent = (time.monotonic() - start) / effort.seconds
+            if turn > ROUNDS and spent >= 1:
+                return
+            report(min(spent, done / needed, 1.0), probe.title)
+            rate = _rate(crew, probe, effort.call, guesses.get(probe, 0.0))
+            guesses[probe] = rate
+            if turn:
+                found.append(rate)
+            done += 1
+
+
+def _rate(crew: Crew, probe: Probe, call: float, guess: float) -> float:
+    """Return what all cores of a probe do per second together; `guess` sets the first length."""
+    patience = max(TEAM_PATIENCE, probe.cores / 2) if probe.cores > 1 else 1
+    work = probe.work * probe.cores
+    passes = math.ceil(call * patience * guess / work) or 1
+    while True:
+        seconds = crew.seconds(probe.call, passes, probe.cores)
+        if seconds >= call * patience / 4:
+            return work * passes / seconds
+        passes = math.ceil(passes * min(call * patience / max(seconds, 1e-9), 1000.0))

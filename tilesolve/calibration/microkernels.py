@@ -1,0 +1,79 @@
+"""Catalogues: measuring all microkernels of this computer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilesolve.calibration.peak_rate import pace
+from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels.dtypes import real_of
+from tilesolve.kernels.probes.microkernels import measure
+from tilesolve.kernels.progress import Progress, silent
+from tilesolve.machine.kernel_cache import family_of, kernels
+from tilesolve.machine.model import Machine
+
+TURN, TURNS = 2e-4, 5
+"""Seconds of one turn in which the arithmetic peak is measured, and how many there are."""
+
+
+def catalogued(
+    machine: Machine,
+    dtypes: Sequence[str] = DTYPES,
+    progress: Progress = silent,
+) -> Machine:
+    """Return a machine with the microkernels of some dtypes measured on this computer.
+
+    Parameters
+    ----------
+    machine
+        This computer, perhaps with narrower vectors than it has; catalogues of other dtypes are
+        kept.
+    dtypes
+        What to measure.
+    progress
+        Told the fraction that is done, and what is being done.
+
+    Raises
+    ------
+    MachineError
+        If the machine was measured on another CPU, or has wider vectors than this one.
+
+    Examples
+    --------
+    >>> [found.dtype for found in catalogued(Machine.detect(), ["float32"]).catalogues]
+    ['float32']
+    """
+    here = Machine.detect()
+    if machine.fingerprint != here.fingerprint:
+        raise MachineError(f"machine {machine.name!r} is not this computer: measure it there")
+    if machine.vector_bits > here.vector_bits:
+        raise MachineError(
+            f"machine {machine.name!r} has vectors of {machine.vector_bits} bits, this computer "
+            f"of {here.vector_bits}"
+        )
+    found = {kept.dtype: kept for kept in machine.catalogues}
+    for number, dtype in enumerate(dtypes):
+
+        def report(fraction: float, what: str, number: int = number) -> None:
+            progress((number + fraction) / len(dtypes), what)
+
+        report(0.0, f"{dtype}, compiling")
+        family = family_of(dtype, machine)
+        speed = _speed(machine, dtype)
+        found[dtype] = measure(family, kernels(family), machine.frequency, report, speed)
+    progress(1.0, "done")
+    return machine.replace(catalogues=tuple(found.values()))
+
+
+def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
+    """Return what tells how much of its measured peak a core reaches, one where none was measured.
+
+    The best of some short turns counts, as others were disturbed.
+    """
+    wanted = real_of(dtype), machine.vector_bits
+    peaks = [found.flops for found in machine.peaks if (found.dtype, found.bits) == wanted]
+    if not peaks or machine.source("peak") != "measured":
+        return lambda: 1.0
+    measured = pace(machine, dtype, 1)
+    return lambda: max(measured(TURN) for _ in range(TURNS)) / max(peaks)

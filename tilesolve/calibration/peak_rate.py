@@ -1,0 +1,56 @@
+"""The pace of arithmetic: what flop/s the cores reach at this moment.
+
+Clocks change with the load of all cores, and a virtual machine's with its neighbours': a peak that
+was calibrated in a quiet minute can be out of reach by a tenth in the next one, and by a half where
+another's thread takes turns on the same core.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tilesolve.calibration.measure import multiply_adds
+from tilesolve.kernels.dtypes import real_of
+from tilesolve.machine.model import Machine
+from tilesolve.system.pinned_threads import Crew
+
+Pace = Callable[[float], float]
+"""Computes for so many seconds, about, and returns the flop/s of all threads together."""
+
+
+def pace(machine: Machine, dtype: str, threads: int) -> Pace:
+    """Return what measures the peak of arithmetic.
+
+    One thread computes where it is called, so that a run on the same thread has the same core.
+
+    Parameters
+    ----------
+    machine
+        Whose vectors are multiplied, or this computer's where those are narrower.
+    dtype
+        Of a problem; complex numbers count by their parts.
+    threads
+        How many compute together.
+
+    Examples
+    --------
+    >>> pace(Machine.detect(), "complex128", 1)(1e-3) > 0
+    True
+    """
+    here = Machine.detect()
+    if machine.vector_bits > here.vector_bits:  # wider ones would be done in pieces, and spilled
+        machine = here
+    probe = multiply_adds(machine, real_of(dtype), machine.vector_bits, threads)
+    peak = machine.peak(dtype)
+
+    def measured(seconds: float) -> float:
+        passes = max(1, round(seconds * peak / probe.work))
+        if threads > 1:
+            with Crew(threads) as crew:
+                return threads * probe.work * passes / crew.seconds(probe.call, passes, threads)
+        start = time.perf_counter()
+        probe.call(0, passes)
+        return probe.work * passes / (time.perf_counter() - start)
+
+    return measured

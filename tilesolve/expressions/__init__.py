@@ -1,0 +1,1 @@
+"""Expressions: einsum, tensordot and contractions that are compiled once and called often."""

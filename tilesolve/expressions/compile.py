@@ -1,0 +1,253 @@
+"""From subscripts and shapes to an expression: what is prepared, ordered and planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf, prod
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.contractions.subscripts import Subscripts, read
+from tilesolve.expressions.contraction_order import Settings, Step, arranged
+from tilesolve.expressions.dispatch import KERNEL, LOOPED, few, flops
+from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.step_kernels import Loops, Prepare, Transpose, Zeros, in_ascii
+from tilesolve.system.checks import as_dtype, common_dtype
+
+AXES = 64
+"""Axes that an array of numpy's has at most."""
+
+NUMPY_OPERANDS = 16
+"""Operands that numpy's loops take at once; more are contracted in pairs."""
+
+
+def expression(
+    subscripts: str,
+    *shapes: Any,  # noqa: ANN401 - tuples, or whatever has a shape
+    dtype: npt.DTypeLike = "float64",
+    threads: int | None = None,
+    optimize: Any = True,  # noqa: ANN401 - what opt_einsum takes
+    memory_limit: int | None = None,
+) -> Expression:
+    """Read, order and plan an einsum once, to call it many times.
+
+    Parameters
+    ----------
+    subscripts
+        As `einsum` takes them, in text.
+    *shapes
+        The shape of each operand, or an array that has it.
+    dtype
+        Of operands given by their shape.
+    threads
+        That share the work of plans; see `plan`. If a number is given, numpy's BLAS takes no more
+        for the steps that it does; the bound holds for the whole process meanwhile.
+    optimize
+        The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
+        or a list of pairs. False goes from left to right.
+    memory_limit
+        Bytes that intermediate results and copies may take at any time; operands are taken to be
+        contiguous.
+
+    Returns
+    -------
+    Expression
+        Call it with operands; print it to see what runs.
+
+    Raises
+    ------
+    SpecError, SizeError, DtypeError
+        If subscripts, shapes and dtypes do not fit.
+    MemoryLimitError
+        If no order keeps to the limit.
+    MachineError
+        If `threads` is no positive integer.
+
+    Examples
+    --------
+    >>> trace = expression("ii", (3, 3))
+    >>> float(trace(np.eye(3)))
+    3.0
+    >>> expression("ij,jk->ik", (2, 3), (4, 5))
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SizeError: the extents of 'j' in 'ij,jk->ik' disagree: \
+3 on axis 1 of operand 0 ('ij'), 4 on axis 0 of operand 1 ('jk')
+    """
+    extents = tuple(_shape(shape, number) for number, shape in enumerate(shapes))
+    dtypes = [
+        as_dtype(getattr(shape, "dtype", dtype), f"operand {number}")
+        for number, shape in enumerate(shapes)
+    ]
+    if not shapes:
+        raise SpecError(f"an expression needs the shape of an operand beside {subscripts!r}")
+    settings = Settings(KERNEL, threads, optimize, memory_limit)
+    return compiled(read(subscripts, list(map(len, extents))), extents, dtypes, None, settings)
+
+
+def compiled(
+    subscripts: Subscripts,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    dtype: np.dtype[Any] | None,
+    settings: Settings,
+) -> Expression:
+    """Return the expression for subscripts that have been read.
+
+    Parameters
+    ----------
+    subscripts
+        A letter for each axis.
+    shapes, dtypes
+        Of the operands.
+    dtype
+        To compute in; the operands' common one if None, and a view's own.
+    settings
+        What the user asks for.
+
+    Examples
+    --------
+    >>> found = compiled(read("ij->ji", [2]), [(2, 3)], [np.dtype(int)], None, Settings())
+    >>> found.steps[0].kernel.way
+    'view'
+    """
+    if len(subscripts.output) > AXES:
+        raise SpecError(
+            f"the result of {subscripts.text!r} has {len(subscripts.output)} axes, "
+            f"arrays have {AXES} at most"
+        )
+    sizes = subscripts.sizes(shapes)
+    viewed = len(shapes) == 1 and set(sizes) == set(subscripts.output)
+    own = dtypes[0] if viewed else common_dtype(dtypes)
+    common = own if dtype is None else dtype
+    shape = tuple(sizes[x] for x in subscripts.output)
+    thin = any(extent == 1 for extent in shape)
+    found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)
+    if kernel := _whole(subscripts, sizes, dtypes, common, settings):
+        work = flops(subscripts.operands, subscripts.output, sizes, common)
+        step = Step(tuple(range(len(shapes))), *kernel, work, prod(shape) * common.itemsize, 0)
+        return found((None,) * len(shapes), (step,), None, 0)
+
+    # Axes of extent 1 are dropped: their letters are other operands', or nobody's.
+    wide = [
+        "".join(x for x, extent in zip(text, of, strict=True) if extent != 1)
+        for text, of in zip(subscripts.operands, shapes, strict=True)
+    ]
+    prepared = [
+        _prepared(subscripts, number, wide, dtypes[number], common) for number in range(len(shapes))
+    ]
+    letters = [text for _, text in prepared]
+    output = "".join(x for x in subscripts.output if sizes[x] > 1)
+    result = prod(shape) * common.itemsize
+    owned = [
+        0 if needs is None or not needs.owns(of) else prod(sizes[x] for x in text) * common.itemsize
+        for (needs, text), of in zip(prepared, dtypes, strict=True)
+    ]
+
+    def arrangement(turns: bool) -> list[Step]:
+        if len(letters) > 1:
+            return arranged(letters, output, sizes, common, replace(settings, turns=turns))
+        axes = tuple(letters[0].index(x) for x in output)
+        turn = Transpose(f"{letters[0]}->{output}", axes)
+        return [Step((0,), turn, "one operand", 0, result, 0)]
+
+    steps = arrangement(turns=True)
+    limit = inf if settings.memory_limit is None else settings.memory_limit
+    if _peak(owned, steps) > limit:
+        steps = arrangement(turns=False)
+    peak = _peak(owned, steps)
+    if peak > limit:
+        raise MemoryLimitError(
+            f"{subscripts.text!r} needs {peak} bytes beside its operands and its result, "
+            f"memory_limit is {settings.memory_limit}"
+        )
+    index = tuple(None if extent == 1 else slice(None) for extent in shape) if thin else None
+    return found(tuple(needs for needs, _ in prepared), tuple(steps), index, peak)
+
+
+def _whole(
+    subscripts: Subscripts,
+    sizes: dict[str, int],
+    dtypes: Sequence[np.dtype[Any]],
+    dtype: np.dtype[Any],
+    settings: Settings,
+) -> tuple[Loops | Zeros, str] | None:
+    """Return what computes all of an einsum at once, where that is best, and why."""
+    shape = tuple(sizes[x] for x in subscripts.output)
+    if 0 in sizes.values():
+        return Zeros(str(subscripts), shape, dtype), "an extent is 0"
+    operands = len(subscripts.operands)
+    asked = operands > 2 and not isinstance(settings.optimize, bool)  # for an order of pairs
+    if asked or len(sizes) > len(ascii_letters) or operands > NUMPY_OPERANDS:
+        return None
+    count = prod(sizes.values())
+    loops = Loops.of(subscripts.operands, subscripts.output, dtype)
+    if operands == 1 and set(sizes) == set(subscripts.output):
+        if dtypes[0] == dtype:
+            return replace(loops, way="view"), "nothing is summed"
+        return None
+    if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
+        return loops, "numpy's loops sum float16 as float32"
+    return (loops, few(count)) if count <= LOOPED else None
+
+
+def _prepared(
+    subscripts: Subscripts,
+    number: int,
+    wide: Sequence[str],
+    given: np.dtype[Any],
+    dtype: np.dtype[Any],
+) -> tuple[Prepare | None, str]:
+    """Return what an operand needs before it meets others, and its letters then."""
+    written, here = subscripts.operands[number], wide[number]
+    others = {x for at, text in enumerate(wide) if at != number for x in text}
+    once = "".join(dict.fromkeys(here))
+    lone = [x for x in once if x not in others and x not in subscripts.output]
+    left = "".join(x for x in once if x not in lone)
+    if left == written and given == dtype:
+        return None, left
+    index = None
+    if here != written:
+        index = (*(slice(None) if x in here else 0 for x in written), Ellipsis)
+    return (
+        Prepare(
+            f"{written}->{left}",
+            index,
+            in_ascii(f"{here}->{once}") if once != here else "",
+            tuple(once.index(x) for x in lone),
+            dtype,
+        ),
+        left,
+    )
+
+
+def _peak(owned: Sequence[int], steps: Sequence[Step]) -> int:
+    """Return the most bytes at hand at once, beside the user's arrays."""
+    at_hand = list(owned)
+    most = sum(at_hand)
+    for number, step in enumerate(steps, 1):
+        result = step.result if number < len(steps) else 0
+        most = max(most, sum(at_hand) + result + step.copies)
+        at_hand = [size for at, size in enumerate(at_hand) if at not in step.takes] + [result]
+    return most
+
+
+def _shape(given: Any, number: int) -> tuple[int, ...]:  # noqa: ANN401 - anything with a shape
+    """Return the shape of an operand as the user gave it."""
+    extents = getattr(given, "shape", given)
+    try:
+        shape = tuple(int(extent) for extent in extents if int(extent) == extent)
+        whole = len(shape) == len(extents) and all(extent >= 0 for extent in shape)
+    except (TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise SizeError(
+            f"the shape of operand {number} must be extents of 0 or more, not {given!r}"
+        )
+    return shape

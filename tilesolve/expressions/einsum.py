@@ -1,0 +1,320 @@
+"""numpy's `einsum` and `tensordot`, computed by expressions that are kept."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from itertools import islice
+from string import ascii_letters
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.letters import fresh
+from tilesolve.contractions.subscripts import from_lists, read
+from tilesolve.expressions.compile import compiled
+from tilesolve.expressions.contraction_order import Settings
+from tilesolve.expressions.expression import Expression
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
+from tilesolve.system.files import setting
+
+Order = Literal["K", "A", "C", "F"]
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
+ONE_OFF = 2**27
+"""Flops of a matrix product (400×400×400) from which on `einsum` plans it.
+
+Planning takes 0.1 to 0.3 s the first time, which a call that is not repeated has to pay; this
+many flops take numpy 2 ms. `expression` plans smaller ones: who asks for it calls again.
+"""
+
+MOST = 4096
+"""Expressions that are kept; past that, all are forgotten."""
+
+_calls: dict[Hashable, Callable[..., Any]] = {}
+_expressions: dict[Hashable, Expression] = {}
+
+
+def einsum(
+    subscripts: Any,  # noqa: ANN401 - text, or the first operand of the list format
+    *operands: Any,  # noqa: ANN401 - array-likes, and lists in the list format
+    out: Array | None = None,
+    dtype: npt.DTypeLike | None = None,
+    order: Order | None = "K",
+    casting: Casting = "safe",
+    threads: int | None = None,
+    optimize: Any = True,  # noqa: ANN401 - what opt_einsum takes
+    memory_limit: int | None = None,
+) -> Any:  # noqa: ANN401 - an array, or a number
+    """Sum products of operands over letters, as `numpy.einsum` does.
+
+    All of numpy's notation is understood: an implicit output, an ellipsis, letters repeated in
+    an operand, axes of extent 1 that are broadcast, and the format with lists of integers.
+    Large contractions of float32, float64, complex64 and complex128 run by plans of ours. What is
+    smaller, has another dtype (integers and truth values are exact, as in numpy) or is no matrix
+    product runs by numpy; ``print(expression(...))`` shows which. It is decided by shapes and
+    dtypes alone, so that a call repeats bit by bit.
+
+    Parameters
+    ----------
+    subscripts
+        Such as ``"ij,jk->ik"``, or the first operand of numpy's list format.
+    *operands
+        Arrays, or what numpy makes arrays of numbers of.
+    out
+        Where the result goes. It may not share memory with an operand.
+    dtype
+        To compute in; else what numpy promotes the operands and `out` to.
+    order
+        Memory layout of the result; ``"K"`` leaves it open, as None does.
+    casting
+        What operands and result may be cast by.
+    threads
+        That share the work of plans; see `plan`. If a number is given, numpy's BLAS takes no more
+        for the steps that it does; the bound holds for the whole process meanwhile.
+    optimize
+        The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
+        or a list of pairs. False goes from left to right.
+    memory_limit
+        Bytes that intermediate results and copies may take at any time; operands are taken to be
+        contiguous, and `out` to have the result's dtype.
+
+    Returns
+    -------
+    numpy.ndarray
+        `out`, or the result; one without axes is a number. One operand of which nothing is
+        summed gives a view of it, which can be written to.
+
+    Raises
+    ------
+    SpecError, SizeError, DtypeError, PlanError
+        If subscripts, operands and `out` do not fit; nothing has been written then.
+    MemoryLimitError
+        If no order keeps to the limit.
+    MachineError
+        If `threads` is no positive integer.
+
+    Examples
+    --------
+    >>> a = np.arange(6).reshape(2, 3)
+    >>> einsum("ij,kj", a, a).tolist()
+    [[5, 14], [14, 50]]
+    >>> einsum("...j->...", a).tolist(), einsum("ii->i", a[:, :2]).tolist()
+    ([3, 12], [0, 4])
+    >>> einsum(a, [0, 1], [1, 0]).shape
+    (3, 2)
+    """
+    options = (dtype, order, casting, threads, optimize, memory_limit)
+    key: Hashable = None
+    try:
+        if len(operands) == 2:  # without a loop, as these are called most
+            one, two = operands
+            key = (subscripts, one.shape, two.shape, one.dtype, two.dtype, options)
+        elif len(operands) == 1:
+            (one,) = operands
+            key = (subscripts, one.shape, one.dtype, options)
+        elif len(operands) == 3:
+            one, two, three = operands
+            key = (
+                *(subscripts, one.shape, two.shape, three.shape),
+                *(one.dtype, two.dtype, three.dtype, options),
+            )
+        else:
+            shapes, dtypes = [x.shape for x in operands], [x.dtype for x in operands]
+            key = (subscripts, options, *shapes, *dtypes)
+        call = None if out is not None else _calls.get(key)
+    except (AttributeError, TypeError):  # no arrays, or options that have no hash
+        call = key = None
+    if call is not None:
+        return call(*operands)
+    return _general(key, subscripts, operands, out, options)
+
+
+def tensordot(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    axes: Any = 2,  # noqa: ANN401 - a number, or two lists
+    *,
+    threads: int | None = None,
+) -> Array:
+    """Sum products over axes of two arrays, as `numpy.tensordot` does.
+
+    Parameters
+    ----------
+    a, b
+        Arrays, or what numpy makes arrays of numbers of.
+    axes
+        How many of the last axes of `a` and the first of `b` are summed over; or two lists of
+        axes, or two axes.
+    threads
+        As in `einsum`.
+
+    Returns
+    -------
+    numpy.ndarray
+        Its axes are those of `a` that are left, then those of `b`.
+
+    Raises
+    ------
+    SizeError
+        If axes do not exist or have different extents.
+
+    Examples
+    --------
+    >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), ([1, 2], [1, 0])).shape
+    (2, 5)
+    >>> tensordot(np.ones((2, 3)), np.ones((4, 5)), 1)
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SizeError: tensordot sums over axis 1 of a, which has 3, \
+and axis 0 of b, which has 4
+    """
+    first, second = as_array(a, 0), as_array(b, 1)
+    text, pairs = _tensordot_text(first.ndim, second.ndim, _axes(axes, first.ndim))
+    for one, two in pairs:
+        if first.shape[one] != second.shape[two]:
+            raise SizeError(
+                f"tensordot sums over axis {one} of a, which has {first.shape[one]}, "
+                f"and axis {two} of b, which has {second.shape[two]}"
+            )
+    return np.asarray(einsum(text, first, second, threads=threads))
+
+
+def _general(
+    key: Hashable,
+    subscripts: Any,  # noqa: ANN401
+    operands: Sequence[Any],
+    out: Array | None,
+    options: tuple[Any, ...],
+) -> Any:  # noqa: ANN401
+    """Compute an einsum whatever it was called with, and keep the call under its key."""
+    dtype, order, casting, threads, optimize, memory_limit = options
+    if not isinstance(subscripts, str):
+        subscripts, operands = from_lists((subscripts, *operands))
+        key = None  # which does not say what the operands are
+    order = "K" if order is None else order
+    if isinstance(order, str):  # numpy takes lower case too
+        order = order.upper()
+    if not operands:
+        raise SpecError(f"einsum needs an operand beside {subscripts!r}")
+    arrays = [as_array(array, number) for number, array in enumerate(operands)]
+    dtypes = [array.dtype for array in arrays]
+    if isinstance(out, np.ndarray):
+        as_dtype(out.dtype, "out")
+    if order not in get_args(Order):
+        raise SpecError(f"the order is one of {', '.join(get_args(Order))}, not {order!r}")
+    if casting not in get_args(Casting):
+        raise SpecError(f"the casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
+    computed = _computed(dtypes, out, dtype, casting)
+
+    shapes = [array.shape for array in arrays]
+    known = (
+        *(subscripts, tuple(shapes), tuple(dtypes), computed, threads, memory_limit),
+        *(repr(optimize), setting("TILESOLVE_NUM_THREADS"), setting("TILESOLVE_MACHINE")),
+    )
+    found = _expressions.get(known)
+    if found is None:
+        form = read(subscripts, [array.ndim for array in arrays])
+        settings = Settings(ONE_OFF, threads, optimize, memory_limit)
+        found = compiled(form, shapes, dtypes, computed, settings)
+        if len(_expressions) >= MOST:
+            _expressions.clear()
+        _expressions[known] = found
+    if out is None and order == "K":
+        # A plan depends on settings, which a kept call does not look at.
+        if key is not None and not found.planned:
+            if len(_calls) >= MOST:
+                _calls.clear()
+            _calls[key] = found.call
+        return found.run(*arrays)
+    return _placed(found, arrays, out, order, casting)
+
+
+def _computed(
+    dtypes: Sequence[np.dtype[Any]],
+    out: Array | None,
+    dtype: npt.DTypeLike | None,
+    casting: Casting,
+) -> np.dtype[Any] | None:
+    """Return the dtype to compute in, after checking that operands may be cast to it.
+
+    None is what the operands themselves have in common.
+    """
+    also = [out.dtype] if isinstance(out, np.ndarray) else []
+    wanted = common_dtype([*dtypes, *also]) if dtype is None else as_dtype(dtype, "dtype")
+    if dtype is not None or len(dtypes) > 1:
+        for number, given in enumerate(dtypes):
+            _check_cast(given, wanted, casting, f"operand {number}")
+    return None if dtype is None and out is None else wanted.newbyteorder("=")
+
+
+def _check_cast(given: np.dtype[Any], wanted: np.dtype[Any], casting: Casting, name: str) -> None:
+    if not np.can_cast(given, wanted, casting):
+        raise DtypeError(f"{name} cannot be cast from {given} to {wanted} by casting={casting!r}")
+
+
+def _placed(
+    found: Expression, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
+) -> Any:  # noqa: ANN401
+    """Compute an expression into `out`, or into a new array of some memory layout."""
+    if out is None:
+        result = found.run(*arrays)
+        if order == "A":
+            order = "F" if all(array.flags.f_contiguous for array in arrays) else "C"
+        return np.asarray(result, order=order) if np.ndim(result) else result
+    form = found.subscripts
+    target = check_output(out, form.output, found.shape, arrays, form.text)
+    if target.dtype == found.dtype:
+        found.run(*arrays, out=target)
+    else:
+        _check_cast(found.dtype, target.dtype, casting, "the result")
+        target[...] = found.run(*arrays)
+    return out
+
+
+@lru_cache(maxsize=MOST)
+def _tensordot_text(
+    first: int, second: int, axes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Return a tensordot as einsum writes it, and the pairs of axes that are summed."""
+    for name, order, chosen in zip("ab", (first, second), axes, strict=True):
+        for axis in chosen:
+            if not -order <= axis < order:
+                raise SizeError(
+                    f"tensordot sums over axis {axis} of {name}, which has {order} axes"
+                )
+    if len(axes[0]) != len(axes[1]):
+        raise SizeError(
+            f"tensordot sums over {len(axes[0])} axes of a and {len(axes[1])} axes of b"
+        )
+    pairs = tuple((x % first, y % second) for x, y in zip(*axes, strict=True))
+    for name, chosen in zip("ab", zip(*pairs, strict=True), strict=False):
+        if len(set(chosen)) < len(chosen):
+            raise SizeError(f"tensordot sums twice over an axis of {name}: {chosen}")
+    letters = "".join(islice(fresh(ascii_letters), first + second))
+    left, right = list(letters[:first]), list(letters[first:])
+    for one, two in pairs:
+        right[two] = left[one]
+    kept = [x for x in left if x not in right] + [x for x in right if x not in left]
+    return f"{''.join(left)},{''.join(right)}->{''.join(kept)}", pairs
+
+
+def _axes(axes: Any, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401
+    """Return tensordot's axes as two tuples."""
+    try:
+        number = operator.index(axes)
+    except TypeError:
+        try:
+            one, two = (tuple(map(operator.index, of if np.iterable(of) else (of,))) for of in axes)
+        except (TypeError, ValueError):
+            raise SizeError(
+                f"tensordot's axes are a number or two lists of numbers, not {axes!r}"
+            ) from None
+        return one, two
+    if number < 0:
+        raise SizeError(f"tensordot sums over 0 axes or more, not {number}")
+    return tuple(range(order - number, order)), tuple(range(number))

@@ -1,0 +1,219 @@
+"""Expressions: an einsum that is read, ordered and planned once, and called many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy._core.multiarray import c_einsum
+
+from tilesolve.contractions.errors import DtypeError, SizeError
+from tilesolve.contractions.subscripts import Subscripts
+from tilesolve.expressions.contraction_order import Step
+from tilesolve.expressions.step_kernels import Loops, Prepare, Transpose
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.system.checks import as_array, check_output
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """An einsum for operands of given shapes and dtypes, ready to be called.
+
+    `expression` makes one. Printing it shows what runs: each step, by which way and why, what is
+    packed, and the memory that it takes.
+
+    Parameters
+    ----------
+    subscripts
+        What is computed.
+    shapes, dtypes
+        Of the operands.
+    shape, dtype
+        Of the result.
+    prepare
+        For each operand what it needs before the steps; None if nothing.
+    steps
+        What runs, in this order.
+    index
+        What adds the axes of extent 1 to the last step's result; None if there are none.
+    peak
+        Bytes of copies and intermediate results while it runs, beside operands and result.
+
+    Examples
+    --------
+    >>> from tilesolve import expression
+    >>> chain = expression("ij,jk,kl->il", (2, 3), (3, 40), (40, 2))
+    >>> chain(np.ones((2, 3)), np.ones((3, 40)), np.ones((40, 2))).tolist()
+    [[120.0, 120.0], [120.0, 120.0]]
+    """
+
+    subscripts: Subscripts
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype[Any], ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    prepare: tuple[Prepare | None, ...]
+    steps: tuple[Step, ...]
+    index: tuple[Any, ...] | None
+    peak: int
+    call: Callable[..., Any] = field(init=False, repr=False)
+    """What computes it fastest for checked operands and without an `out`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "call", self._fastest())
+
+    def __call__(self, *operands: npt.ArrayLike, out: Array | None = None) -> Any:  # noqa: ANN401
+        """Compute it.
+
+        Parameters
+        ----------
+        *operands
+            Of the expression's shapes and dtypes; any strides, never modified.
+        out
+            Where the result goes; a new array if None. It may not share memory with an operand.
+
+        Returns
+        -------
+        numpy.ndarray
+            `out`, or the result; one without axes is a number. An expression of one operand that
+            sums nothing returns a view of it.
+
+        Raises
+        ------
+        SizeError, DtypeError, PlanError
+            If an operand or `out` is not what the expression is for.
+
+        Examples
+        --------
+        >>> from tilesolve import expression
+        >>> total = np.zeros(2)
+        >>> expression("ij->i", (2, 3))(np.ones((2, 3)), out=total) is total, total.tolist()
+        (True, [3.0, 3.0])
+        """
+        if out is None and self._fits(operands):
+            return self.call(*operands)
+        arrays = self._checked(operands)
+        if out is None:
+            return self.run(*arrays)
+        text = self.subscripts.text
+        target = check_output(out, self.subscripts.output, self.shape, arrays, text)
+        if target.dtype != self.dtype:
+            raise DtypeError(f"out of {text!r} is {target.dtype}, the result is {self.dtype}")
+        self.run(*arrays, out=target)
+        return out
+
+    def run(self, *operands: Array, out: Array | None = None) -> Any:  # noqa: ANN401
+        """Compute it for operands and an `out` that have been checked.
+
+        Infinities and what is no number come without a warning or an error, as from numpy's einsum.
+
+        Examples
+        --------
+        >>> from tilesolve import expression
+        >>> expression("i,i", (2,), (2,)).run(np.ones(2), np.ones(2))
+        np.float64(2.0)
+        """
+        with np.errstate(all="ignore"):
+            return self._run(operands, out)
+
+    def _run(self, operands: Sequence[Array], out: Array | None) -> Any:  # noqa: ANN401
+        arrays = [
+            np.asarray(array) if needs is None else needs(np.asarray(array))
+            for array, needs in zip(operands, self.prepare, strict=True)
+        ]
+        target = out
+        if out is not None and self.index is not None:
+            target = out[(*(0 if at is None else at for at in self.index), Ellipsis)]
+        for number, step in enumerate(self.steps, 1):
+            taken = [arrays[position] for position in step.takes]
+            arrays = [array for at, array in enumerate(arrays) if at not in step.takes]
+            arrays.append(step.kernel(*taken, out=target if number == len(self.steps) else None))
+        if out is not None:
+            return out
+        (result,) = arrays
+        if self.index is not None:
+            result = result[self.index]
+        return result if result.ndim else result[()]
+
+    @property
+    def planned(self) -> bool:
+        """Whether a plan of ours runs in it.
+
+        Examples
+        --------
+        >>> from tilesolve import expression
+        >>> expression("ij,jk", (2, 2), (2, 2)).planned
+        False
+        """
+        return any(step.kernel.way == "plan" for step in self.steps)
+
+    @property
+    def flops(self) -> int:
+        """Operations on numbers, of all steps.
+
+        Examples
+        --------
+        >>> from tilesolve import expression
+        >>> expression("ij,jk", (2, 3), (3, 4)).flops
+        48
+        """
+        return sum(step.flops for step in self.steps)
+
+    def _fastest(self) -> Callable[..., Any]:
+        """Return numpy's loops themselves, or a view's maker, if they are all that runs."""
+        kernel = self.steps[0].kernel
+        whole = len(self.steps) == 1 and not any(self.prepare) and self.index is None
+        if whole and isinstance(kernel, Loops):
+            if all(dtype == self.dtype for dtype in self.dtypes):
+                return partial(c_einsum, kernel.run)
+            return partial(c_einsum, kernel.run, dtype=self.dtype, casting="unsafe")
+        if whole and isinstance(kernel, Transpose) and self.shape:
+            return kernel
+        return self.run
+
+    def _fits(self, operands: Sequence[npt.ArrayLike]) -> bool:
+        """Return whether operands are arrays of the expression's shapes and dtypes."""
+        if len(operands) != len(self.shapes):
+            return False
+        for array, shape, dtype in zip(operands, self.shapes, self.dtypes, strict=True):
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                return False
+        return True
+
+    def _checked(self, operands: Sequence[npt.ArrayLike]) -> list[Array]:
+        subscripts = self.subscripts
+        if len(operands) != len(self.shapes):
+            raise SizeError(
+                f"the expression {subscripts.text!r} takes {len(self.shapes)} operands, "
+                f"not {len(operands)}"
+            )
+        arrays = [as_array(array, number) for number, array in enumerate(operands)]
+        for number, array in enumerate(arrays):
+            shape, dtype = self.shapes[number], self.dtypes[number]
+            name = subscripts.operand(number)
+            if len(array.shape) != len(shape):
+                raise SizeError(f"{name} has the shape {array.shape}, the expression {shape}")
+            for letter, have, want in zip(
+                subscripts.operands[number], array.shape, shape, strict=True
+            ):
+                if have != want:
+                    raise SizeError(
+                        f"{name} has {have} for {subscripts.name(letter)}, the expression {want}"
+                    )
+            if array.dtype != dtype:
+                raise DtypeError(f"{name} is {array.dtype}, the expression's is {dtype}")
+        return arrays
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(map(str, self.shapes))
+        ways = ", ".join(step.kernel.way for step in self.steps)
+        return f"<Expression {self.subscripts.text!r} of {shapes} {self.dtype}: {ways}>"
+
+    def __str__(self) -> str:
+        from tilesolve.expressions.report import report
+
+        return report(self)

@@ -1,0 +1,439 @@
+"""The steps of an expression: what each does with one, two or more arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from string import ascii_letters
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+# The function behind np.einsum: for arrays of a few elements, np.einsum itself takes half the time.
+from numpy._core.multiarray import c_einsum
+
+from tilesolve.expressions.blas import at_most
+from tilesolve.expressions.dispatch import MOVED, Classes
+from tilesolve.packing.memory_overlap import Array
+
+if TYPE_CHECKING:
+    from tilesolve.plans.plan import Plan
+
+
+def copied(source: Array, out: Array, threads: int | None = None) -> Array:
+    """Copy an array to another one, by what is fastest; threads are those of `transpose`.
+
+    Examples
+    --------
+    >>> copied(np.arange(6).reshape(2, 3).T, np.zeros((3, 2), int)).tolist()
+    [[0, 3], [1, 4], [2, 5]]
+    """
+    if source.nbytes < MOVED or out.dtype != source.dtype:
+        np.copyto(out, source)
+        return out
+    from tilesolve.transposes.transpose import transpose
+
+    return transpose(source, range(source.ndim), out, threads=threads)
+
+
+class Kernel(Protocol):
+    """One step of an expression: arrays in, an array out.
+
+    Examples
+    --------
+    >>> kernel: Kernel = Transpose("ij->ji", (1, 0))
+    >>> kernel.way, kernel.text
+    ('view', 'ij->ji')
+    """
+
+    @property
+    def way(self) -> str:
+        """What runs, in a word."""
+
+    @property
+    def text(self) -> str:
+        """What is computed, as einsum writes it."""
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Compute it, into `out` if one is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """What one operand needs before others join: its dtype, a diagonal, letters of its own summed.
+
+    Parameters
+    ----------
+    text
+        As einsum writes it, for the report.
+    index
+        Takes the one element of each axis that is broadcast or has extent 1.
+    diagonal
+        What makes each letter stand once, as a view; empty if each does.
+    axes
+        Those that are summed over.
+    dtype
+        Of the result.
+
+    Examples
+    --------
+    >>> trace = Prepare("ii->", None, "aa->a", (0,), np.dtype(float))
+    >>> float(trace(np.eye(3)))
+    3.0
+    """
+
+    text: str
+    index: tuple[Any, ...] | None
+    diagonal: str
+    axes: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def way(self) -> str:
+        """What runs, in a word."""
+        return "sum" if self.axes else "view"
+
+    def owns(self, given: np.dtype[Any]) -> bool:
+        """Return whether the result is new memory, for an operand of a dtype."""
+        return bool(self.axes) or given != self.dtype
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Return the operand as the other steps take it."""
+        (array,) = arrays
+        if self.index is not None:
+            array = array[self.index]
+        if self.diagonal:
+            array = c_einsum(self.diagonal, array)
+        if self.axes:
+            return np.asarray(np.add.reduce(array, self.axes, self.dtype))
+        return array if array.dtype == self.dtype else array.astype(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """The axes of an array in another order: a view of it.
+
+    Examples
+    --------
+    >>> Transpose("ij->ji", (1, 0))(np.ones((2, 3))).shape
+    (3, 2)
+    """
+
+    text: str
+    axes: tuple[int, ...]
+    way = "view"
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Return the view, or copy it into `out`."""
+        turned = np.asarray(arrays[0]).transpose(self.axes)
+        if out is None:
+            return turned
+        return copied(turned, out)
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """A result that has no element, or whose sums have no term.
+
+    Examples
+    --------
+    >>> Zeros("ij->i", (2,), np.dtype(float))(np.ones((2, 0))).tolist()
+    [0.0, 0.0]
+    """
+
+    text: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    way = "zeros"
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Return zeros, or fill `out` with them."""
+        if out is None:
+            return np.zeros(self.shape, self.dtype)
+        out.fill(0)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """A contraction of any arrays by numpy's loops.
+
+    Parameters
+    ----------
+    text
+        As einsum writes it.
+    run
+        The same in letters that numpy takes.
+    dtype
+        In which all arrays are computed with, whatever theirs.
+
+    Examples
+    --------
+    >>> float(Loops.of(("α", "α"), "", np.dtype(float))(np.ones(3), np.ones(3)))
+    3.0
+    """
+
+    text: str
+    run: str
+    dtype: np.dtype[Any]
+    way: str = "loops"
+
+    @classmethod
+    def of(cls, operands: Sequence[str], output: str, dtype: np.dtype[Any]) -> Loops:
+        """Return the contraction of tensors as an output wants it."""
+        text = ",".join(operands) + f"->{output}"
+        return cls(text, in_ascii(text), dtype)
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Compute it."""
+        if out is None:
+            return np.asarray(c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe"))
+        return c_einsum(self.run, *arrays, out=out, dtype=self.dtype, casting="unsafe")
+
+
+def in_ascii(text: str) -> str:
+    """Return an einsum with its letters renamed to those that numpy takes, 52 at most.
+
+    Examples
+    --------
+    >>> in_ascii("αj,αi->ij")
+    'ab,ac->cb'
+    """
+    letters = "".join(dict.fromkeys(x for x in text if x not in ",->"))
+    return text.translate(str.maketrans(letters, ascii_letters[: len(letters)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply:
+    """A product of two arrays without a sum, by numpy.
+
+    Examples
+    --------
+    >>> outer = Multiply.of("i", "j", "ji")
+    >>> outer(np.array([1, 2]), np.array([1, 10])).tolist()
+    [[1, 2], [10, 20]]
+    """
+
+    text: str
+    first: tuple[tuple[int, ...], tuple[Any, ...]]
+    second: tuple[tuple[int, ...], tuple[Any, ...]]
+    way = "multiply"
+
+    @classmethod
+    def of(cls, first: str, second: str, output: str) -> Multiply:
+        """Return the product of two tensors as an output wants it."""
+        views = [
+            (
+                tuple(letters.index(x) for x in output if x in letters),
+                tuple(slice(None) if x in letters else None for x in output),
+            )
+            for letters in (first, second)
+        ]
+        return cls(f"{first},{second}->{output}", views[0], views[1])
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Compute it."""
+        first, second = (
+            array.transpose(axes)[index]
+            for array, (axes, index) in zip(arrays, (self.first, self.second), strict=True)
+        )
+        return np.asarray(np.multiply(first, second, out=out))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How an operand becomes a stack of matrices: the order of its axes, then their shape.
+
+    Examples
+    --------
+    >>> Side.of("kij", ("", "ij", "k"), {"k": 2, "i": 3, "j": 4})
+    Side(axes=(1, 2, 0), shape=(12, 2), fused=(2, 1))
+    """
+
+    axes: tuple[int, ...] | None
+    shape: tuple[int, ...] | None
+    fused: tuple[int, int]
+
+    @classmethod
+    def of(cls, letters: str, groups: Sequence[str], sizes: Mapping[str, int]) -> Side:
+        """Return what brings letters into groups: the first one's axes stay, others are fused."""
+        batch, *fused = groups
+        axes = tuple(letters.index(x) for x in "".join(groups))
+        shape = (*(sizes[x] for x in batch), *(prod(sizes[x] for x in group) for group in fused))
+        counts = (len(fused[0]), len(fused[1]))
+        return cls(
+            None if axes == tuple(range(len(axes))) else axes,
+            None if counts == (1, 1) else shape,
+            counts,
+        )
+
+    def copies(self, shape: Sequence[int]) -> bool:
+        """Return whether the matrices of a contiguous array are a copy of it."""
+        axes = range(len(shape)) if self.axes is None else self.axes
+        walk = [(shape[axis], prod(shape[axis + 1 :])) for axis in axes]
+        middle = len(walk) - self.fused[1]
+        steps = []
+        for group in (walk[middle - self.fused[0] : middle], walk[middle:]):
+            if any(step != extent * inner for (_, step), (extent, inner) in pairwise(group)):
+                return True
+            steps.append(group[-1][1] if group else 1)
+        return 1 not in steps
+
+    def matrices(self, array: Array) -> Array:
+        """Return an operand as matrices that BLAS takes: where it must, as a copy."""
+        if self.axes is not None:
+            array = array.transpose(self.axes)
+        if self.shape is not None:
+            if array.nbytes >= MOVED and not self._fuses(array):
+                array = copied(array, np.empty(array.shape, array.dtype))
+            array = array.reshape(self.shape)
+        if array.strides[-1] != array.itemsize and array.strides[-2] != array.itemsize:
+            return copied(array, np.empty(array.shape, array.dtype))
+        return array
+
+    def _fuses(self, array: Array) -> bool:
+        """Return whether the axes to be fused are one where they lie."""
+        middle = array.ndim - self.fused[1]
+        return all(
+            array.strides[axis] == array.strides[following] * array.shape[following]
+            for group in (range(middle - self.fused[0], middle), range(middle, array.ndim))
+            for axis, following in pairwise(axis for axis in group if array.shape[axis] > 1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """A contraction of two arrays by numpy's matrix product.
+
+    Parameters
+    ----------
+    text
+        As einsum writes it.
+    first, second
+        How the operands become matrices.
+    shape
+        Of the product with its letters apart; None if it has one row and one column letter.
+    axes
+        What puts them into the output's order; None if they are.
+    threads
+        That BLAS may take; as many as it likes if None.
+
+    Examples
+    --------
+    >>> product = Matmul.of("ik", "kj", "ji", {"i": 2, "j": 3, "k": 4})
+    >>> product(np.ones((2, 4)), np.ones((4, 3))).shape
+    (3, 2)
+    """
+
+    text: str
+    first: Side
+    second: Side
+    shape: tuple[int, ...] | None
+    axes: tuple[int, ...] | None
+    threads: int | None = None
+    way = "matmul"
+
+    @classmethod
+    def of(
+        cls,
+        first: str,
+        second: str,
+        output: str,
+        sizes: Mapping[str, int],
+        threads: int | None = None,
+    ) -> Matmul:
+        """Return the product of two tensors as an output wants it."""
+        found = Classes.of(first, second, output)
+        # The summed letters stand as the larger operand has them, the others as the output does.
+        larger = max(first, second, key=lambda letters: prod(sizes[x] for x in letters))
+        summed = "".join(x for x in larger if x in found.summed)
+        rows = "".join(x for x in output if x in found.rows)
+        columns = "".join(x for x in output if x in found.columns)
+        made = found.batch + rows + columns
+        apart = tuple(sizes[x] for x in made)
+        axes = tuple(made.index(x) for x in output)
+        return cls(
+            f"{first},{second}->{output}",
+            Side.of(first, (found.batch, rows, summed), sizes),
+            Side.of(second, (found.batch, summed, columns), sizes),
+            None if len(rows) == len(columns) == 1 else apart,
+            None if axes == tuple(range(len(axes))) else axes,
+            threads,
+        )
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Compute it."""
+        if self.threads is None:
+            return self._product(arrays, out)
+        with at_most(self.threads):
+            return self._product(arrays, out)
+
+    def _product(self, arrays: Sequence[Array], out: Array | None) -> Array:
+        first, second = self.first.matrices(arrays[0]), self.second.matrices(arrays[1])
+        if out is not None and self.shape is None and self.axes is None:
+            return np.matmul(first, second, out=out)
+        product: Array = np.matmul(first, second)
+        if self.shape is not None:
+            product = product.reshape(self.shape)
+        if self.axes is not None:
+            product = product.transpose(self.axes)
+        if out is None:
+            return product
+        return copied(product, out)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A contraction of two arrays by a plan.
+
+    Parameters
+    ----------
+    text
+        As einsum writes it.
+    plan
+        What runs.
+    turns
+        Where the plan has another order of axes than the step, that order: of the axes of each
+        operand, and, for the step's result, of the axes of the plan's. An array is copied for it
+        only if its last axis is the one along which its elements lie beside each other.
+
+    Examples
+    --------
+    >>> from tilesolve import plan
+    >>> step = Planned("ik,kj->ij", plan("ik,kj->ij", 4, "i7-6700k"))
+    >>> step(np.eye(4), np.eye(4)).tolist() == np.eye(4).tolist()
+    True
+    """
+
+    text: str
+    plan: Plan
+    turns: tuple[tuple[int, ...] | None, ...] = (None, None, None)
+    way = "plan"
+
+    def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
+        """Compute it."""
+        first, second = (
+            array if axes is None else self._turned(array, axes)
+            for array, axes in zip(arrays, self.turns[:2], strict=True)
+        )
+        axes = self.turns[2]
+        if axes is None:
+            return self.plan(first, second, out=out)
+        if out is not None and not _runs_along_last(out):
+            self.plan(first, second, out=out.transpose(np.argsort(axes)))
+            return out
+        product = self.plan(first, second).transpose(axes)
+        return product if out is None else copied(product, out, self.plan.threads)
+
+    def _turned(self, array: Array, axes: tuple[int, ...]) -> Array:
+        turned = array.transpose(axes)
+        if not _runs_along_last(array):
+            return turned
+        return copied(turned, np.empty(turned.shape, turned.dtype), self.plan.threads)
+
+
+def _runs_along_last(array: Array) -> bool:
+    """Return whether elements lie beside each other along the last axis, as in C order."""
+    return array.strides[-1] == array.itemsize

@@ -1,0 +1,130 @@
+"""Compiled kernels, kept in memory and on disk: made once per CPU, dtype and vector width."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tilesolve.contractions.errors import FileAccessError
+from tilesolve.kernels.codegen.object_code import Family, Loaded, build, fingerprint
+from tilesolve.machine.model import Machine
+from tilesolve.system.files import cache_dir, warn_once, write_atomically
+from tilesolve.system.locks import Lock
+
+PATIENCE = 120.0
+"""Seconds after which what another process has not made is made here."""
+
+_MAGIC = b"tilesolve kernels 1\n"
+_lock = Lock()
+_loaded: dict[Family, Loaded] = {}
+_makers: dict[Family, subprocess.Popen[bytes]] = {}
+
+
+def folder() -> Path:
+    """Return where object files are kept.
+
+    Examples
+    --------
+    >>> folder().name
+    'code'
+    """
+    return cache_dir() / "code"
+
+
+def family_of(dtype: str, machine: Machine) -> Family:
+    """Return the family that plans of a dtype run with.
+
+    Examples
+    --------
+    >>> family_of("float64", Machine.load("i7-6700k")).bits
+    256
+    """
+    halved = machine.halves(dtype)
+    return Family.of(dtype, machine.vector_bits, machine.vector_registers, halved=halved)
+
+
+def begin(family: Family) -> None:
+    """Have another process compile a family's kernels, where no file has them and a core is free.
+
+    The first run of all compiles what walks nests besides, which takes as long: `kernels` then
+    finds the file. What that process fails to make is made here.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> begin(family)
+    >>> kernels(family).address("packed_float64_128_1x1_4") > 0
+    True
+    """
+    with _lock:
+        known = family in _loaded or family in _makers or _path(family).exists()
+        if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
+            return
+        order = f"from tilesolve.machine.kernel_cache import Family, kernels; kernels({family!r})"
+        nothing = subprocess.DEVNULL
+        try:
+            _makers[family] = subprocess.Popen(
+                [sys.executable, "-P", "-c", order], stdin=nothing, stdout=nothing, stderr=nothing
+            )
+        except OSError:
+            return  # no process can be had
+
+
+def kernels(family: Family) -> Loaded:
+    """Return a family's kernels: from memory, from disk, or compiled now and kept in both.
+
+    A file that is damaged is reported once and made again; it never runs.
+
+    Examples
+    --------
+    >>> family = Family("float64", 128, 4, 4)
+    >>> kernels(family) is kernels(family)
+    True
+    """
+    with _lock:
+        if family not in _loaded:
+            _loaded[family] = Loaded(_code(family))
+        return _loaded[family]
+
+
+def _path(family: Family) -> Path:
+    return folder() / f"{family.dtype}-{family.bits}-{fingerprint(family)}.o"
+
+
+def _code(family: Family) -> bytes:
+    path, maker = _path(family), _makers.pop(family, None)
+    if maker is not None:
+        try:
+            maker.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            maker.kill()
+            maker.wait()
+    try:
+        found = path.read_bytes()
+    except FileNotFoundError:
+        found = b""
+    except OSError as error:
+        warn_once(f"cannot read {path}: {error.strerror}; compiling the kernels again")
+        found = b""
+    code = _checked(found)
+    if code is not None:
+        return code
+    if found:
+        warn_once(f"{path} is damaged; compiling the kernels again")
+    code = build(family)
+    try:
+        write_atomically(path, _MAGIC + hashlib.sha256(code).digest() + code)
+    except FileAccessError as error:
+        warn_once(f"{error}; the kernels will be compiled again in the next process")
+    return code
+
+
+def _checked(found: bytes) -> bytes | None:
+    """Return the code of a file, None if it is not whole."""
+    start = len(_MAGIC) + 32
+    digest, code = found[len(_MAGIC) : start], found[start:]
+    whole = found.startswith(_MAGIC) and hashlib.sha256(code).digest() == digest
+    return code if whole else None

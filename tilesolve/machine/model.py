@@ -1,0 +1,439 @@
+"""The machine as the model sees it: levels that hold and move bytes, and vector units.
+
+A `Machine` is a value. It is measured by ``tilesolve calibrate``, detected, written by hand
+as TOML, or one of the shipped ones; `Machine.load` finds the right one.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+from tilesolve.contractions.errors import MachineError
+from tilesolve.kernels.dtypes import halves, real_of
+from tilesolve.kernels.microkernel_costs import Catalogue
+from tilesolve.machine.cpu import cpu
+from tilesolve.machine.detect import detect
+from tilesolve.machine.file import arguments, document, machine_file, written
+from tilesolve.machine.level import (
+    Level,
+    Peak,
+    Source,
+    check_count,
+    check_levels,
+    check_name,
+    check_positive,
+    check_rate,
+)
+from tilesolve.system.files import read_regular, setting, warn_once
+
+__all__ = ["SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
+
+SEVERAL = 1.5
+"""Multiply-adds a cycle from which on there are two units for whole vectors, not one."""
+
+FAIR = 1 << 24
+"""Bytes of the last cache for each core that shares it, at most: hardly any CPU has more. A virtual
+machine names the whole cache of a large one, but has few of its cores (measured on 2 cores that
+named 480 MiB: arrays of 24 to 200 were transposed up to twice as fast past the caches)."""
+
+SHIPPED = Path(__file__).parent / "data"
+"""Folder of the machine files that come with the package."""
+
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A memory hierarchy and the vector units it feeds.
+
+    Parameters
+    ----------
+    name
+        A short name; `Machine.load` finds shipped machines by it.
+    levels
+        Nearest first, memory last.
+    cores
+        Cores that threads may use.
+    frequency
+        Hz, to print bytes per cycle; no decision depends on it.
+    vector_bits, vector_registers
+        Widest vector and how many such registers there are.
+    fma_latency, fma_rate
+        Cycles until an FMA's result can be used, and FMAs started per cycle.
+    peaks
+        Measured or published arithmetic rates.
+    fingerprint
+        Of the CPU that the figures belong to; empty for a machine written by hand.
+    sources
+        Where each figure comes from: pairs such as ``("L1.bandwidth", "measured")``.
+    catalogues
+        Measured microkernels, by dtype; the register tiles of the others are documented defaults.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> [level.name for level in machine.levels]
+    ['L1', 'L2', 'L3', 'memory']
+    >>> machine.peak("float64")
+    67200000000.0
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    cores: int
+    frequency: float
+    vector_bits: int
+    vector_registers: int
+    fma_latency: int
+    fma_rate: float
+    peaks: tuple[Peak, ...]
+    fingerprint: str = ""
+    sources: tuple[tuple[str, Source], ...] = ()
+    catalogues: tuple[Catalogue, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"machine {self.name!r}"
+        for field in ("name", "fingerprint"):
+            check_name(where, field, getattr(self, field), empty=True)
+        check_levels(where, self.levels)
+        check_rate(where, "frequency", self.frequency)
+        check_positive(where, "fma_rate", self.fma_rate)
+        for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
+            check_count(where, field, getattr(self, field))
+        if not self.peaks:
+            raise MachineError(f"{where}: no arithmetic peak is given")
+        for figure, source in self.sources:
+            if source not in get_args(Source):
+                raise MachineError(
+                    f"{where}: the source of {figure} must be one of "
+                    f"{', '.join(get_args(Source))}, got {source!r}"
+                )
+
+    @property
+    def caches(self) -> tuple[Level, ...]:
+        """The levels that can be full: all but memory."""
+        return self.levels[:-1]
+
+    @property
+    def memory(self) -> Level:
+        """The last level."""
+        return self.levels[-1]
+
+    @property
+    def lasting(self) -> int:
+        """Bytes of the last cache that the cores seen here may count on."""
+        if not self.caches:
+            return 0
+        last = self.caches[-1]
+        return min(last.capacity or 0, FAIR * last.shared_by)
+
+    def level(self, name: str) -> Level:
+        """Return the level of that name; a `MachineError` lists the names there are.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").level("L2").capacity
+        262144
+        """
+        for level in self.levels:
+            if level.name == name:
+                return level
+        raise MachineError(
+            f"machine {self.name!r} has no level {name!r}; it has "
+            + ", ".join(level.name for level in self.levels)
+        )
+
+    def busy(self, threads: int) -> int:
+        """Return how many cores so many threads keep busy: those beyond the cores take turns.
+
+        Examples
+        --------
+        >>> [Machine.load("i7-6700k").busy(threads) for threads in (1, 4, 64)]
+        [1, 4, 4]
+        """
+        return min(threads, self.cores)
+
+    def bandwidth(self, level: Level, threads: int) -> float:
+        """Return the bytes per second that so many threads together move at a level.
+
+        Where that was not measured, each core moves at a cache what one alone does. Of memory,
+        which is one for all, no more is known than what one core moves, and no plan had better
+        count on more.
+
+        Examples
+        --------
+        >>> machine = Machine.load("i7-6700k")
+        >>> [machine.bandwidth(machine.level(name), 4) / 1e9 for name in ("L3", "memory")]
+        [215.04, 26.88]
+        """
+        busy, most = self.busy(threads), level.bandwidth_all
+        if most is None and level.capacity is None:
+            most = level.bandwidth
+        each = busy * level.bandwidth
+        return each if busy == 1 or most is None else min(each, most)
+
+    def peak(self, dtype: str, threads: int = 1) -> float:
+        """Return the best measured flop/s of a dtype over all vector widths.
+
+        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate.
+
+        Parameters
+        ----------
+        dtype
+            Of all tensors.
+        threads
+            Those that compute together, each on a core as long as there are any.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").peak("complex64")
+        134400000000.0
+        """
+        real = real_of(str(dtype))
+        rates = [peak.flops for peak in self.peaks if peak.dtype == real]
+        if not rates:
+            raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
+        return max(rates) * self.busy(threads)
+
+    def halves(self, dtype: str) -> bool:
+        """Return whether kernels had better leave out the half of a vector that has nothing.
+
+        That is so where 512 bits are two halves, one after the other. CPUs with two units for whole
+        vectors have but one for halves beside them (measured on a Granite Rapids: kernels of two
+        vectors and eight columns take 11.6 cycles a step with the last one halved, 9.3 with whole
+        ones, in the same minute).
+
+        Examples
+        --------
+        >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
+        >>> [machine.replace(fma_rate=rate).halves("float32") for rate in (1.0, 2.0)]
+        [True, False]
+        """
+        return halves(dtype, self.vector_bits) and self.fma_rate < SEVERAL
+
+    def hinders(self, dtype: str) -> bool:
+        """Return whether C had better not pass by the caches where lines are at one place in pages.
+
+        It is not so where that was not measured.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").hinders("float64")
+        False
+        """
+        found = self.catalogue(dtype)
+        return found is not None and found.hinders
+
+    def asks(self, dtype: str) -> bool:
+        """Return whether tiles ask for the next one's lines before C goes past the caches.
+
+        It is so where that was not measured.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").asks("float64")
+        True
+        """
+        found = self.catalogue(dtype)
+        return found is None or found.asks
+
+    def catalogue(self, dtype: str) -> Catalogue | None:
+        """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").catalogue("float64") is None
+        True
+        """
+        wanted = (str(dtype), self.vector_bits, self.vector_registers)
+        for found in self.catalogues:
+            if (found.dtype, found.bits, found.registers) == wanted:
+                return found
+        return None
+
+    def source(self, figure: str) -> Source:
+        """Return where a figure comes from; ``"given"`` where the machine does not say.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").source("L1.bandwidth")
+        'published'
+        """
+        return dict(self.sources).get(figure, "given")
+
+    def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types
+        """Return a copy with some fields changed.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").replace(cores=2).cores
+        2
+        """
+        return replace(self, **changes)
+
+    def to_toml(self) -> str:
+        """Return the machine as TOML; `from_toml` reads it back to an equal value.
+
+        Examples
+        --------
+        >>> machine = Machine.load("e5-2680v4")
+        >>> Machine.from_toml(machine.to_toml()) == machine
+        True
+        """
+        return written(self)
+
+    @classmethod
+    def from_toml(cls, text: str, *, origin: str = "machine file") -> Self:
+        """Read a machine from TOML.
+
+        Parameters
+        ----------
+        text
+            The TOML document.
+        origin
+            What an error calls the document, such as its path.
+
+        Raises
+        ------
+        MachineError
+            If the text is no TOML, an entry is missing or unknown, or a figure is impossible.
+
+        Examples
+        --------
+        >>> Machine.from_toml("format = 2", origin="mine.toml")
+        Traceback (most recent call last):
+        tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
+        """
+        data = document(text, origin)
+        try:
+            return cls(**arguments(data))
+        except MachineError as error:
+            raise MachineError(f"{origin}: {error}") from None
+
+    @classmethod
+    def detect(cls) -> Self:
+        """Return this computer as sysfs and cpuid describe it; bandwidths are assumed.
+
+        What a source reports as 0 or not at all is unknown and takes a documented default,
+        which `source` then calls ``"assumed"``.
+
+        Examples
+        --------
+        >>> Machine.detect().source("memory.bandwidth")
+        'assumed'
+        """
+        return cls(**detect())
+
+    @classmethod
+    def load(cls, machine: Machine | str | os.PathLike[str] | None = None) -> Machine:
+        """Find a machine: the argument, ``TILESOLVE_MACHINE``, this CPU's file, detection.
+
+        A calibrated file that is damaged, or of another CPU, is warned of once and not used.
+
+        Parameters
+        ----------
+        machine
+            A machine (returned as it is), a shipped name, a path, or None. A text that is a
+            shipped name means that machine; write ``./name`` for a file called so.
+
+        Examples
+        --------
+        >>> Machine.load("e5-2680v4").vector_bits
+        256
+        """
+        found = cls.find(machine)
+        if found.problem:
+            warn_once(f"ignored until 'tilesolve calibrate' has run: {found.problem}")
+        return found.machine
+
+    @classmethod
+    def find(cls, machine: Machine | str | os.PathLike[str] | None = None) -> Found:
+        """Find a machine as `load` does and say why it is in force, without a warning.
+
+        Examples
+        --------
+        >>> Machine.find("e5-2680v4").why
+        'argument'
+        """
+        if isinstance(machine, Machine):
+            return Found(machine, "argument")
+        if machine is not None:
+            return Found(cls._named(machine), "argument")
+        if wanted := setting("TILESOLVE_MACHINE"):
+            return Found(cls._named(wanted), "TILESOLVE_MACHINE")
+        try:
+            calibrated = cls.calibrated()
+        except MachineError as error:
+            return Found(cls.detect(), "detection", str(error))
+        if calibrated is None:
+            return Found(cls.detect(), "detection")
+        return Found(calibrated, "calibrated file")
+
+    @classmethod
+    def calibrated(cls) -> Self | None:
+        """Return the machine that ``tilesolve calibrate`` wrote for this CPU; None if it did not.
+
+        Raises
+        ------
+        MachineError
+            If the file is damaged, or was measured on another CPU.
+
+        Examples
+        --------
+        >>> from unittest.mock import patch
+        >>> with patch.dict("os.environ", TILESOLVE_CONFIG_DIR="/nonexistent"):
+        ...     print(Machine.calibrated())
+        None
+        """
+        path = machine_file()
+        try:
+            found = cls._read(path)
+        except _ABSENT:
+            return None
+        if found.fingerprint != cpu().fingerprint:
+            raise MachineError(f"{path}: measured on another CPU")
+        return found
+
+    @classmethod
+    def _named(cls, wanted: str | os.PathLike[str]) -> Self:
+        """Read a shipped machine, which only text can name, or a file."""
+        names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
+        if wanted in names:  # no path equals a text
+            return cls._read(SHIPPED / f"{wanted}.toml")
+        try:
+            return cls._read(Path(wanted))
+        except _ABSENT:
+            raise MachineError(
+                f"no machine {os.fspath(wanted)!r}: give the path of a machine file or one of "
+                f"the shipped names: {', '.join(names)}"
+            ) from None
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        """Read a machine file; one that is not there is left to the caller."""
+        try:
+            text = read_regular(path)
+        except _ABSENT:
+            raise
+        except OSError as error:
+            raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise MachineError(f"{path}: not UTF-8 text: {error}") from None
+        return cls.from_toml(text, origin=str(path))
+
+
+class Found(NamedTuple):
+    """A machine, why it is the one in force, and what is wrong with the file passed over.
+
+    Examples
+    --------
+    >>> Machine.find("i7-6700k").problem
+    ''
+    """
+
+    machine: Machine
+    why: Literal["argument", "TILESOLVE_MACHINE", "calibrated file", "detection"]
+    problem: str = ""

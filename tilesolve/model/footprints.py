@@ -1,0 +1,127 @@
+"""Footprints: the bytes of a tensor that a box of iterations touches, in elements or in lines.
+
+Sizes are numbers or arrays of them, one entry for each of many boxes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd, prod
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Tensor
+from tilesolve.model.walk import choose
+
+Sizes = Any
+"""A float, or an array with one entry per nest."""
+
+
+def footprint(
+    problem: Problem,
+    tensor: Tensor,
+    box: Mapping[str, Sizes],
+    line: int,
+    grid: Mapping[str, Sizes] | None = None,
+) -> Sizes:
+    """Return the bytes of a tensor that a box of iterations touches, in whole lines.
+
+    A line of one byte counts elements: what a packed copy or a register takes. A run along
+    the unit-stride subscript takes, besides its bytes, the parts of its first and last line
+    that it misses: most of a line if it may begin anywhere (section 5.4), nothing if rows and
+    boxes begin on lines.
+
+    Parameters
+    ----------
+    problem, tensor
+        The tensor of the problem.
+    box
+        Iterations of each letter.
+    line
+        Bytes of a line.
+    grid
+        What the boxes' corners are multiples of, per letter; any corner if None.
+
+    Examples
+    --------
+    >>> problem = Problem.of("hk-[h+r]-rk", "h=8,r=3,k=10")
+    >>> footprint(problem, problem.spec.operands[0], {"h": 4, "r": 3, "k": 10}, 1)
+    48.0
+    """
+    sides = _sides(tensor, box)
+    elements: Sizes = float(problem.itemsize)
+    for side in sides:
+        elements = elements * side
+    if sum(len(s.terms) for s in tensor.subscripts) > len(tensor.letters):  # as in a diagonal
+        elements = _least(elements, problem.itemsize * prod(box[i] for i in tensor.letters))
+    if line <= problem.itemsize:
+        return elements
+    run: Sizes = float(problem.itemsize)
+    contiguous: Any = True
+    corner: Any = line
+    pitch = problem.itemsize
+    for subscript, side, extent in zip(
+        reversed(tensor.subscripts),
+        reversed(sides),
+        reversed(tensor.shape(problem.sizes)),
+        strict=True,
+    ):
+        for step, letter in subscript.terms:
+            begins = pitch * step * (grid[letter] if grid is not None else 1)
+            # Beyond the run every row begins a pitch further.
+            corner = divisor(corner, choose(contiguous, begins, pitch * step))
+        run = run * (side * contiguous + (1 - contiguous))
+        contiguous = contiguous & (side >= extent)
+        pitch *= extent
+    lines = elements / run * (run + (line - corner) * (1 - contiguous))
+    return _least(lines, float(max(pitch, 1)))
+
+
+def touched_bytes(problem: Problem) -> tuple[float, ...]:
+    """Return the bytes of each tensor that a problem touches: strides may leave some out.
+
+    Examples
+    --------
+    >>> touched_bytes(Problem.of("h-[2h]", 4)), Problem.of("h-[2h]", 4).bytes
+    ((32.0, 32.0), (32, 56))
+    """
+    whole = dict(problem.sizes)
+    return tuple(footprint(problem, tensor, whole, 1) for tensor in problem.spec.tensors)
+
+
+def _sides(tensor: Tensor, box: Mapping[str, Sizes]) -> list[Sizes]:
+    """Return how many places of each axis a box touches, for one place of those before it.
+
+    A letter that is alone in a subscript widens no other: there it only shifts, as in a diagonal.
+    """
+    alone = {s.letters[0] for s in tensor.subscripts if len(s.terms) == 1}
+    counted: set[str] = set()
+    found: list[Sizes] = []
+    for subscript in tensor.subscripts:
+        if len(subscript.terms) == 1 and subscript.letters[0] not in counted:
+            counted.add(subscript.letters[0])
+            found.append(box[subscript.letters[0]])
+            continue
+        terms = [(c, letter) for c, letter in subscript.terms if letter not in alone]
+        reach = 1 + sum(c * (box[letter] - 1) for c, letter in terms)
+        found.append(_least(reach, prod(box[letter] for _, letter in terms)))
+    return found
+
+
+def _least(a: Sizes, b: Sizes) -> Sizes:
+    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
+
+
+def divisor(a: Sizes, b: Sizes) -> Sizes:
+    """Return the greatest common divisor, element by element where there are arrays.
+
+    Examples
+    --------
+    >>> divisor(8, 12), divisor(np.array([4, 6]), 12).tolist()
+    (4, [4, 6])
+    """
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.gcd(np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64))
+    return gcd(int(a), int(b))

@@ -1,0 +1,96 @@
+"""The order of the loops over letters: within each class, boxes go on side by side in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.model.pages import pages_of, runs_of
+
+AT_HAND = 2048
+"""Pages whose places a core keeps at hand: the second TLB of current CPUs has 1536 to 3072."""
+
+RUN = 3
+"""Visits to pages that one more run of an operand counts as where pages are not kept at hand."""
+
+ALIKE = 0.05
+"""Share by which two letters' visits to pages may differ and count as the same: then loops keep the
+first tensor's order (measured: else `abcde-ecbfa-fd` is 4 % slower)."""
+
+
+def innermost_first(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:
+    """Order the letters of a class as they stand in the first tensor that has them, reversed.
+
+    Examples
+    --------
+    >>> innermost_first(Problem.of("abcd-aebf-dfce", 72), "ab")
+    ('b', 'a')
+    """
+    tensor = next((t for t in problem.spec.tensors if letters[0] in t.letters), None)
+    if tensor is None:
+        return tuple(letters)
+    place = {letter: at for at, letter in enumerate(tensor.letters)}
+    return tuple(sorted(letters, key=lambda letter: -place[letter]))
+
+
+def side_by_side(
+    classes: Sequence[Sequence[str]],
+    inner: Mapping[str, int],
+    outer: Mapping[str, int],
+    tensors: Sequence[Mapping[str, int]],
+    line: int,
+) -> list[str]:
+    """Order the loops over boxes in a larger one, innermost first, so that they share pages.
+
+    Within each class that letter goes innermost along which boxes lie in the fewest pages: each
+    box that comes back to a page looks it up again. Where the pages of one box are more than are
+    kept at hand, the next one finds few of them, and runs of the operands count more: where one
+    ends, lines are fetched in vain unless the next box goes on there. (Measured: all orders of
+    the loops of seven contractions of three to five letters; `abcde-efbad-cf` and `abcd-deca-be`
+    are 1.16 and 1.15 times as fast so.)
+
+    Parameters
+    ----------
+    classes
+        The letters of each class, classes and letters innermost first.
+    inner, outer
+        Sides of the boxes and of that which they fill.
+    tensors
+        Strides in bytes of the output and the operands; none for those that the loops never meet.
+    line
+        Bytes of a line of memory.
+
+    Examples
+    --------
+    Boxes are eight elements along the last letter of A: the next one goes on there.
+
+    >>> problem = Problem.of("abcd-dbea-ec", "a=72,b=72,c=24,d=72,e=72")
+    >>> strides = [{}, problem.strides(1), {}]
+    >>> inner = dict(a=8, b=1, c=24, d=72, e=72)
+    >>> side_by_side(["dba", "c", "e"], inner, problem.sizes, strides, 64)
+    ['d', 'a', 'b', 'c', 'e']
+    """
+    found: list[str] = []
+    box = dict(inner)
+    for letters in classes:
+        free = [letter for letter in letters if inner[letter] < outer[letter]]
+        found += [letter for letter in letters if letter not in free]
+        # Tensors without these letters stay where they are, whichever of them goes on.
+        moved = [steps if steps.keys() & set(letters) else {} for steps in tensors]
+        while len(free) > 1:
+            weight = 0 if sum(pages_of(steps, box) for steps in tensors) <= AT_HAND else RUN
+            visits = {}
+            for i in free:
+                wider, trips = {**box, i: outer[i]}, ceil(outer[i] / inner[i])
+                pages = sum(pages_of(steps, wider) for steps in moved if steps)
+                runs = sum(runs_of(steps, wider, line) for steps in moved[1:] if steps)
+                visits[i] = (pages + weight * runs) / trips
+            fewest = min(visits.values())
+            letter = next(i for i in free if visits[i] <= fewest * (1 + ALIKE))
+            free.remove(letter)
+            found.append(letter)
+            box[letter] = outer[letter]
+        found += free
+        box |= {letter: outer[letter] for letter in free}
+    return found

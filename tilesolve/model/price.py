@@ -1,0 +1,288 @@
+"""What a nest costs: bytes through every level, the time they take, and the arithmetic.
+
+`price` is the one exact evaluator (sections 3.1–3.3, 5.3 and 5.4 of the paper); the printed
+expressions and the nonlinear program come from the same walk and are tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.microkernel_costs import Microkernel, default
+from tilesolve.machine.model import Machine
+from tilesolve.model.footprints import Sizes
+from tilesolve.model.nest import REGISTER, Nest
+from tilesolve.model.traffic import Store, Tiling, Traffic, traffic
+from tilesolve.model.walk import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPrice:
+    """What one level serves, as bytes per tensor, and how long that takes.
+
+    Parameters
+    ----------
+    level
+        The level that serves: L1 fills the registers, memory fills the last cache.
+    holder
+        What it fills.
+    moved
+        Bytes of each tensor that come in, output first: the misses of the holder.
+    volumes
+        Bytes of each tensor both ways, packing included: what the time is made of.
+    packing
+        The part of the volumes that packing causes.
+    seconds
+        How long the server takes for the volumes.
+
+    Examples
+    --------
+    >>> found = LevelPrice("L2", "L1", (8.0, 8.0), (16.0, 8.0), (0.0, 0.0), 1e-9)
+    >>> found.volume
+    24.0
+    """
+
+    level: str
+    holder: str
+    moved: tuple[float, ...]
+    volumes: tuple[float, ...]
+    packing: tuple[float, ...]
+    seconds: float
+
+    @property
+    def volume(self) -> float:
+        """Bytes of all tensors together."""
+        return sum(self.volumes)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a nest.
+
+    Parameters
+    ----------
+    levels
+        Nearest server first.
+    compute
+        Seconds of arithmetic, microkernel calls and packing work.
+    calls
+        How often a microkernel is called.
+    packed
+        Elements of each operand that are packed, repetitions counted.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, Machine.load("i7-6700k"))
+    >>> cost.bottleneck, cost.calls
+    ('compute', 512.0)
+    """
+
+    levels: tuple[LevelPrice, ...]
+    compute: float
+    calls: float
+    packed: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time: that of the slowest level, compute included (Eq. 3)."""
+        return max(self.compute, *(level.seconds for level in self.levels))
+
+    @property
+    def bottleneck(self) -> str:
+        """Name of the slowest level, or ``"compute"``."""
+        slowest = max(self.levels, key=lambda level: level.seconds)
+        return slowest.level if slowest.seconds > self.compute else "compute"
+
+    @property
+    def ranking(self) -> tuple[float, ...]:
+        """All times, longest first: what two nests of equal time are compared by (Eq. 6)."""
+        return tuple(sorted((self.compute, *(s.seconds for s in self.levels)), reverse=True))
+
+    def level(self, name: str) -> LevelPrice:
+        """Return the price of the level that serves under this name."""
+        return next(level for level in self.levels if level.level == name)
+
+
+def stores(machine: Machine, threads: int = 1) -> tuple[Store, ...]:
+    """Return the register file and the caches as one of several busy cores sees them.
+
+    A shared level's capacity is divided among the threads that share it, its bandwidth is what
+    is left for each when all draw on it, see `Machine.bandwidth`. A level that does not repeat
+    the nearer one's contents adds to it (section 5.5).
+
+    Examples
+    --------
+    >>> [store.name for store in stores(Machine.load("i7-6700k"))]
+    ['register', 'L1', 'L2', 'L3']
+    >>> stores(Machine.load("i7-6700k"), threads=4)[3].capacity
+    2097152.0
+    """
+    made = []
+    ways: int | None
+    name, line, ways = REGISTER, 1, None
+    capacity = machine.vector_registers * machine.vector_bits / 8
+    for level in machine.levels:
+        bandwidth = machine.bandwidth(level, threads) / threads
+        read = None if level.read is None else level.read * bandwidth / level.bandwidth
+        made.append(Store(name, capacity, line, level.name, bandwidth, ways, read))
+        if level.usable is None:
+            break
+        own = level.usable / min(threads, level.shared_by)
+        nearer = 0.0 if level.inclusive or name == REGISTER else capacity
+        name, line, ways, capacity = level.name, level.line, level.ways, own + nearer
+    return tuple(made)
+
+
+def price(
+    problem: Problem,
+    nest: Nest,
+    machine: Machine,
+    *,
+    microkernel: Microkernel | None = None,
+    threads: int = 1,
+    rule: Rule = "distance",
+) -> Price:
+    """Return what a nest costs on a machine.
+
+    Parameters
+    ----------
+    problem
+        The contraction or convolution.
+    nest
+        Any nest over its letters whose last band is the whole problem.
+    machine
+        With any number of levels.
+    microkernel
+        The costs of arithmetic, calls and packing; the catalogue's default if None.
+    threads
+        Those that work at once; shared levels are divided among them, and so are the cores, if
+        there are fewer.
+    rule
+        When a tensor outlives a loop that does not index it; see `walk`.
+
+    Examples
+    --------
+    A matrix product in one piece on a machine whose caches hold it moves every matrix once, C
+    both ways:
+
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, Machine.load("i7-6700k"))
+    >>> cost.level("memory").volumes
+    (65536.0, 32768.0, 32768.0)
+    """
+    nest.check(problem)
+    kernel = microkernel or default(problem.dtype, machine.vector_bits, machine.vector_registers)
+    places = stores(machine, threads)
+    _check_copies(nest, places)
+    if 0 in problem.sizes.values():
+        return _empty(problem, places)
+    found = traffic(problem, tiling(nest, problem), places, rule)
+    levels = tuple(
+        LevelPrice(place.server, place.name, moved, volumes, packing, place.seconds(volumes))
+        for place, moved, volumes, packing in zip(
+            places, found.moved, found.volumes, found.packing, strict=True
+        )
+    )
+    rate, frequency = pace(machine, problem.dtype, kernel, threads)
+    seconds = arithmetic(problem, kernel, rate, frequency, found)
+    seconds += _reading(problem, nest, kernel, found, rate, frequency)
+    return Price(levels, seconds, float(found.calls), found.packed[1:])
+
+
+def pace(
+    machine: Machine, dtype: str, kernel: Microkernel, threads: int = 1
+) -> tuple[float, float]:
+    """Return the flop/s and the cycles per second that one of several threads has of its core.
+
+    Examples
+    --------
+    >>> machine = Machine.load("i7-6700k")
+    >>> [pace(machine, "float64", Microkernel(8, 6), threads) for threads in (1, 8)]
+    [(67200000000.0, 4200000000.0), (33600000000.0, 2100000000.0)]
+    """
+    rate = machine.peak(dtype, threads) / threads * kernel.efficiency
+    return rate, machine.frequency * machine.busy(threads) / threads
+
+
+def _reading(
+    problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic, rate: float, frequency: float
+) -> float:
+    """Return the seconds that reading in place costs beside the bytes it moves.
+
+    A copy is read in the order in which it lies, and the CPU foresees what comes next. Rows in
+    place come as whole vectors, and are waited for where they enter the second cache; columns
+    are as many streams as there are, each time that they enter the first. Either takes longer
+    steps than a copy, wherever it is.
+    """
+    seconds = 0.0
+    running = {letter for letter, extent in problem.sizes.items() if extent > 1}
+    output = running & set(problem.spec.output.letters[-1:])
+    copies = nest.packed or (None,) * len(problem.spec.operands)
+    for number, (operand, copy) in enumerate(zip(problem.spec.operands, copies, strict=True), 1):
+        if copy is None and operand.subscripts:
+            rows = running & set(operand.subscripts[-1].letters) == output
+            entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
+            seconds += entered * (kernel.fetch if rows else kernel.stream) / frequency
+            slower = kernel.placed if rows else kernel.streams
+            seconds += (slower - 1) * problem.flops / rate
+    return seconds
+
+
+def arithmetic(
+    problem: Problem, kernel: Microkernel, rate: float, frequency: float, found: Traffic
+) -> Sizes:
+    """Return the seconds of flops at a rate, microkernel calls and packing work.
+
+    Examples
+    --------
+    >>> problem, kernel = Problem.of("mn-mk-kn", 64), Microkernel(8, 6)
+    >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), calls=512.0)
+    >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
+    20.0
+    """
+    cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
+    seconds: Sizes = problem.flops / rate + cycles / frequency
+    return seconds
+
+
+def tiling(nest: Nest, problem: Problem) -> Tiling:
+    """Return a nest as the traffic engine takes it.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> tiling(nest, problem).packed
+    (None, None)
+    """
+    return Tiling(
+        tuple((band.level, band.order) for band in nest.bands),
+        tuple(dict(band.box) for band in nest.bands),
+        nest.packed or (None,) * len(problem.spec.operands),
+        nest.output,
+    )
+
+
+def _check_copies(nest: Nest, places: Sequence[Store]) -> None:
+    tiles = {band.level for band in nest.bands} & {place.name for place in places[1:]}
+    for level in nest.packed:
+        if level is not None and level not in tiles:
+            raise SizeError(f"a packed copy cannot live in {level!r}: the nest has no tile for it")
+
+
+def _empty(problem: Problem, places: Sequence[Store]) -> Price:
+    """Price a problem without iterations: an output that has elements is set once."""
+    size = float(problem.bytes[0])
+    sizes = (size, *(0.0 for _ in problem.spec.operands))
+    none = tuple(0.0 for _ in sizes)
+    levels = tuple(
+        LevelPrice(place.server, place.name, sizes, sizes, none, size / place.bandwidth)
+        for place in places
+    )
+    return Price(levels, 0.0, 0.0, none[1:])

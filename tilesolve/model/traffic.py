@@ -1,0 +1,442 @@
+"""Bytes that every level moves, for one nest or for many of the same loop order at once.
+
+Sizes are numbers or arrays of them: the integer repair prices thousands of tilings with the
+very code that prices one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.model.footprints import Sizes, divisor, footprint
+from tilesolve.model.nest import Output, tile_counts
+from tilesolve.model.walk import Position, Rule, Truth, choose, walk
+
+PACK_TRAFFIC = 3
+"""Times a packed byte crosses each level up to its buffer: source in, buffer in, buffer out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A place that holds a working set, and the level that refills it.
+
+    Parameters
+    ----------
+    name
+        The register file or a cache.
+    capacity
+        Bytes that a working set may take in it.
+    line
+        Bytes of the unit it is filled by.
+    server
+        The next level out, whose bandwidth the refills take.
+    bandwidth
+        Bytes per second of the server.
+    ways
+        Associativity; None where it is unknown, full or not a cache's.
+    read
+        Bytes per second at which the server is read and not written; None: at its bandwidth.
+
+    Examples
+    --------
+    >>> Store("L1", 32768.0, 64, server="L2", bandwidth=8e10).ways is None
+    True
+    """
+
+    name: str
+    capacity: float
+    line: int
+    server: str
+    bandwidth: float
+    ways: int | None = None
+    read: float | None = None
+
+    def seconds(self, volumes: Sequence[Any]) -> Any:  # noqa: ANN401 - numbers, arrays or signomials
+        """Return how long the server takes for the volumes of all tensors, output first.
+
+        Operands are only read, and that a server may do no faster than it reads and writes.
+
+        Examples
+        --------
+        >>> Store("L2", 2.0**20, 64, "L3", bandwidth=40e9, read=20e9).seconds([4e9, 1e9, 1e9])
+        0.2
+        """
+        output, *operands = volumes
+        read = min(self.bandwidth, self.read or self.bandwidth)
+        return output * (1 / self.bandwidth) + sum(operands, output * 0) * (1 / read)
+
+    def ways_for(self, tensors: int) -> int | None:
+        """Return the ways that so many tensors divide among them, each in whole ones (Eq. 9).
+
+        None where its capacity is all that counts: where ways are unknown, or fewer than tensors,
+        which then share some whatever the tiles are.
+
+        Examples
+        --------
+        >>> place = Store("L1", 32768.0, 64, server="L2", bandwidth=8e10, ways=2)
+        >>> place.ways_for(2), place.ways_for(3)
+        (2, None)
+        """
+        return None if self.ways is None or self.ways < tensors else self.ways
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Loops from the statement outwards, with sizes that may be arrays.
+
+    Parameters
+    ----------
+    bands
+        Level and loop order (innermost first) of each band, innermost band first.
+    boxes
+        For each band the tile of each letter; the last is the whole problem.
+    packed
+        For each operand the level that its packed copy lives in; None: read in place.
+    output
+        How C is written.
+
+    Examples
+    --------
+    >>> bands = (("register", ("k", "m", "n")), ("memory", ("m", "n", "k")))
+    >>> boxes = (dict(m=4, n=4, k=8), dict(m=64, n=64, k=64))
+    >>> Tiling(bands, boxes, packed=(None, None), output="store").boxes[0]["k"]
+    8
+    """
+
+    bands: tuple[tuple[str, tuple[str, ...]], ...]
+    boxes: tuple[Mapping[str, Sizes], ...]
+    packed: tuple[str | None, ...]
+    output: Output
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """What a tiling moves.
+
+    Parameters
+    ----------
+    moved
+        For each store the bytes of each tensor that come in: its misses.
+    volumes
+        The same both ways and with packing.
+    packing
+        The part of the volumes that packing causes.
+    packed
+        Elements of each tensor that are packed, repetitions counted.
+    calls
+        Boxes of the first band: calls of the microkernel.
+
+    Examples
+    --------
+    >>> Traffic(((8.0,),), ((16.0,),), ((0.0,),), (0.0,), 1).volumes[0][0]
+    16.0
+    """
+
+    moved: tuple[tuple[Sizes, ...], ...]
+    volumes: tuple[tuple[Sizes, ...], ...]
+    packing: tuple[tuple[Sizes, ...], ...]
+    packed: tuple[Sizes, ...]
+    calls: Sizes
+
+
+class _Path:
+    """A tiling's loops, innermost first, and the boxes between them."""
+
+    def __init__(self, problem: Problem, tiling: Tiling) -> None:
+        counts = {
+            letter: tile_counts([box[letter] for box in tiling.boxes]) for letter in problem.sizes
+        }
+        self.problem = problem
+        self.loops: list[tuple[str, Sizes]] = []
+        self.runs: list[Any] = []
+        self.through: dict[str, int] = {}
+        self.calls = prod(counts[letter][0] for letter in counts)
+        corners = {letter: _corners(tiling, letter) for letter in problem.sizes}
+        box: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1.0)
+        grid: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1)
+        self._largest, self._mean, self._grids = [box], [box], [grid]
+        output, *operands = (tensor.letters for tensor in problem.spec.tensors)
+        batches = [i for i in output if all(i in letters for letters in operands)]
+        # A call goes over the sides of its tile in each step of its sums, whatever the order, and
+        # each batch is a call of its own.
+        rank = {i: 2 if i in batches else 0 if i in output else 1 for i in problem.sizes}
+        for at, ((level, order), tile) in enumerate(zip(tiling.bands, tiling.boxes, strict=True)):
+            walked = order if at else sorted(order, key=rank.__getitem__)
+            for letter in walked:
+                extent = problem.sizes[letter]
+                inner = counts[letter][at - 1] if at else extent
+                trips = inner / counts[letter][at]
+                runs = _alike(trips > 1)
+                if runs is False:
+                    continue
+                self.loops.append((letter, trips))
+                self.runs.append(runs)
+                box, grid = self._largest[-1], self._grids[-1]
+                # Of many nests those in which the loop does not run have no such loop.
+                side = choose(runs, tile[letter], box[letter])
+                corner = choose(runs, corners[letter][at], grid[letter])
+                self._largest.append({**box, letter: side})
+                self._mean.append({**self._mean[-1], letter: extent / counts[letter][at]})
+                self._grids.append({**grid, letter: corner})
+            self.through[level] = len(self.loops)
+        self.call = self.through[tiling.bands[0][0]]
+        """Loops of one call of the microkernel, which touches all it touches at once."""
+        self.sides = sum(rank[letter] == 0 for letter, _ in self.loops[: self.call])
+        """Those of them that one step of its sums goes over."""
+        self._known: dict[tuple[int, int, bool], list[Sizes]] = {}
+        self._latest: dict[int, list[Position]] = {}
+
+    def footprints(self, lines: Sequence[int], *, largest: bool = False) -> list[list[Sizes]]:
+        """Return each tensor's footprint at the statement and after each loop.
+
+        Largest boxes decide what fits, mean ones how much moves.
+        """
+        return [self._steps(t, line, largest) for t, line in enumerate(lines)]
+
+    def _steps(self, t: int, line: int, largest: bool) -> list[Sizes]:
+        key = (t, line, largest)
+        if key not in self._known:
+            tensor = self.problem.spec.tensors[t]
+            boxes = self._largest if largest else self._mean
+            steps = [footprint(self.problem, tensor, boxes[0], line, self._grids[0])]
+            for (letter, _), box, grid in zip(self.loops, boxes[1:], self._grids[1:], strict=True):
+                touched = letter in tensor.letters
+                steps.append(
+                    footprint(self.problem, tensor, box, line, grid) if touched else steps[-1]
+                )
+            self._known[key] = steps
+        return self._known[key]
+
+    def copied(self, t: int, inside: int) -> Sizes:
+        """Return the bytes of a tensor that are copied, the tile of so many loops at a time.
+
+        A copy is made whole, with all that it shares with the tile before it, whenever a loop
+        outside has moved to another one (Eqs 11-14).
+        """
+        letters = self.problem.spec.tensors[t].letters
+        amount = self._steps(t, 1, largest=False)[inside]
+        moved: Truth = False
+        for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
+            if letter in letters:
+                moved = moved | runs
+            amount = choose(moved, amount * trips, amount)
+        return amount
+
+    def latest(self, t: int) -> list[Position]:
+        """Return for each number of loops the last of them that runs and indexes a tensor."""
+        if t not in self._latest:
+            letters = self.problem.spec.tensors[t].letters
+            found: list[Position] = [0]
+            for at, (letter, _) in enumerate(self.loops, start=1):
+                indexes = letter in letters
+                found.append(choose(self.runs[at - 1], at, found[-1]) if indexes else found[-1])
+            self._latest[t] = found
+        return self._latest[t]
+
+
+def _alike(found: Any) -> Truth:  # noqa: ANN401
+    """Return one answer for all nests, if they have the same: it costs less to choose by."""
+    if not isinstance(found, np.ndarray):
+        return bool(found)
+    if found.all():
+        return True
+    return found if found.any() else False
+
+
+def _corners(tiling: Tiling, letter: str) -> list[Sizes]:
+    """Return for each band what its tiles' first iterations are multiples of."""
+    found: list[Sizes] = []
+    common: Any = 0  # of all outer tiles; one that is the whole range begins at 0 only
+    extent = tiling.boxes[-1][letter]
+    for box in reversed(tiling.boxes):
+        common = divisor(common, choose(box[letter] < extent, box[letter], 0))
+        found.append(common)
+    return found[::-1]
+
+
+class _Room:
+    """Whether tensors stay in one cache between their uses.
+
+    Between two uses of what the innermost loops touch, an LRU cache sees the rest of the one
+    round and the beginning of the next: of every tensor what these loops touch, once if the
+    outermost of them moves over it, so that the new part replaces the old one step by step;
+    but twice, the old and the new, if it is touched as a whole in each step and a loop further
+    out has moved it on. A packed copy that is made again brings its source along.
+    """
+
+    def __init__(
+        self, path: _Path, place: Store, at: int, copies: Sequence[int], names: Sequence[str]
+    ) -> None:
+        self.path, self.place, self.registers = path, place, at == 0
+        tensors = path.problem.spec.tensors
+        copied = [c if at else 0 for c in copies]
+        self.held = path.footprints(
+            [1 if c and at <= c else place.line for c in copied], largest=True
+        )
+        sources = path.footprints([place.line] * len(tensors), largest=True)
+        # Registers hold the output's tile; the operands pass through the few that are left.
+        kept = self.held if at else self.held[:1]
+        self.whole = [sum(sizes) for sizes in zip(*kept, strict=True)]
+        self.refills = {t: (path.through[names[c]], sources[t]) for t, c in enumerate(copied) if c}
+        self.still = [
+            [True, *(letter not in tensor.letters for letter, _ in path.loops)]
+            for tensor in tensors
+        ]
+        self._known: dict[tuple[int, int], Truth] = {}
+
+    def fits(self, inner: Position, outer: int) -> Truth:
+        """Return whether all that the loops up to one touch fits: Listing 3 of the paper."""
+        del inner
+        found: Truth = self.whole[outer] <= self.place.capacity
+        return found
+
+    def stays(self, inner: Position, outer: int) -> Truth:
+        """Return whether what the inner loops touch is there when the outer one comes round."""
+        if self.registers:
+            # A call loads and stores its tile; nothing stays in registers from call to call.
+            return outer < self.path.call and _at(inner)(self.whole) <= self.place.capacity
+        if outer >= self.path.call:
+            inner = choose(inner > self.path.call, inner, self.path.call)
+        if isinstance(inner, np.ndarray):
+            return _alike(self._between(inner, outer) <= self.place.capacity)
+        if (inner, outer) not in self._known:
+            found = _alike(self._between(inner, outer) <= self.place.capacity)
+            self._known[inner, outer] = found
+        return self._known[inner, outer]
+
+    def passes(self, inner: Position, outer: int) -> Truth:
+        """Return whether what a call has read of the operands is there when the loop comes round.
+
+        Each step of its sums reads it anew, be it the same as in the step before.
+        """
+        return outer < self.path.sides and self.stays(inner, outer)
+
+    def holds(self, t: int) -> Truth:
+        """Return whether a copy is still there when it is first used.
+
+        Its source has passed through beside it by then. If it is gone, what was packed is
+        fetched once more, from farther out.
+        """
+        inside, source = self.refills[t]
+        found: Truth = self.held[t][inside] + source[inside] <= self.place.capacity
+        return found
+
+    def keeps(self, t: int) -> Truth:
+        """Return whether a copy made for a farther store never leaves this one.
+
+        Then it is written and read here, and only its source comes in.
+        """
+        inside, source = self.refills[t]
+        found: Truth = self.whole[inside] + source[inside] <= self.place.capacity
+        return found
+
+    def _between(self, inner: Position, outer: int) -> Sizes:
+        """Return the bytes that come between two uses of what the inner loops touch."""
+        total: Sizes = 0.0
+        there = _at(inner)
+        for t, held in enumerate(self.held):
+            latest = self.path.latest(t)[outer + 1]
+            touched = there(held)
+            again = (latest > inner) & there(self.still[t])
+            comes = touched + choose(again, touched, 0.0)
+            if t in self.refills:
+                inside, source = self.refills[t]
+                far = there(source)
+                swept = held[inside] + far + choose(again, far, 0.0)
+                made = latest > inside
+                brought = choose(made, held[inside] + source[inside], comes)
+                comes = choose(inner > inside, swept, brought)
+            total = total + comes
+        return total
+
+
+def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
+    """Return what takes values at a position, which may differ from nest to nest."""
+    if not isinstance(position, np.ndarray) or not position.ndim:
+        return itemgetter(int(position))
+    low, high = int(position.min()), int(position.max())
+    others = [(number, position == number) for number in range(low + 1, high + 1)]
+
+    def taken(values: Sequence[Any]) -> Any:  # noqa: ANN401
+        found: Any = values[low]
+        for number, there in others:
+            # Loops that leave a value alone have the same one before and after them.
+            if values[number] is not found:
+                found = np.where(there, values[number], found)
+        return found
+
+    return taken
+
+
+def traffic(
+    problem: Problem, tiling: Tiling, places: Sequence[Store], rule: Rule = "distance"
+) -> Traffic:
+    """Return the bytes that a tiling moves into each of the stores.
+
+    A packed operand is read from its copy in all stores nearer than the copy's; its own store
+    and those beyond see the source, line by line.
+
+    Parameters
+    ----------
+    problem
+        The contraction or convolution.
+    tiling
+        One nest, or many of the same order.
+    places
+        The register file and the caches, nearest first.
+    rule
+        When a tensor outlives a loop that does not index it: by ``"distance"``, if what comes
+        between its uses fits beside it, or by ``"listing3"`` of the paper, if everything
+        inside the loop fits.
+
+    Examples
+    --------
+    Two tilings at once, of 8 and of 16 columns for a call:
+
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> boxes = ({"m": 8, "n": np.array([8, 16]), "k": 64}, dict.fromkeys("mnk", 64))
+    >>> bands = (("register", ("m", "n", "k")), ("memory", ("m", "n", "k")))
+    >>> tiling = Tiling(bands, boxes, (None, None), "store")
+    >>> found = traffic(problem, tiling, [Store("register", 2048.0, 1, "L1", 1e10)])
+    >>> found.moved[0][1].tolist()
+    [262144.0, 131072.0]
+    """
+    path = _Path(problem, tiling)
+    tensors, names = problem.spec.tensors, [place.name for place in places]
+    copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
+    packed = [path.copied(t, path.through[names[at]]) if at else 0.0 for t, at in enumerate(copies)]
+    moved, volumes, packing = [], [], []
+    for at, place in enumerate(places):
+        room = _Room(path, place, at, copies, names)
+        # The working set of a copy's own store holds the copy; what comes in is the source.
+        mean = path.footprints([1 if at < c else place.line for c in copies])
+        stays = room.stays if rule == "distance" else room.fits
+        if at:
+            came = walk(tensors, path.loops, mean, stays, path.runs)
+        else:
+            came = walk(tensors[:1], path.loops, mean[:1], stays, path.runs)
+            came += walk(tensors[1:], path.loops, mean[1:], room.passes, path.runs)
+        crossings = [2.0 if at == 0 else PACK_TRAFFIC] * len(copies)
+        for t, c in enumerate(copies):
+            if c == at and c:
+                came[t] = came[t] + choose(room.holds(t), 0.0, packed[t])
+            elif 0 < at < c:
+                kept = room.keeps(t)
+                came[t] = choose(kept, np.maximum(came[t] - packed[t], 0.0), came[t])
+                crossings[t] = choose(kept, 1.0, PACK_TRAFFIC)
+        # A first write needs no read in registers; past them it does unless it is streamed.
+        unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)
+        written = 2 * came[0] - (mean[0][-1] if unread else 0.0)
+        extra = [crossings[t] * packed[t] if at < c else 0.0 for t, c in enumerate(copies)]
+        moved.append(tuple(came))
+        packing.append(tuple(extra))
+        volumes.append(tuple(a + b for a, b in zip([written, *came[1:]], extra, strict=True)))
+    count = tuple(size / problem.itemsize for size in packed)
+    return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, path.calls)

@@ -1,0 +1,1 @@
+"""Planning: from a problem and a machine to a solution."""

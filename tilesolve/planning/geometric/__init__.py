@@ -1,0 +1,1 @@
+"""The geometric program: tile sizes by continuous optimum, then integers."""

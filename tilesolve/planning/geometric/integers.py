@@ -1,0 +1,414 @@
+"""From the continuous optimum to integer tiles: rounding, limits, and a search nearby.
+
+Tiles of one index form a chain: the nearest level's is a multiple of the register tile's side,
+each further one a multiple of the one before, or the whole extent. All chains near the
+continuous tiles are combined and priced exactly, many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.model.formulas import tile
+from tilesolve.planning.geometric.program import Choice, Setting
+from tilesolve.planning.geometric.tilings import (
+    Chain,
+    Integral,
+    altogether,
+    best_of,
+    feasible,
+    groups_of,
+    integral_of,
+    score_of,
+    tilings_of,
+    times_of,
+)
+
+SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
+"""Shares of the continuous tiles that are tried: whole ways and lines may need less."""
+
+BETTER = 1e-4
+"""Relative gain of one round over all indices for which another round is taken."""
+
+GROW = (1.25, 1.7, 2.5)
+"""Multiples that are tried as well: the limits keep room that an exact price may not need."""
+
+EVEN = (0.75, 1.5)
+"""Shares of the best tile of an index between which tiles are tried that cut its letters evenly."""
+
+GIVEN = 0.01
+"""Share of the longest time that is given up where all levels together take less for it."""
+
+SHORTENED = 0.02
+"""The same where sums may be cut shorter: copies then stay in a nearer cache, which counts for more
+than calls do (measured: products of 128 to 500 rows and columns and sums of 8000 and more take 0.7
+to 0.97 of the time)."""
+
+LEAST = 192
+"""Terms of a call's sums that they are cut down to at most: with less, calls would count."""
+
+READING = 0.2
+"""Share of the time of arithmetic from which on it counts in which runs an operand is read."""
+
+ALIKE = 1e-3
+"""Relative difference up to which tilings take as long, all levels together."""
+
+RAGGED = 0.005
+"""Relative loss at which they are taken all the same: a tile is a box of letters in the end, and
+sums in ragged ones of 16×32 go over C fifteen times, in even ones of 24×24 nine times (measured:
+1 to 3 % faster, where rounds differ by 5)."""
+
+
+def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Integral:
+    """Return the best integer tiling near continuous tile sizes.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    choice
+        The loops around each tile.
+    tiles
+        Tile sizes by symbol, as `relax` returns them.
+
+    Raises
+    ------
+    SolverError
+        If not even the smallest tiles keep all limits.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> tiles = {f"T{level}_{i}": 48.0 * level for level in (1, 2, 3) for i in "MNK"}
+    >>> sorted(index for index, _ in repair(setting, ("M", "N", "M"), tiles).chains)
+    ['K', 'M', 'N']
+    """
+    indices = setting.fused.problem.spec.letters
+    trivial = trivial_tilings(setting)
+    best, times, priced = best_of(setting, choice, trivial)
+    for share in SHRINK:
+        near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
+        for group in groups_of(near):
+            found, taken, count = best_of(setting, choice, tilings_of(best, near, group))
+            priced += count
+            if score_of(taken) < score_of(times):
+                best, times = found, taken
+        if best not in trivial:
+            break
+    wide = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in indices}
+    before = float("inf")
+    while score_of(times) < before * (1 - BETTER):
+        before = score_of(times)
+        for group in groups_of(wide):
+            found, taken, count = best_of(setting, choice, tilings_of(best, wide, group))
+            priced += count
+            if score_of(taken) < score_of(times):
+                best, times = found, taken
+    for index in (i for i, _ in setting.even if i in setting.fused.reduced):
+        found, taken, count = _evened(setting, choice, best, wide, index)
+        priced += count
+        if score_of(taken) <= score_of(times) * (1 + RAGGED):
+            best, times = found, taken
+    if not np.isfinite(times).all():
+        raise SolverError(
+            "not even the smallest tiles fit the machine's levels: "
+            + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
+        )
+    return integral_of(setting, choice, best, times, priced)
+
+
+def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
+    """Return the smallest tiles at every level, and one tile for the whole problem.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> smallest, whole = trivial_tilings(plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting)
+    >>> whole["K"]
+    (512, 512, 512)
+    """
+    indices, levels = setting.fused.problem.spec.letters, range(1, setting.levels + 1)
+    return [
+        {i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices},
+        {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices},
+    ]
+
+
+def whole(setting: Setting, choice: Choice) -> Integral | None:
+    """Return one tile for the whole problem if no tiling can take less time, else None.
+
+    None can if caches without end would not save anything: what moves then moves once.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> small, large = (plan("ik-ij-jk", n, "i7-6700k", cache=False) for n in (24, 512))
+    >>> whole(small.setting, small.choice).chains == small.classes
+    True
+    >>> whole(large.setting, large.choice) is None
+    True
+    """
+    _, tiling = trivial_tilings(setting)
+    if not feasible(setting, choice, tiling):
+        return None
+    registers, *caches = setting.places
+    endless = [replace(place, capacity=np.inf, ways=None) for place in caches]
+    times, least = (
+        times_of(replace(setting, places=(registers, *places)), choice, [tiling])
+        for places in (caches, endless)
+    )
+    if not np.allclose(times, least, rtol=1e-12, atol=0):
+        return None
+    return integral_of(setting, choice, tiling, times[:, 0], 1)
+
+
+def _evened(
+    setting: Setting,
+    choice: Choice,
+    base: Mapping[str, Chain],
+    options: Mapping[str, Sequence[Chain]],
+    index: str,
+) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
+    """Return the best tiling with tiles of an index that cut its letters evenly, near a given one.
+
+    The others' options are tried around them. Also returned are its times, infinity if there is
+    none, and how many were compared.
+    """
+    chain = base[index]
+    best, times, priced = dict(base), np.array([np.inf]), 0
+    low, high = (share * chain[0] for share in EVEN)
+    near = [size for size in dict(setting.even)[index] if low <= size <= high]
+    for even in _even_chains(setting, index, chain, near):
+        others = {**options, index: [even]}
+        for group in groups_of(others):
+            combined = tilings_of({**base, index: even}, others, group)
+            found, taken, count = best_of(setting, choice, combined)
+            priced += count
+            if score_of(taken) < score_of(times):
+                best, times = found, taken
+    return best, times, priced
+
+
+def relieved(
+    setting: Setting, choice: Choice, tiles: Mapping[str, float], found: Integral
+) -> Integral:
+    """Return the tiling near continuous tile sizes for which all levels together take least.
+
+    It is about as fast as another one by the longest time, and cuts sums as evenly: shorter sums
+    leave room for tiles that are wider, and so move less.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    choice
+        The loops around each tile.
+    tiles
+        Tile sizes by symbol, as `relax` returns them.
+    found
+        What `repair` returned for them.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> tiles = dict(best.search.tiles)
+    >>> found = repair(best.setting, best.choice, tiles)
+    >>> relieved(best.setting, best.choice, tiles, found).seconds <= 1.01 * found.seconds
+    True
+    """
+    best, priced, given = dict(found.chains), found.priced, GIVEN
+    options = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in best}
+    even = dict(setting.even)
+    for index in setting.fused.reduced:
+        if index in even:
+            options[index] = [best[index], *_even_chains(setting, index, best[index], even[index])]
+        elif shorter := _shorter_chains(setting, index, best[index]):
+            options[index] += shorter
+            given = SHORTENED
+    times, limit = np.array(found.times), (1 + given) * found.score
+    for group in groups_of(options):
+        tilings = tilings_of(best, options, group)
+        priced += len(tilings)
+        taken = times_of(setting, choice, tilings)
+        worth = np.where(score_of(taken) <= limit, altogether(taken), np.inf)
+        at = int(np.argmin(worth))
+        if worth[at] < altogether(times) * (1 - BETTER):
+            best, times = tilings[at], taken[:, at]
+    return integral_of(setting, choice, best, times, priced)
+
+
+def _even_chains(
+    setting: Setting, index: str, chain: Chain, sizes: Sequence[int]
+) -> Iterator[Chain]:
+    """Yield chains of some nearest tiles whose further tiles are about those of another one."""
+    extent = setting.fused.problem.sizes[index]
+    for size in sizes:
+        even = tuple(min(extent, size * max(1, round(tile / chain[0]))) for tile in chain)
+        if all(tile >= setting.smallest(index, at) for at, tile in enumerate(even, start=1)):
+            yield even
+
+
+def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:
+    """Return chains of halves, quarters and so on of a nearest tile, as large at all levels."""
+    size, found = chain[0] if chain else 0, []
+    while (size := ceil(size / 2)) >= max(LEAST, setting.smallest(index, setting.levels)):
+        found.append((size,) * setting.levels)
+    return found
+
+
+def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
+    """Return tilings like another one whose outermost tile is smaller or larger along one index.
+
+    Programs know nothing of two reasons for that: larger tiles have longer runs in memory, and
+    copies of smaller ones may stay in a nearer cache than the last. Of tilings of which one is
+    larger along the same index and takes no longer, all levels together, only that one is returned.
+    But where reading an operand takes long, so are those half as large and smaller that take about
+    as long, up to where a smaller tile pays: their runs may be long enough.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    choice
+        The loops around each tile.
+    found
+        What `repair` returned for them.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> best = plan("abcd-ec-abed", 72, "i7-6700k", cache=False)
+    >>> found = repair(best.setting, best.choice, dict(best.search.tiles))
+    >>> all(other.chains != found.chains for other in resized(best.setting, best.choice, found))
+    True
+    """
+    if not choice or choice[-1] is None:
+        return []
+    families = [
+        (index, [dict(found.chains) | {index: other} for other in family])
+        for index, chain in found.chains
+        for family in _families(setting, index, chain)
+    ]
+    together = times_of(setting, choice, [tiling for _, family in families for tiling in family])
+    priced, others, begin = found.priced + together.shape[1], [], 0
+    problem, memory = setting.fused.problem, setting.places[-1]
+    read = memory.seconds([0.0, max(problem.bytes[1:], default=0)])
+    long = read > READING * problem.flops / setting.rate
+    for index, family in families:
+        times, least, size, pays = together[:, begin : begin + len(family)], np.inf, np.inf, False
+        begin += len(family)
+        for tiling, taken, worth in zip(family, times.T, altogether(times), strict=True):
+            tile = tiling[index][-1]
+            pays |= bool(worth < least * (1 - ALIKE) < np.inf)
+            halved = long and not pays and tile <= size / 2 and worth < least * (1 + ALIKE)
+            if worth < least * (1 - BETTER) or halved:
+                least, size = min(worth, least), tile
+                others.append(integral_of(setting, choice, tiling, taken, priced))
+    return [other for other in others if other.chains != found.chains]
+
+
+def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:
+    """Return chains with other outermost tiles, and the given one, the largest first.
+
+    Outermost tiles cut the letters of the index evenly, or are doublings of nearer ones. In the
+    first family nearer tiles are about as they were, in the other one they are as large: their
+    boxes are what those of the outermost ones would be if there were none inside.
+    """
+    extent = setting.fused.problem.sizes[index]
+    inner = chain[:-1] or chain
+    doublings = {
+        size << times
+        for size, outer in zip(inner, (*inner[1:], extent), strict=True)
+        for times in range((outer // size).bit_length())
+    }
+    sizes = {extent, *doublings, *dict(setting.even).get(index, ())} - {chain[-1]}
+    around, alone = [chain], []
+
+    def filled(tile: int) -> bool:
+        return tile == extent or (tile > 0 and tile % setting.smallest(index) == 0)
+
+    for size in sizes:
+        other: Chain = (size,)
+        for wanted in reversed(chain[:-1]):
+            other = (_dividing(other[0], wanted, setting.smallest(index), extent), *other)
+        around.append(other)
+        alone.append((size,) * setting.levels)
+    families = [
+        sorted((other for other in family if filled(other[0])), key=lambda other: -other[-1])
+        for family in (around, alone)
+    ]
+    return [family for family in families if family]
+
+
+def _dividing(size: int, wanted: int, unit: int, extent: int) -> int:
+    """Return the tile nearest to the wanted one that divides one of some size; 0 if none is near.
+
+    It is a multiple of the unit. The whole extent need not be divided.
+    """
+    if wanted >= size or size == extent or size % wanted == 0:
+        return min(size, wanted)
+    near = range(unit * ceil(wanted / (2 * unit)), min(size, 2 * wanted) + 1, unit)
+    tiles = [tile for tile in near if size % tile == 0]
+    return min(tiles, key=lambda tile: max(tile / wanted, wanted / tile), default=0)
+
+
+def _chains(
+    setting: Setting,
+    choice: Choice,
+    tiles: Mapping[str, float],
+    index: str,
+    shares: Sequence[float],
+) -> list[Chain]:
+    """Return the chains of one index near some shares of its continuous tiles."""
+    extent, unit = setting.fused.problem.sizes[index], setting.smallest(index)
+    wanted = [tiles[tile(level, index, setting.levels)] for level in range(1, setting.levels + 1)]
+    own = [level == 0 or choice[level - 1] is not None for level in range(setting.levels)]
+
+    def grow(chain: Chain) -> Iterator[Chain]:
+        level = len(chain)
+        if level == setting.levels:
+            yield chain
+            return
+        inner = chain[-1] if chain else unit
+        sizes = {inner}
+        if own[level]:
+            sizes = {s for share in shares for s in _near(share * wanted[level], inner, extent)}
+        least = setting.smallest(index, level + 1)
+        for size in sorted({_up(size, inner, least, extent) for size in sizes}):
+            yield from grow((*chain, size))
+
+    return list(dict.fromkeys(grow(())))
+
+
+def _up(size: int, inner: int, least: int, extent: int) -> int:
+    """Return a size that is no less than the least one, as a multiple of the inner tile."""
+    return size if size >= least else min(extent, inner * ceil(least / inner))
+
+
+def _rounded(setting: Setting, index: str, sizes: Sequence[int]) -> Chain:
+    """Return the smallest chain whose tiles are no less than some sizes."""
+    extent = setting.fused.problem.sizes[index]
+    chain: Chain = (setting.smallest(index),)
+    for size in sizes:
+        chain = (*chain, _up(chain[-1], chain[-1], size, extent))
+    return chain[1:]
+
+
+def _near(wanted: float, inner: int, extent: int) -> set[int]:
+    """Return multiples of the inner tile near a size: below, above, and one of equal parts."""
+    if inner >= extent:
+        return {extent}
+    times = wanted / inner
+    counts = {max(1, floor(times + 1e-6)), max(1, ceil(times - 1e-6))}
+    parts = max(1, round(extent / wanted))
+    counts |= {max(1, ceil(extent / (parts + more) / inner)) for more in (0, 1)}
+    sizes = {min(extent, inner * count) for count in counts}
+    return sizes | {extent} if extent < 1.5 * wanted else sizes

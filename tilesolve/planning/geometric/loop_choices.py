@@ -1,0 +1,58 @@
+"""The choices of innermost loops that stand for all loop permutations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from tilesolve.model.fused import Fused
+from tilesolve.planning.geometric.program import Choice, Setting
+
+
+def orders(fused: Fused) -> Sequence[str]:
+    """Return the innermost choices of one level: which tensor its loops leave in place.
+
+    A class goes innermost as a whole. Where its indices are affine, the one that stands
+    innermost also finds what neighbouring tiles share, so each such index is a choice.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.model.fused import fuse
+    >>> orders(fuse(Problem.of("abcd-aebf-dfce", 8)))
+    ['M', 'N', 'K']
+    """
+    spec, sizes = fused.problem.spec, fused.problem.sizes
+    groups: dict[tuple[bool, ...], list[str]] = {}
+    for index in spec.letters:
+        if sizes[index] > 1:
+            key = tuple(index in tensor.letters for tensor in spec.tensors)
+            groups.setdefault(key, []).append(index)
+    affine = {i for t in spec.tensors for s in t.subscripts if len(s.terms) > 1 for i in s.letters}
+    choices = []
+    for key, group in groups.items():
+        if all(key) and len(groups) > 1:
+            continue  # an index of every tensor leaves none in place
+        for first in [i for i in group if i in affine] or group[:1]:
+            choices.append(first + "".join(i for i in group if i != first))
+    return choices or ["".join(spec.letters)]
+
+
+def choices(setting: Setting) -> list[Choice]:
+    """Return all choices: an order around each cache's tile, or no tile of its own.
+
+    The loops around the outermost tile are always there; a nearer cache may share the tile of
+    the one before it, which leaves no loops in between.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> len(choices(setting))
+    48
+    """
+    if not setting.levels:
+        return [()]
+    around = orders(setting.fused)
+    inner = [[*around, None]] * (setting.levels - 1)
+    return list(product(*inner, around))

@@ -1,0 +1,478 @@
+"""The nonlinear program of a tiling: tile sizes that minimise the time of the slowest level.
+
+`formulate` writes the model of section 3 of the paper for one choice of innermost loops as
+signomials in tile sizes; `pyomo_model` turns them into a Pyomo model in logarithms of tile
+sizes, in which every contraction's program is convex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations, pairwise
+from math import log, prod
+from typing import Any
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.spec import Tensor
+from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.model.formulas import SymbolicLoop, amounts, footprint, tile
+from tilesolve.model.fused import Fused
+from tilesolve.model.nest import Output
+from tilesolve.model.signomials import Signomial
+from tilesolve.model.traffic import PACK_TRAFFIC, Store
+
+TIE = 0.01
+"""Weight of the sum of all times beside the longest: it settles what the longest leaves open."""
+
+Choice = tuple[str | None, ...]
+"""For each cache the loops around its tile, innermost first; None: no tile of its own there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All that a program depends on besides its choice of innermost loops.
+
+    Parameters
+    ----------
+    fused
+        The problem over classes.
+    places
+        The register file and the caches.
+    microkernel
+        MR, NR and the costs of calls and packing.
+    rate
+        Flop/s of the arithmetic.
+    frequency
+        Hz, which turns the microkernel's cycles into seconds.
+    packed
+        For each operand the cache that its packed copy lives in; None: read in place.
+    output
+        How C is written.
+    lines
+        Iterations of each index that the outermost tile should at least have, so that a box of
+        letters can cover whole lines of every tensor (section 5.4).
+    runs
+        Those that every tile should at least have, so that it writes long runs of C.
+    even
+        For indices that stand for several letters, tiles that cut all of them into equal boxes.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> setting.levels, setting.smallest("M")
+    (3, 6)
+    """
+
+    fused: Fused
+    places: tuple[Store, ...]
+    microkernel: Microkernel
+    rate: float
+    frequency: float
+    packed: tuple[str | None, ...]
+    output: Output
+    lines: tuple[tuple[str, int], ...] = ()
+    runs: tuple[tuple[str, int], ...] = ()
+    even: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def levels(self) -> int:
+        """Number of caches, which is the number of tiles to solve for."""
+        return len(self.places) - 1
+
+    def smallest(self, index: str, level: int = 0) -> int:
+        """Return the least tile of an index: the register tile's side, or that of a level."""
+        fused, sizes = self.fused, self.fused.problem.sizes
+        side = {fused.rows: self.microkernel.rows, fused.columns: self.microkernel.columns}
+        least = side.get(index, 1)
+        if level:
+            least = max(least, dict(self.runs).get(index, 1))
+        if level == self.levels:
+            least = max(least, dict(self.lines).get(index, 1))
+        return min(least, sizes[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """A program in symbols: times to be minimised and limits to be kept.
+
+    Parameters
+    ----------
+    variables
+        Lower and upper bound of each tile size that is free.
+    times
+        Seconds of each server, and of ``"compute"``.
+    limits
+        Named left-hand sides that must not exceed 1: capacity and associativity.
+    nested
+        Pairs of tile sizes of which the first must not exceed the second.
+    aliases
+        For each tile size the symbol or number that stands for it: a level without a tile of
+        its own has the nearer one's.
+    unit
+        Seconds of the bare arithmetic, which the model counts time in.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> print(formulate(setting, ("M", "N", "M")).limits["capacity_L1"])  # doctest: +ELLIPSIS
+    0...
+    """
+
+    variables: Mapping[str, tuple[float, float]]
+    times: Mapping[str, Signomial]
+    limits: Mapping[str, Signomial]
+    nested: tuple[tuple[str, str], ...]
+    aliases: Mapping[str, str | float]
+    unit: float
+
+    def tiles(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return every tile size, those without a variable of their own included.
+
+        Examples
+        --------
+        >>> Formulation({}, {}, {}, (), {"T2_M": "T1_M", "N_M": 64.0}, 1.0).tiles({"T1_M": 8.0})
+        {'T2_M': 8.0, 'N_M': 64.0}
+        """
+        return {
+            symbol: values[name] if isinstance(name, str) else name
+            for symbol, name in self.aliases.items()
+        }
+
+
+@lru_cache(maxsize=512)
+def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formulation:
+    """Return the program of one choice of innermost loops.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    choice
+        For each cache the loops around its tile; the outermost cache must have some.
+    loose
+        Whether to ask for no more room than any choice of loops inside the tiles would.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> sorted(formulate(setting, ("M", None, "N")).variables)
+    ['T1_K', 'T1_M', 'T1_N', 'T2_K', 'T2_M', 'T2_N']
+    """
+    aliases = _aliases(setting, choice)
+    names = {s: a for s, a in aliases.items() if isinstance(a, str)}
+    numbers = {s: a for s, a in aliases.items() if not isinstance(a, str)}
+
+    def settled(amount: Signomial) -> Signomial:
+        return amount.substitute(numbers).rename(names)
+
+    free = set(names.values())
+    sizes = setting.fused.problem.sizes
+    variables = {
+        tile(level, index, setting.levels): (
+            float(setting.smallest(index, level)),
+            float(sizes[index]),
+        )
+        for level in range(1, setting.levels + 1)
+        for index in sizes
+        if tile(level, index, setting.levels) in free
+    }
+    return Formulation(
+        variables,
+        {name: settled(amount) for name, amount in _times(setting, choice)},
+        _open_limits((name, settled(it)) for name, it in _limits(setting, choice, loose=loose)),
+        tuple(_nested(setting, names)),
+        aliases,
+        setting.fused.problem.flops / setting.rate,
+    )
+
+
+def _open_limits(limits: Iterable[tuple[str, Signomial]]) -> dict[str, Signomial]:
+    """Return the limits that tiles can still break; refuse one that no tile can keep."""
+    found = {}
+    for name, limit in limits:
+        if limit.symbols:
+            found[name] = limit
+        elif limit.at({}) > 1:
+            kind, store = name.split("_")[:2]
+            raise SolverError(
+                f"{store} cannot hold the only tile there is: {kind} exceeded by "
+                f"{limit.at({}) - 1:.3g} of what it has"
+            )
+    return found
+
+
+def bounding(setting: Setting, level: int, first: str) -> Formulation:
+    """Return a smaller program whose optimum no choice with these loops around a tile beats.
+
+    It keeps the one time that the loops around the level's tile decide, and for the outermost
+    level the arithmetic, whose packing they decide too; nothing but the level's own limits (and
+    the nearest level's, for the calls) binds, and the tiles beyond are free.
+
+    Parameters
+    ----------
+    setting
+        The problem and the machine.
+    level
+        Number of the cache, 1 the nearest.
+    first
+        The loops around its tile, innermost first.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> sorted(bounding(setting, 3, "M").times)
+    ['compute', 'memory']
+    """
+    any_order = "".join(setting.fused.problem.spec.letters)
+    inner = [None if at < level - 1 else any_order for at in range(1, level)]
+    outer = [any_order] * (setting.levels - level)
+    program = formulate(setting, (*inner, first, *outer), loose=True)
+    outermost = level == setting.levels
+    times = {setting.places[level].server, *(["compute"] if outermost else [])}
+    names = {setting.places[at].name for at in ([1, level] if outermost else [level])}
+    return replace(
+        program,
+        times={name: amount for name, amount in program.times.items() if name in times},
+        limits={
+            name: limit for name, limit in program.limits.items() if name.split("_")[1] in names
+        },
+    )
+
+
+def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
+    """Return what stands for each tile size and extent."""
+    aliases: dict[str, str | float] = {}
+    reduced = setting.fused.reduced
+    for index, extent in setting.fused.problem.sizes.items():
+        symbols = [tile(level, index, setting.levels) for level in range(setting.levels + 2)]
+        for level in range(1, setting.levels + 1):
+            inherits = level > 1 and choice[level - 2] is None
+            own = symbols[level] if setting.smallest(index, level) < extent else float(extent)
+            aliases[symbols[level]] = aliases[symbols[level - 1]] if inherits else own
+        aliases[symbols[-1]] = float(extent)
+        aliases[symbols[0]] = 1.0 if index in reduced else float(setting.smallest(index))
+    return aliases
+
+
+def _loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
+    """Return the loops outside a cache's tile, innermost first."""
+    indices = setting.fused.problem.spec.letters
+    around = []
+    for at, first in enumerate(choice, start=1):
+        if first is not None:
+            order = first + "".join(i for i in indices if i not in first)
+            around.append((at, order))
+    return [
+        SymbolicLoop(index, at, setting.levels)
+        for at, order in around
+        if at >= level
+        for index in order
+        if setting.fused.problem.sizes[index] > 1
+    ]
+
+
+def _moved(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
+    """Return the elements of each tensor that a cache takes in."""
+    spec = setting.fused.problem.spec
+    loops = tuple(_loops(setting, choice, level))
+    return amounts(spec, level, loops, setting.levels, _ones(setting, level))
+
+
+def _loaded(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
+    """Return the elements of each tensor that the register file takes in, by so many calls.
+
+    A call runs over the whole reduced range of the nearest cache's tile. It takes in its tile of
+    the output once, and what a step of the sums needs of the operands in each step.
+    """
+    levels, ones = setting.levels, _ones(setting, 0)
+    steps = calls
+    for index in setting.fused.reduced:
+        steps = steps * Signomial.symbol(tile(1, index, levels))
+    output, *operands = (footprint(t, 0, levels, ones) for t in setting.fused.problem.spec.tensors)
+    return output * calls, *(side * steps for side in operands)
+
+
+def _copied(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Signomial:
+    """Return the elements of a tensor that are copied where the copy's tile is that of a level.
+
+    A copy is made whole whenever a loop outside has moved to another tile (Eqs 11-14).
+    """
+    amount = footprint(tensor, level, setting.levels, _ones(setting, level))
+    moved = False
+    for loop in _loops(setting, choice, level):
+        moved |= loop.letter in tensor.letters
+        if moved:
+            amount = amount * loop.trips
+    return amount
+
+
+def _ones(setting: Setting, level: int) -> frozenset[str]:
+    """Return the indices whose tile is 1: of extent 1, or in the register tile (level 0)."""
+    fused, sizes = setting.fused, setting.fused.problem.sizes
+    return frozenset(
+        i
+        for i, extent in sizes.items()
+        if extent == 1 or (level == 0 and (i in fused.reduced or setting.smallest(i) == 1))
+    )
+
+
+def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
+    """Yield the seconds of each server and of the arithmetic (Eqs 2, 10-14)."""
+    problem, fused = setting.fused.problem, setting.fused
+    size = problem.itemsize
+    names = [place.name for place in setting.places]
+    buffers = [0, *(names.index(level) if level else 0 for level in setting.packed)]
+    calls = Signomial.constant(1)
+    for index, extent in problem.sizes.items():
+        inner = tile(1 if index in fused.reduced else 0, index, setting.levels)
+        calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
+    caches = range(1, setting.levels + 1)
+    moved = [_loaded(setting, calls), *(_moved(setting, choice, level) for level in caches)]
+    packed = [
+        _copied(setting, choice, at, tensor) if at else Signomial(())
+        for tensor, at in zip(problem.spec.tensors, buffers, strict=True)
+    ]
+    whole = float(prod(problem.shape(0)))
+    for at, place in enumerate(setting.places):
+        crossings = 2 if at == 0 else PACK_TRAFFIC
+        unread = setting.output == "stream" or (setting.output == "store" and at == 0)
+        volumes = [2 * moved[at][0] - whole * unread]
+        for t, buffer in enumerate(buffers[1:], start=1):
+            copied = crossings * packed[t] if at < buffer else Signomial(())
+            volumes.append(moved[at][t] + copied)
+        yield place.server, place.seconds(volumes) * size
+    cycles = calls * setting.microkernel.call
+    for amount in packed:
+        cycles = cycles + amount * setting.microkernel.pack
+    yield "compute", cycles * (1 / setting.frequency) + problem.flops / setting.rate
+
+
+def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[str, Signomial]]:
+    """Yield what each cache must hold over what it can (Eqs 5 and 9).
+
+    Beside a tile there must be room for what its next loop brings before all of the old is
+    used again: another slice of each tensor that the loop moves on as a whole, and the source
+    of each copy that it makes again. The source of any copy needs room when it is first made.
+
+    Of Eq. 9's rounding up to whole ways the program keeps that a tensor takes at least one:
+    with all tensors counted by size, and with each of them in turn counted as one way. The
+    rest of the rounding is left to the integer repair.
+    """
+    spec, size = setting.fused.problem.spec, setting.fused.problem.itemsize
+    copies = (None, *setting.packed)
+    for level, place in enumerate(setting.places[1:], start=1):
+        if level > 1 and choice[level - 2] is None:
+            continue
+        ones = _ones(setting, level)
+        sides = [footprint(t, level, setting.levels, ones) * size for t in spec.tensors]
+        beside = Signomial.constant(0)
+        if first := next((c for c in choice[level - 1 :] if c), None):
+            sweep = _sweep(setting, choice, level, first[0])
+            for tensor, side, copy in zip(spec.tensors, sides, copies, strict=True):
+                moved = first[0] in tensor.letters
+                if moved and (copy == place.name or not (loose or sweep in tensor.letters)):
+                    beside = beside + side
+        total = sum(sides, beside)
+        yield f"capacity_{place.name}", total * (1 / place.capacity)
+        for name, side, copy in zip(spec.names, sides, copies, strict=True):
+            if copy == place.name:
+                yield f"copy_{place.name}_{name}", sum(sides, side) * (1 / place.capacity)
+        if (ways := place.ways_for(len(sides))) is None:
+            continue
+        room = place.capacity * (1 - 1 / ways)
+        for one, others in zip(
+            spec.names, combinations(reversed(sides), len(sides) - 1), strict=True
+        ):
+            filled = sum(others, Signomial.constant(0)) * (1 / room)
+            yield f"ways_{place.name}_{one}", filled
+
+
+def _sweep(setting: Setting, choice: Choice, level: int, first: str) -> str | None:
+    """Return the index along which a tile goes over the tensors that its next loop leaves.
+
+    In the nearest tile that is the sum of a call, farther out the loops around the nearer tile
+    that index such a tensor.
+    """
+    tensors = setting.fused.problem.spec.tensors
+    kept = {i for tensor in tensors if first not in tensor.letters for i in tensor.letters}
+    inner = setting.fused.reduced if level == 1 else choice[level - 2] or ""
+    running = [i for i in inner if setting.fused.problem.sizes[i] > 1]
+    return next((i for i in running if level == 1 or i in kept), None)
+
+
+def _nested(setting: Setting, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of tile sizes that must not shrink from one level to the next."""
+    for index in setting.fused.problem.sizes:
+        own = [tile(level, index, setting.levels) for level in range(1, setting.levels + 1)]
+        distinct = list(dict.fromkeys(names[symbol] for symbol in own if symbol in names))
+        yield from pairwise(distinct)
+
+
+def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -> Any:  # noqa: ANN401
+    """Return the program as a Pyomo model in logarithms of tile sizes.
+
+    Parameters
+    ----------
+    program
+        The program in symbols.
+    held
+        Seconds that some times may take, instead of being minimised (Eq. 6).
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> model = pyomo_model(formulate(setting, ("M", "N", "M")))
+    >>> len(model.tile), len(model.longest)
+    (9, 5)
+    """
+    import pyomo.environ as pyo
+
+    held = held or {}
+    open_times = [name for name in program.times if name not in held]
+    if not open_times:
+        raise SolverError("every time is held, nothing is left to minimise")
+    scale = program.unit
+    model = pyo.ConcreteModel(name="tiling")
+    model.tile = pyo.Var(
+        list(program.variables),
+        bounds=lambda _, s: tuple(map(log, program.variables[s])),
+        doc="logarithms of tile sizes",
+    )
+    model.time = pyo.Var(initialize=1.0, doc=f"logarithm of the longest time, in {scale:g} s")
+
+    def written(amount: Signomial, factor: float) -> Any:  # noqa: ANN401
+        return sum(
+            coefficient * factor
+            if not powers
+            else coefficient * factor * pyo.exp(sum(p * model.tile[s] for s, p in powers))
+            for powers, coefficient in amount.terms
+        )
+
+    model.seconds = pyo.Expression(
+        list(program.times), rule=lambda _, name: written(program.times[name], 1 / scale)
+    )
+    model.longest = pyo.Constraint(
+        open_times, rule=lambda _, name: model.seconds[name] <= pyo.exp(model.time)
+    )
+    model.held = pyo.Constraint(
+        [name for name in held if program.times[name].symbols],
+        rule=lambda _, name: model.seconds[name] <= held[name] / scale,
+    )
+    model.limit = pyo.Constraint(
+        list(program.limits), rule=lambda _, name: written(program.limits[name], 1.0) <= 1
+    )
+    model.nested = pyo.Constraint(
+        list(program.nested), rule=lambda _, *pair: model.tile[pair[0]] <= model.tile[pair[1]]
+    )
+    spread = TIE / len(open_times)
+    model.objective = pyo.Objective(
+        expr=pyo.exp(model.time) + spread * sum(model.seconds[name] for name in open_times)
+    )
+    return model

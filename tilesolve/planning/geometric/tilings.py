@@ -1,0 +1,333 @@
+"""Integer tilings: what many of them cost at once, exactly, and which of them is best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.model.footprints import footprint
+from tilesolve.model.nest import Band, Nest
+from tilesolve.model.price import arithmetic
+from tilesolve.model.traffic import Tiling, traffic
+from tilesolve.planning.geometric.program import TIE, Choice, Setting
+
+BESIDE = 0.9
+"""Weight of the sum of all times beside the longest where the longest is the same: levels work at
+once only in part (measured: what 770 plans of 25 contractions take is fitted best by 0.76 of the
+longest time and 0.7 of the sum of all)."""
+
+MOST = 3_000
+"""Tilings that are priced at once; with more, the indices take turns."""
+
+Chain = tuple[int, ...]
+"""Tile sizes of one index, nearest level first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Integral:
+    """An integer tiling of the fused problem.
+
+    Parameters
+    ----------
+    nest
+        The bands, ready to be priced.
+    chains
+        For each index its tile sizes, nearest level first.
+    times
+        The exact predicted seconds of every server and of the arithmetic.
+    priced
+        Number of tilings that were compared.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> from tilesolve.planning.geometric.relaxation import relax
+    >>> from tilesolve.planning.geometric.integers import repair
+    >>> best = relax(setting).best
+    >>> found = repair(setting, best.choice, best.tiles)
+    >>> isinstance(found, Integral), found.seconds < 1.05 * best.seconds
+    (True, True)
+    """
+
+    nest: Nest
+    chains: tuple[tuple[str, Chain], ...]
+    times: tuple[float, ...]
+    priced: int
+
+    @property
+    def seconds(self) -> float:
+        """The exact predicted time: the longest."""
+        return max(self.times)
+
+    @property
+    def score(self) -> float:
+        """That time with a small weight on all others, by which tilings are compared."""
+        return float(score_of(np.array(self.times)))
+
+
+def integral_of(
+    setting: Setting,
+    choice: Choice,
+    chains: Mapping[str, Chain],
+    times: NDArray[np.float64],
+    priced: int,
+) -> Integral:
+    """Return a tiling with its nest, given its times and how many were priced.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> chains = dict(found.classes)
+    >>> times = times_of(found.setting, found.choice, [chains])[:, 0]
+    >>> one = integral_of(found.setting, found.choice, chains, times, 1)
+    >>> one.chains == found.classes, one.seconds == max(times.tolist())
+    (True, True)
+    """
+    nest = nest_of(setting, choice, chains)
+    return Integral(nest, tuple(chains.items()), tuple(times.tolist()), priced)
+
+
+def tilings_of(
+    base: Mapping[str, Chain], options: Mapping[str, Sequence[Chain]], group: Sequence[str]
+) -> list[dict[str, Chain]]:
+    """Return a tiling for each combination of the options of some indices.
+
+    Examples
+    --------
+    >>> tilings_of({"M": (8,), "N": (6,)}, {"M": [(8,), (16,)]}, "M")
+    [{'M': (8,), 'N': (6,)}, {'M': (16,), 'N': (6,)}]
+    """
+    return [
+        {**base, **dict(zip(group, chains, strict=True))}
+        for chains in product(*(options[i] for i in group))
+    ]
+
+
+def best_of(
+    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
+) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
+    """Return the best of some tilings, its times, and how many they were.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> best, times, count = best_of(found.setting, found.choice, [dict(found.classes)])
+    >>> best == dict(found.classes), len(times), count
+    (True, 5, 1)
+    """
+    times = times_of(setting, choice, combined)
+    at = int(np.argmin(score_of(times)))
+    return dict(combined[at]), times[:, at], len(combined)
+
+
+def times_of(
+    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
+) -> NDArray[np.float64]:
+    """Return the exact seconds of every server and of the arithmetic: time by tiling.
+
+    Those of a tiling that breaks a limit are infinite.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
+    >>> times_of(found.setting, found.choice, [dict(found.classes)]).shape
+    (5, 1)
+    """
+    columns = _columns(combined, setting.fused.problem.spec.letters)
+    times = np.where(_within(setting, choice, columns), _times(setting, choice, columns), np.inf)
+    # Without indices all tilings are the same one, which is priced once.
+    return np.broadcast_to(times, (len(times), len(combined)))
+
+
+def score_of(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
+    """Return the longest time with a small weight on all: for one tiling, or for many of them.
+
+    Examples
+    --------
+    >>> float(score_of(np.array([3.0, 1.0])))
+    3.02
+    """
+    return times.max(axis=0) + TIE * times.mean(axis=0)
+
+
+def altogether(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
+    """Return the longest time and a part of all: for one tiling, or for many of them.
+
+    Examples
+    --------
+    >>> float(altogether(np.array([3.0, 1.0])))
+    6.6
+    """
+    return times.max(axis=0) + BESIDE * times.sum(axis=0)
+
+
+def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
+    """Return which indices are combined at once: all, or as many as `MOST` allows, in turn.
+
+    Examples
+    --------
+    >>> groups_of({"M": [(8,), (16,)], "N": [(6,)], "K": [(64,), (128,)]})
+    [('M', 'K')]
+    """
+    free = [i for i in options if len(options[i]) > 1]
+    for together in range(len(free), 1, -1):
+        groups: list[tuple[str, ...]] = [
+            group
+            for group in combinations(free, together)
+            if prod(len(options[i]) for i in group) <= MOST
+        ]
+        if groups:
+            return [*groups, *((i,) for i in free if not any(i in group for group in groups))]
+    return [(i,) for i in free]
+
+
+def _columns(
+    combined: Sequence[Mapping[str, Chain]], indices: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Return for each index an array: level by tiling."""
+    tilings = len(combined)
+    return {
+        i: np.array([chains[i] for chains in combined], dtype=float).reshape(tilings, -1).T
+        for i in indices
+    }
+
+
+def _boxes(
+    setting: Setting, columns: Mapping[str, NDArray[np.float64]]
+) -> list[dict[str, NDArray[np.float64]]]:
+    """Return the boxes of all bands: a call's, each level's, and the whole problem."""
+    fused, sizes = setting.fused, setting.fused.problem.sizes
+    one = np.ones(_width(columns))
+    whole = {i: one * sizes[i] for i in columns}
+    nearest = {i: columns[i][0] for i in columns} if setting.levels else whole
+    call = {i: nearest[i] if i in fused.reduced else one * setting.smallest(i) for i in columns}
+    tiles = [{i: columns[i][level] for i in columns} for level in range(setting.levels)]
+    return [call, *tiles, whole]
+
+
+def _width(columns: Mapping[str, NDArray[np.float64]]) -> int:
+    """Return how many tilings the columns hold; one if there is no index at all."""
+    return next((column.shape[1] for column in columns.values()), 1)
+
+
+def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the level and the loop order, innermost first, of each band of a choice's nest.
+
+    Inside a call the register tile's sides come before the summed indices, so that it stays
+    in registers; inside the nearest tile the rows come first, so that a panel of the columns
+    stays while those of the rows pass by.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> bands(setting, ("M", "N", "M"))[2]
+    ('L2', ('M', 'N', 'K'))
+    """
+    fused = setting.fused
+    indices = fused.problem.spec.letters
+    sides = [i for i in (fused.columns, fused.rows) if i is not None]
+    free = [i for i in indices if i not in fused.reduced and i not in sides]
+    inner = [i for i in (fused.rows, fused.columns) if i is not None]
+    orders = [
+        (*sides, *fused.reduced, *free),
+        (*inner, *fused.reduced, *free),
+        *((*(first or ""), *(i for i in indices if i not in (first or ""))) for first in choice),
+    ]
+    names = [place.name for place in setting.places] + [setting.places[-1].server]
+    return tuple((name, tuple(order)) for name, order in zip(names, orders, strict=True))
+
+
+def _tiling(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]) -> Tiling:
+    return Tiling(
+        bands(setting, choice),
+        tuple(_boxes(setting, columns)),
+        setting.packed,
+        setting.output,
+    )
+
+
+def _times(
+    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return the exact seconds of every server and of the arithmetic: time by tiling."""
+    problem = setting.fused.problem
+    found = traffic(problem, _tiling(setting, choice, columns), setting.places)
+    width = _width(columns)
+    rows = [
+        np.broadcast_to(place.seconds(volumes), width)
+        for place, volumes in zip(setting.places, found.volumes, strict=True)
+    ]
+    seconds = arithmetic(problem, setting.microkernel, setting.rate, setting.frequency, found)
+    rows.append(np.broadcast_to(seconds, width))
+    return np.array(rows)
+
+
+def _within(
+    setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
+) -> NDArray[np.bool_]:
+    """Return whether tilings keep the capacities and, in whole ways, Eq. 9."""
+    problem = setting.fused.problem
+    boxes = _boxes(setting, columns)
+    good = np.ones(_width(columns), dtype=bool)
+    for level, place in enumerate(setting.places[1:], start=1):
+        held = [footprint(problem, tensor, boxes[level], 1) for tensor in problem.spec.tensors]
+        fits = sum(held) <= place.capacity
+        if (ways := place.ways_for(len(held))) is not None:
+            way = place.capacity / ways
+            fits &= sum(np.ceil(size / way) for size in held) <= ways
+        if level > 1 and choice[level - 2] is None:  # the nearer tile, which is held there, may do
+            nearer = [boxes[level][i] == boxes[level - 1][i] for i in columns]
+            fits |= np.all(nearer, axis=0)
+        good &= fits
+    return good
+
+
+def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:
+    """Return whether an integer tiling keeps all limits.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> choice = ("M", "N", "M")
+    >>> feasible(setting, choice, {"M": (6, 6, 6), "N": (8, 8, 8), "K": (64, 64, 64)})
+    True
+    >>> feasible(setting, choice, dict.fromkeys("MNK", (512, 512, 512)))
+    False
+    """
+    columns = _columns([chains], setting.fused.problem.spec.letters)
+    return bool(_within(setting, choice, columns)[0])
+
+
+def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
+    """Return the nest of one integer tiling.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
+    >>> chains = {"M": (6, 96, 96), "N": (8, 8, 512), "K": (256, 256, 512)}
+    >>> nest_of(setting, ("M", "N", "M"), chains).bands[1].box
+    (('M', 6), ('N', 8), ('K', 256))
+    """
+    indices = setting.fused.problem.spec.letters
+    boxes = _boxes(setting, _columns([chains], indices))
+    return Nest(
+        tuple(
+            Band(level, order, tuple((i, int(box[i][0])) for i in indices))
+            for (level, order), box in zip(bands(setting, choice), boxes, strict=True)
+        ),
+        setting.packed,
+        setting.output,
+    )

@@ -1,0 +1,393 @@
+"""From class tiles to boxes: how many iterations of each letter a tile covers.
+
+Memory is moved in lines, so a tile should cover, of every tensor's unit-stride letter, at least
+a line (section 5.4); and edges that do not divide the extents waste iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import ceil, gcd, prod
+from types import MappingProxyType
+
+import numpy as np
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Tensor
+from tilesolve.model.footprints import footprint
+from tilesolve.model.fused import Fused
+from tilesolve.model.lines import line_waste
+from tilesolve.model.loop_order import innermost_first, side_by_side
+from tilesolve.model.nest import Band, Nest
+from tilesolve.model.pages import crowded
+from tilesolve.model.traffic import Store
+
+MOST_SIDES = 24
+"""Sides that are considered for one letter."""
+
+MOST_EVEN = 1 << 14
+"""Iterations of the largest even box of a sum that is considered: calls sum fewer products."""
+
+MOST_BOXES = 1 << 15
+"""Boxes that are compared at once: there are 2²⁰ for a class of twenty letters of extent 2."""
+
+RUNS = tuple(1 << power for power in range(14, 9, -1))
+"""Bytes of C that a tile should write side by side where they go past the caches, if there is room:
+lines written far apart reach memory at a third of its bandwidth (measured: 10 GB/s in lines, 20 in
+pairs, 28 in runs of four lines or more)."""
+
+OUTER = 0.25
+"""Power of the waste by size and edges in tiles beyond the register's, and in sums: a tile that is
+a quarter smaller, or ragged, moves little more, and calls cost little beside sums of hundreds; but
+no line is got back (measured: sums of 72×7 instead of 16×24 quadruple the time of packing)."""
+
+
+def unfuse(
+    problem: Problem,
+    fused: Fused,
+    nest: Nest,
+    line: int,
+    lanes: int = 1,
+    *,
+    hinders: bool = False,
+    most: Mapping[str, int] = MappingProxyType({}),
+) -> Nest:
+    """Return a nest over letters whose boxes are as large as the tiles of a nest over classes.
+
+    Parameters
+    ----------
+    problem
+        The problem in letters.
+    fused
+        The same over classes.
+    nest
+        A nest over classes.
+    line
+        Bytes of a line of memory.
+    lanes
+        Elements of a vector: boxes are whole vectors along the output's unit-stride letter, so
+        that C can be stored in vectors.
+    hinders
+        Whether C goes through the caches where its lines are at one place in pages, see
+        `Machine.hinders`.
+    most
+        Sides of some letters that no box but the whole problem exceeds.
+
+    Examples
+    --------
+    >>> from tilesolve.model.fused import fuse
+    >>> problem = Problem.of("abcd-aebf-dfce", 72)
+    >>> fused = fuse(problem)
+    >>> classes = [("L1", "K", dict(M=144, N=8, K=256)), ("memory", "M", 5184)]
+    >>> boxes = unfuse(problem, fused, Nest.of(fused.problem, classes), 64)
+    >>> boxes.bands[0].box
+    (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
+    """
+    # Where a tile covers a class, the sides of its letters are known before any is decided.
+    chosen = [
+        {
+            letter: max(1, problem.sizes[letter])
+            for index, letters in fused.groups
+            if band[index] >= fused.problem.sizes[index]
+            for letter in letters
+        }
+        for band in nest.bands
+    ]
+    vector = problem.spec.output.letters[-1:]
+    tensors, elements = problem.spec.tensors, max(1, line // problem.itemsize)
+    levels = [band.level for band in nest.bands]
+    copies = (None, *(nest.packed or (None,) * len(problem.spec.operands)))
+    depths = [levels.index(copy) if copy else 0 for copy in copies]
+    # C's unit-stride letters first: whether a run of it goes on into another class depends on them.
+    place = {letter: at for at, letter in enumerate(problem.spec.output.letters)}
+    groups = sorted(
+        fused.groups, key=lambda group: -max(place.get(letter, -1) for letter in group[1])
+    )
+    for index, letters in groups:
+        inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
+        for at, band in enumerate(nest.bands):
+            # Tiles within a copy's never meet the lines of the tensor that was copied, but they
+            # have to leave room for a line in that tile; cells along C's lines for half of one
+            # (measured on a Zen 4: `abcd-dbea-ec` in float32, cells of 3 by 16 rows 53.3 ms, 48 of
+            # one run 47.8).
+            cuts = at == 0 and not set(vector).isdisjoint(letters)
+            room = elements * band[index] / (2 if cuts else 1)
+            met = [
+                tensor
+                for tensor, depth in zip(tensors, depths, strict=True)
+                if at >= depth or nest.bands[depth][index] < room
+            ]
+            weight = OUTER if at or index in fused.reduced else 1.0
+            inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at])
+            chosen[at] |= inner
+    for sides in chosen[:-1]:
+        sides |= {letter: min(side, sides[letter]) for letter, side in most.items()}
+    order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
+    strides = [problem.strides(t) for t in range(len(tensors))]
+    bands = []
+    for at, (band, sizes) in enumerate(zip(nest.bands, chosen, strict=True)):
+        loops: Sequence[str] = [letter for index in band.order for letter in order[index]]
+        if at:
+            # Loops within a copy's tile never meet the pages of the tensor that was copied.
+            seen = [
+                steps if at > depth else {} for steps, depth in zip(strides, depths, strict=True)
+            ]
+            within = [order[index] for index in band.order]
+            loops = side_by_side(within, chosen[at - 1], sizes, seen, line)
+            if at == 1 and nest.output == "stream":
+                # What is side by side in C leaves together, see `kernels.past`. Through the caches,
+                # runs that the tile cuts off come last, so that all steps in between are alike:
+                # hardware follows these (measured on a Zen 3: `abcde-efbad-cf` 179, not 231 ms).
+                through = hinders and crowded(strides[0], chosen[0], line)
+                last = [i for i in vector if through and sizes[i] < problem.sizes[i]]
+                loops = [i for those in within for i in _along(loops, those, place, last)]
+        box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
+        bands.append(Band(band.level, tuple(loops), box_of))
+    return Nest(tuple(bands), nest.packed, nest.output)
+
+
+def _along(
+    loops: Sequence[str], letters: Sequence[str], place: Mapping[str, int], last: Sequence[str]
+) -> list[str]:
+    """Return those of some loops that are over given letters, those of the output's end first.
+
+    But for the ones that are to come last.
+    """
+    return sorted((i for i in loops if i in letters), key=lambda i: (i in last, -place.get(i, 0)))
+
+
+def line_sides(problem: Problem, line: int) -> dict[str, int]:
+    """Return for each letter the iterations that cover a line of every tensor.
+
+    Examples
+    --------
+    >>> line_sides(Problem.of("abc-bda-dc", 24), 64)
+    {'a': 8, 'b': 1, 'c': 8, 'd': 1}
+    """
+    units, elements = _units(problem), max(1, line // problem.itemsize)
+    return {i: min(elements, n) if i in units else 1 for i, n in problem.sizes.items()}
+
+
+def run_sides(problem: Problem, run: int) -> dict[str, int]:
+    """Return for each letter the iterations that complete a run of so many bytes of the output.
+
+    Examples
+    --------
+    >>> run_sides(Problem.of("abc-bda-dc", 24), 1024)
+    {'a': 1, 'b': 6, 'c': 24, 'd': 24}
+    """
+    output, covered = problem.spec.output.letters, problem.itemsize
+    found = {i: 1 if i in output else max(1, n) for i, n in problem.sizes.items()}
+    for letter in problem.spec.output.letters[::-1]:
+        found[letter] = max(1, min(problem.sizes[letter], ceil(run / covered)))
+        covered *= found[letter]
+    return found
+
+
+def tiles_of(
+    problem: Problem, fused: Fused, sides: Sequence[Mapping[str, int]], place: Store
+) -> tuple[tuple[str, int], ...]:
+    """Return for each class the iterations of a box that has at least some sides.
+
+    Where tiles of that size would take more than half of the store, nothing is asked.
+
+    Examples
+    --------
+    >>> from tilesolve.model.fused import fuse
+    >>> from tilesolve.machine.model import Machine
+    >>> from tilesolve.model.price import stores
+    >>> problem = Problem.of("abcde-ecbfa-fd", "a=48,b=32,c=32,d=24,e=48,f=48")
+    >>> last = stores(Machine.load("e5-2680v4"))[-1]
+    >>> tiles_of(problem, fuse(problem), [line_sides(problem, 64)], last)
+    (('M', 64), ('N', 8), ('K', 1))
+    """
+    tiles = {
+        index: prod(max(side[i] for side in sides) for i in letters)
+        for index, letters in fused.groups
+    }
+    taken = sum(footprint(fused.problem, t, tiles, 1) for t in fused.problem.spec.tensors)
+    return tuple(tiles.items()) if taken <= place.capacity / 2 else ()
+
+
+def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int, ...]:
+    """Return the sizes of boxes that cut letters into equal parts, and lie in whole lines.
+
+    None are larger than `MOST_EVEN`, however long the letters are.
+
+    Examples
+    --------
+    >>> [size for size in even_sizes(Problem.of("abcd-aebf-dfce", 72), "ef", 64) if size < 2000]
+    [64, 192, 576, 1728]
+    """
+    lined = _lined(problem, line, problem.spec.tensors)
+    found = {1}
+    for letter in letters:
+        extent, step = max(1, problem.sizes[letter]), lined.get(letter, 1)
+        most = min(extent, MOST_EVEN)
+        sides = [side for side in range(step, most + 1, step) if extent % side == 0]
+        found = {size * side for size in found for side in sides if size * side <= MOST_EVEN}
+    return tuple(sorted(found))
+
+
+def box(
+    problem: Problem,
+    letters: Sequence[str],
+    inner: Mapping[str, int],
+    size: int,
+    line: int,
+    tensors: Sequence[Tensor],
+    weight: float = 1.0,
+    known: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int]:
+    """Return the sides of a box of at most so many iterations, around a smaller box.
+
+    Of all boxes whose sides are multiples of the inner ones, or whole extents, the one is taken
+    that has the least product of what it wastes: iterations fewer than asked for, edges cut off
+    at the extents, and parts of lines. Where letters are so many that there are more than
+    `MOST_BOXES`, the sides of those nearest to unit stride in any tensor are decided first.
+
+    Parameters
+    ----------
+    problem
+        The problem in letters.
+    letters
+        The letters of one class.
+    inner
+        Sides of the box inside it.
+    size
+        Iterations to cover.
+    line
+        Bytes of a line of memory.
+    tensors
+        Those whose lines the box is read from or written to.
+    weight
+        Power of what iterations too few and edges waste, beside what parts of lines do.
+    known
+        Sides of the tile's letters of other classes, as far as they are decided.
+
+    Examples
+    --------
+    >>> problem = Problem.of("abcd-aebf-dfce", 72)
+    >>> box(problem, ("e", "f"), {"e": 1, "f": 1}, 256, 64, problem.spec.tensors)
+    {'e': 16, 'f': 16}
+    """
+    within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
+    found = _box(problem, tuple(letters), within, size, line, tuple(tensors), weight, decided)
+    return dict(zip(letters, found, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _box(
+    problem: Problem,
+    letters: tuple[str, ...],
+    within: tuple[int, ...],
+    size: int,
+    line: int,
+    tensors: tuple[Tensor, ...],
+    weight: float,
+    decided: tuple[tuple[str, int], ...],
+) -> tuple[int, ...]:
+    """Return the sides of `box`: the candidates of one plan ask for each five times."""
+    inner, known = dict(zip(letters, within, strict=True)), dict(decided)
+    extents = {i: max(1, problem.sizes[i]) for i in letters}
+    if size >= prod(extents.values()):
+        return tuple(extents.values())
+    if len(letters) == 1:
+        return (max(size, *within),)
+    lined = _lined(problem, line, tensors, parts=2)
+    options = {i: _sides(inner[i], extents[i], size, lined.get(i, 1)) for i in letters}
+    found = dict(inner)
+    for some in _together(letters, options, problem.spec.tensors):
+        grids = np.meshgrid(*(np.array(options[i], dtype=float) for i in some), indexing="ij")
+        sides = {i: grid.ravel() for i, grid in zip(some, grids, strict=True)}
+        product = prod(sides.values(), start=np.ones(grids[0].size))
+        product *= prod(found[i] for i in letters if i not in some)
+        waste = np.where(product <= size, size / product, np.inf)
+        for i in some:
+            waste = waste * np.ceil(extents[i] / sides[i]) * sides[i] / extents[i]
+        waste = waste**weight
+        others = {**known, **{i: found[i] for i in letters if i not in some}}
+        waste = waste * line_waste(problem, sides, others, line, tensors)
+        least = waste.min()
+        if np.isfinite(least):
+            equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
+            best = min(equals, key=lambda one: _later(problem, one, others, line))
+            found |= best
+    return tuple(found[i] for i in letters)
+
+
+def _later(
+    problem: Problem, sides: Mapping[str, int], others: Mapping[str, int], line: int
+) -> tuple[bool, int]:
+    """Return by what the first of boxes is taken that waste as much.
+
+    Along a letter in which a tensor is contiguous, packing copies vectors instead of transposing
+    them; but where lines of C would share their place in pages then, that costs more. Else the
+    last letter, nearer to unit stride in the output, is cut last.
+    """
+    *_, last = sides
+    strides = problem.strides(0)
+    along = any(sides[i] == prod(sides.values()) for i in _units(problem) & sides.keys())
+    tile = {**dict.fromkeys(strides, 1), **others, **sides}
+    return not along or crowded(strides, tile, line), -sides[last]
+
+
+def _units(problem: Problem) -> set[str]:
+    """Return the letters along which a tensor is contiguous."""
+    return {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
+
+
+def _together(
+    letters: Sequence[str], options: Mapping[str, Sequence[int]], tensors: Sequence[Tensor]
+) -> list[list[str]]:
+    """Return the letters whose sides are decided together, those nearest to unit stride first."""
+    if prod(len(options[i]) for i in letters) <= MOST_BOXES:
+        return [list(letters)]
+    ends = [tensor.letters[::-1] for tensor in tensors]
+    near = {i: min(end.index(i) for end in ends if i in end) for i in letters}
+    found: list[list[str]] = [[]]
+    for letter in sorted(letters, key=near.__getitem__):
+        if prod(len(options[i]) for i in (*found[-1], letter)) > MOST_BOXES:
+            found.append([])
+        found[-1].append(letter)
+    return [sorted(some, key=letters.index) for some in found]
+
+
+def _lined(
+    problem: Problem, line: int, tensors: Sequence[Tensor], *, parts: int = 1
+) -> dict[str, int]:
+    """Return for each letter along which tensors lie in whole lines the elements of one.
+
+    Or of the largest part that they lie in wholes of, if so many of these make a line at most.
+    """
+    elements, found = max(1, line // problem.itemsize), dict[str, int]()
+    for tensor in tensors:
+        if tensor.subscripts and tensor.subscripts[-1].plain:
+            letter = tensor.subscripts[-1].letters[0]
+            even = gcd(problem.sizes[letter], elements)
+            if parts * even >= elements:
+                found[letter] = even
+    return found
+
+
+def _sides(inner: int, extent: int, size: int, line: int) -> list[int]:
+    """Return sides to consider: multiples of the inner one that cut an extent well, or all of it.
+
+    These are the divisors and the powers of two among the multiples, those that cut the extent
+    into few near-equal parts, and the extent. Where tensors lie in lines of so many iterations,
+    sides longer than one cover whole lines: else every vector that is read while packing lies in
+    two of them, which takes up to twice as long.
+    """
+    most = max(1, min(extent, size) // inner)
+    times = {count for count in range(1, min(most, 4096) + 1) if extent % (inner * count) == 0}
+    times |= {2**power for power in range(most.bit_length())}
+    whole = line if line % inner == 0 else inner
+    near = [ceil(extent / parts) for parts in range(1, MOST_SIDES)]
+    times |= {ceil(side / step) * step // inner for side in near for step in (inner, whole)}
+    sides = sorted({min(extent, inner * count) for count in times if count <= most})
+    sides = [side for side in sides if side < whole or side == extent or side % whole == 0]
+    if extent <= size:
+        sides = sorted({*sides, extent})
+    step = max(1, ceil(len(sides) / MOST_SIDES))
+    return sorted({sides[0], *sides[::-1][::step]})

@@ -1,0 +1,1 @@
+"""Plans: what users hold, their files, cache, report and certificate."""

@@ -1,0 +1,144 @@
+"""Batches: the same contraction of many operands, spread over the cores.
+
+As in the paper's "batched" runs (section 6 of Li et al., SC 2019), each core contracts operands of
+its own, and the cores share no data. So a core has its part of every shared level, and its part of
+the bandwidth that all cores draw together; the plan that every core runs is made for that machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from operator import itemgetter
+from threading import Event
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.machine.what_if import divided
+from tilesolve.packing.memory_overlap import Array, overlap, span
+from tilesolve.plans.plan import Plan, plan
+from tilesolve.system.checks import check_output, checked_threads
+from tilesolve.system.workers import together
+
+Arrays = Sequence[npt.ArrayLike] | Array
+"""One operand of each contraction; an array is taken along its first axis."""
+
+
+def run_batch(
+    found: Plan,
+    firsts: Arrays,
+    seconds: Arrays,
+    outs: Sequence[Array] | Array | None = None,
+    *,
+    threads: int | None = None,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+) -> Sequence[Array] | Array:
+    """Run a contraction for many operands; see `Plan.batch`.
+
+    Examples
+    --------
+    >>> matmul = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+    >>> run_batch(matmul, np.ones((3, 4, 4)), [np.eye(4)] * 3).shape
+    (3, 4, 4)
+    """
+    cores = found.threads if threads is None else checked_threads(threads)
+    given, made = _checked(found, firsts, seconds, outs, beta)
+    own = core_plan(found, min(cores, max(1, len(given))))
+    numbers = count()  # a thread takes the next contraction when it is done with one
+    ended = Event()
+
+    def work() -> None:
+        try:
+            while not ended.is_set() and (number := next(numbers)) < len(given):
+                own(*given[number], out=made[number], alpha=alpha, beta=beta)
+        except BaseException:  # an interrupt, too, ends the other threads' work
+            ended.set()
+            raise
+
+    together([work] * min(cores, max(1, len(given))))
+    return made
+
+
+def core_plan(found: Plan, cores: int) -> Plan:
+    """Return the plan that one of several busy cores runs by itself.
+
+    Examples
+    --------
+    >>> whole = plan("ik-ij-jk", 512, "i7-6700k", threads=4)
+    >>> own = core_plan(whole, 4)
+    >>> own.threads, own.problem == whole.problem, own.machine.level("L3").capacity
+    (1, True, 2097152)
+    """
+    if cores == 1 and found.threads == 1:
+        return found
+    accumulate = found.output == "accumulate"
+    return plan(
+        found.problem, machine=divided(found.machine, cores), threads=1, accumulate=accumulate
+    )
+
+
+def _checked(
+    found: Plan,
+    firsts: Arrays,
+    seconds: Arrays,
+    outs: Sequence[Array] | Array | None,
+    beta: complex,
+) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
+    """Return the operands and outputs after checking all of them."""
+    problem = found.problem
+    text, letters = str(problem.spec), "".join(problem.spec.output.letters)
+    shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+    for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
+        given_one_by_one = isinstance(of, Sequence) or (isinstance(of, np.ndarray) and of.ndim)
+        if not given_one_by_one and (of is not None or name != "outs"):
+            raise SizeError(f"{name} of a batch is a sequence or an array, not {of!r:.50}")
+    if len(firsts) != len(seconds):
+        raise SizeError(f"a batch of {len(firsts)} first and {len(seconds)} second operands")
+    given = []
+    for number, pair in enumerate(zip(firsts, seconds, strict=True)):
+        first, second = problem.check_operands(*pair)
+        for name, array in (("first", first), ("second", second)):
+            if array.dtype != dtype:
+                raise DtypeError(
+                    f"the {name} operand of contraction {number} is {array.dtype}, "
+                    f"the plan's dtype is {dtype}"
+                )
+        given.append((first, second))
+    if outs is None:
+        if beta != 0:
+            raise PlanError(f"beta is {beta}: there are no outs to multiply by it")
+        return given, np.empty((len(given), *shape), dtype)
+    if len(outs) != len(given):
+        raise SizeError(f"a batch of {len(given)} contractions, but {len(outs)} outs")
+    for number, out in enumerate(outs):
+        check_output(out, letters, shape, given[number], f"{text}, contraction {number},")
+        if out.dtype != dtype:
+            raise DtypeError(
+                f"out of contraction {number} is {out.dtype}, the plan's dtype is {dtype}"
+            )
+    _check_apart(given, outs)
+    return given, outs
+
+
+def _check_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | Array) -> None:
+    """Raise `PlanError` if an output shares memory with anything of another contraction."""
+    spans: list[tuple[int, int, int, Array, bool]] = []
+    for number, (out, pair) in enumerate(zip(outs, given, strict=True)):
+        for array, written in ((out, True), *((operand, False) for operand in pair)):
+            if array.size:
+                spans.append((*span(array), number, array, written))
+    spans.sort(key=itemgetter(0))
+    open_: list[tuple[int, int, int, Array, bool]] = []
+    for one in spans:
+        low, _, number, array, written = one
+        open_ = [other for other in open_ if other[1] > low]
+        for _, _, before, other, also in open_:
+            if number != before and (written or also) and overlap(array, other):
+                lower, higher = sorted((number, before))
+                raise PlanError(
+                    f"contractions {lower} and {higher} of a batch share memory that is written to"
+                )
+        open_.append(one)

@@ -1,0 +1,236 @@
+"""Plans that were solved before: in memory, and on disk under their canonical problem.
+
+Renaming letters or swapping operands finds the same plan. ``TILESOLVE_CACHE=off`` switches
+both caches off; `clear` empties them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import FileAccessError, PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Spec
+from tilesolve.machine.file import machine_file
+from tilesolve.machine.model import Machine
+from tilesolve.planning.solve import solve
+from tilesolve.plans.files import FORMAT, dump, load, renamed
+from tilesolve.plans.plan import Plan, Sizes, problem_of
+from tilesolve.system import files
+from tilesolve.system.locks import Lock
+from tilesolve.system.version import __version__
+
+MOST = 1024
+"""Plans kept in memory; the one not used for longest goes first."""
+
+PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
+"""Where the code lies that a plan depends on, in these folders and all below them."""
+
+_memory: OrderedDict[Hashable, Plan] = OrderedDict()
+_lock = Lock()
+
+
+def enabled() -> bool:
+    """Return whether plans may be kept: unless ``TILESOLVE_CACHE`` is ``off`` or the like.
+
+    Raises
+    ------
+    SettingError
+        If the variable says neither on nor off.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE="Off"):
+    ...     enabled()
+    False
+    """
+    return files.switched_on("TILESOLVE_CACHE")
+
+
+def folder() -> Path:
+    """Return where plans are kept on disk.
+
+    Examples
+    --------
+    >>> folder().name
+    'plans'
+    """
+    return files.cache_dir() / "plans"
+
+
+def clear() -> int:
+    """Forget all plans, in memory and on disk, and return how many files were removed.
+
+    Raises
+    ------
+    FileAccessError
+        If a file cannot be removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
+    ...     clear()
+    0
+    """
+    forget()
+    removed = 0
+    for path in folder().glob("*.json"):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileAccessError(f"cannot remove {path}: {error.strerror}") from None
+        removed += 1
+    return removed
+
+
+def forget() -> None:
+    """Forget the plans in memory; those on disk stay.
+
+    Examples
+    --------
+    >>> forget()
+    >>> stored()["memory"]
+    0
+    """
+    with _lock:
+        _memory.clear()
+
+
+def cached(
+    spec: Spec | str | Problem,
+    sizes: Sizes | None,
+    machine: Machine | str | None,
+    dtype: npt.DTypeLike,
+    threads: int,
+    accumulate: bool,
+) -> Plan:
+    """Return a plan from memory, from disk, or solved now and kept in both.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
+    ...     first = cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False)
+    ...     cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False) is first
+    True
+    """
+    # Equal numbers of different types are not all sizes.
+    numbers = tuple(sizes.items()) if isinstance(sizes, Mapping) else (("", sizes),)
+    key = (
+        spec,
+        tuple((letter, type(size), size) for letter, size in numbers),
+        machine if isinstance(machine, Machine) else _machine_key(machine),
+        dtype if isinstance(dtype, str) else np.dtype(dtype).str,
+        threads,
+        accumulate,
+    )
+    try:
+        hash(key)
+    except TypeError:  # no sizes, or no spec: the error says so
+        return solve(problem_of(spec, sizes, dtype), Machine.load(machine), threads, not accumulate)
+    with _lock:
+        found = _memory.get(key)
+        if found is not None:
+            _memory.move_to_end(key)
+            return found
+    found = _kept(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
+    with _lock:
+        _memory[key] = found
+        while len(_memory) > MOST:
+            _memory.popitem(last=False)
+    return found
+
+
+def _machine_key(machine: str | None) -> Hashable:
+    """Return what a named machine, or the one in force, depends on, without reading it."""
+    named = machine if machine is not None else files.setting("TILESOLVE_MACHINE")
+    path = Path(named) if named else machine_file()
+    try:
+        state = path.stat()
+    except OSError:
+        return (named, str(path))
+    return (named, str(path), state.st_mtime_ns, state.st_ino, state.st_size)
+
+
+def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Plan:
+    form = problem.canonical
+    text = repr((_solver(), FORMAT, str(form.problem), machine, threads, accumulate))
+    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    found = _read(path, form.problem, machine)
+    if found is None:
+        found = solve(form.problem, machine, threads, not accumulate)
+        try:
+            files.write_atomically(path, dump(found))
+        except FileAccessError as error:
+            files.warn_once(f"plans are not kept on disk: {error}")
+    return renamed(found, problem, form)
+
+
+@cache
+def _solver() -> tuple[object, ...]:
+    """Return what the code that solves is known by: a plan of other code may not be its best.
+
+    The version alone does not tell apart two states of a checkout.
+    """
+    folders = [Path(folder) for package in PACKAGES for folder in import_module(package).__path__]
+    states = [
+        (f"{folder.name}/{source.relative_to(folder)}", source.stat())
+        for folder in folders
+        for source in sorted(folder.rglob("*.py"))
+    ]
+    return __version__, *((name, state.st_mtime_ns, state.st_size) for name, state in states)
+
+
+def code_digest() -> str:
+    """Return a few characters that tell the code that makes plans from other states of it.
+
+    Examples
+    --------
+    >>> len(code_digest())
+    12
+    """
+    return hashlib.sha256(repr(_solver()).encode()).hexdigest()[:12]
+
+
+def _read(path: Path, problem: Problem, machine: Machine) -> Plan | None:
+    """Return the plan in a file; a damaged or foreign one is reported and solved again."""
+    try:
+        found = load(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError, PlanError) as error:
+        files.warn_once(f"the plan in {path} is ignored: {error}")
+        return None
+    if found.problem != problem or found.machine != machine:
+        files.warn_once(f"the plan in {path} is of another problem or machine and is ignored")
+        return None
+    return found
+
+
+def stored() -> dict[str, Any]:
+    """Return how many plans are kept, and how many bytes they take on disk.
+
+    Examples
+    --------
+    >>> sorted(stored())
+    ['bytes', 'disk', 'memory']
+    """
+    paths = list(folder().glob("*.json"))
+    return {
+        "memory": len(_memory),
+        "disk": len(paths),
+        "bytes": sum(path.stat().st_size for path in paths if path.exists()),
+    }

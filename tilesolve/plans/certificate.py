@@ -1,0 +1,194 @@
+"""A proof that integer tiles are optimal, or how far from it they may be.
+
+The integer program picks for every index one chain of nested tiles. In logarithms a chain is a
+constant, so that picking one with binary variables keeps the program convex: SCIP solves it to
+proven optimality. It does so in a process of its own: on programs of many chains SCIP may not
+keep its time limit, or end its process.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from math import log
+from typing import Any
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.model.formulas import tile
+from tilesolve.planning.geometric.program import Setting, formulate, pyomo_model
+from tilesolve.plans.plan import Plan
+from tilesolve.system.subprocess_call import apart
+
+MOST_CHAINS = 20_000
+"""Chains of one index beyond which the integer program is not attempted."""
+
+SLACK = 1e-3
+"""Relative difference up to which the program's best tiles and a plan's take as long."""
+
+MARGIN = 30.0
+"""Seconds that a process may take besides SCIP's: to start, and to write the program down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What SCIP proved about the tiles of a plan.
+
+    Parameters
+    ----------
+    seconds
+        The exact time of the plan's class tiles.
+    optimum
+        That of the best integer tiles of the same innermost loops.
+    bound
+        What SCIP proved that no such tiles go below.
+    chains
+        Integer choices that the proof covers.
+
+    Examples
+    --------
+    >>> round(Certificate(seconds=1.02, optimum=1.0, bound=1.0, chains=30).gap, 3)
+    0.02
+    """
+
+    seconds: float
+    optimum: float
+    bound: float
+    chains: int
+
+    @property
+    def gap(self) -> float:
+        """Relative excess of the plan's tiles over the proven bound."""
+        return self.seconds / self.bound - 1
+
+
+def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
+    """Solve the integer program of a plan's innermost loops to proven optimality.
+
+    Parameters
+    ----------
+    plan
+        A plan of a contraction with few enough nested tiles.
+    limit
+        Seconds that SCIP may take. It is ended `MARGIN` seconds later if it does not stop.
+
+    Raises
+    ------
+    SolverError
+        If SCIP is missing, there are too many tiles, the limit is reached, or SCIP fails, be it
+        that its process ends. And if the plan's tiles take less than all that the program has:
+        where tiles reach across an index, the price sees reuse that the program does not count on,
+        so that the program's bound is none of the price.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> found = certify(plan("ik-ij-jk", 24, "i7-6700k", cache=False))
+    >>> found.bound <= found.optimum, round(found.gap, 3)
+    (True, 0.0)
+    """
+    request = json.dumps({"plan": plan.to_json(), "limit": limit})
+    try:
+        answer = json.loads(apart(_answer, request, limit + MARGIN))
+    except TimeoutError as error:
+        raise SolverError(f"SCIP proved nothing in {limit:g} s, and did not stop") from error
+    except ChildProcessError as error:
+        raise SolverError(f"SCIP failed, and its process with it: {error}") from error
+    if "error" in answer:
+        raise SolverError(answer["error"])
+    return Certificate(**answer)
+
+
+def _answer(request: str) -> str:
+    """Return what `certify` asks another process for."""
+    asked = json.loads(request)
+    try:
+        return json.dumps(asdict(_certified(Plan.from_json(asked["plan"]), asked["limit"])))
+    except SolverError as error:
+        return json.dumps({"error": str(error)})
+
+
+def _certified(plan: Plan, limit: float) -> Certificate:
+    """Write the integer program down and solve it."""
+    import pyomo.environ as pyo
+
+    setting = plan.setting
+    program = formulate(setting, plan.choice)
+    chains = {i: _chains(setting, plan, i) for i in setting.fused.problem.spec.letters}
+    model = pyomo_model(program)
+    model.pick = pyo.Var(
+        [(i, at) for i, found in chains.items() for at in range(len(found))], domain=pyo.Binary
+    )
+    model.one = pyo.Constraint(
+        list(chains),
+        rule=lambda m, i: sum(m.pick[i, at] for at in range(len(chains[i]))) == 1,
+    )
+    model.is_tile = pyo.ConstraintList()
+    for i, found in chains.items():
+        for level in range(1, setting.levels + 1):
+            symbol = tile(level, i, setting.levels)
+            if program.aliases[symbol] == symbol:
+                logs = [log(chain[level - 1]) for chain in found]
+                model.is_tile.add(
+                    model.tile[symbol]
+                    == sum(size * model.pick[i, at] for at, size in enumerate(logs))
+                )
+    proven = _solve(model, limit)
+    best = {symbol: pyo.exp(pyo.value(model.tile[symbol])) for symbol in program.variables}
+    optimum = max(amount.at(best) for amount in program.times.values())
+    if plan.search.integral < optimum * (1 - SLACK):
+        raise SolverError(
+            f"nothing is proved: the plan's tiles take {plan.search.integral:.4g} s, less than the "
+            f"{optimum:.4g} s of the program's best, which counts on less reuse"
+        )
+    return Certificate(
+        plan.search.integral,
+        optimum,
+        min(proven * program.unit, optimum),
+        sum(len(found) for found in chains.values()),
+    )
+
+
+def _chains(setting: Setting, plan: Plan, index: str) -> list[tuple[int, ...]]:
+    """Return all nested chains of an index, the plan's own among them."""
+    extent = setting.fused.problem.sizes[index]
+    found: list[tuple[int, ...]] = [()]
+    for level in range(1, setting.levels + 1):
+        least = setting.smallest(index, level)
+        inherits = level > 1 and plan.choice[level - 2] is None
+        grown = []
+        for chain in found:
+            inner = chain[-1] if chain else setting.smallest(index)
+            sizes = [inner] if inherits else [*range(inner, extent, inner), extent]
+            grown += [(*chain, size) for size in sizes if size >= least]
+        found = list(dict.fromkeys(grown))
+        if len(found) > MOST_CHAINS:
+            raise SolverError(
+                f"index {index!r} of extent {extent} has over {MOST_CHAINS} nested tiles, "
+                "too many to certify"
+            )
+    return found
+
+
+def _solve(model: Any, limit: float) -> float:  # noqa: ANN401 - Pyomo has no types
+    """Solve with SCIP and return the proven bound on the longest time, in the model's unit."""
+    from pyomo.contrib.solver.common.factory import SolverFactory
+    from pyomo.contrib.solver.common.results import TerminationCondition
+
+    model.objective.deactivate()
+    import pyomo.environ as pyo
+
+    model.shortest = pyo.Objective(expr=model.time)
+    solver = SolverFactory("scip_direct")
+    if not solver.available():
+        raise SolverError("SCIP is missing: pip install 'tilesolve[certify]'")
+    results = solver.solve(
+        model,
+        time_limit=limit,
+        rel_gap=1e-4,
+        load_solutions=False,  # there may be none
+        raise_exception_on_nonoptimal_result=False,
+    )
+    if results.termination_condition != TerminationCondition.convergenceCriteriaSatisfied:
+        raise SolverError(f"SCIP proved nothing in {limit:g} s: {results.termination_condition}")
+    results.solution_loader.load_vars()
+    return float(pyo.exp(results.objective_bound))

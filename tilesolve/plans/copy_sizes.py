@@ -1,0 +1,51 @@
+"""How much memory a plan's packed copies take."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from tilesolve.kernels.dtypes import columns_together, lanes
+from tilesolve.packing.buffers import ALIGNMENT, GUARD, SPACE
+
+if TYPE_CHECKING:
+    from tilesolve.plans.plan import Plan
+
+
+def copy_bytes(plan: Plan) -> tuple[int, ...]:
+    """Return for each operand the bytes that its packed copy takes at most, in each thread.
+
+    A copy holds one tile of the level it lives in, whose cells are filled up to whole groups. It
+    holds for operands that can be read in place where the plan wants that: one whose strides
+    forbid it is packed tile by tile for the nearest cache.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> copy_bytes(plan("ik-ij-jk", 512, "i7-6700k", cache=False))
+    (952256, 110784)
+    """
+    output, *operands = (set(tensor.letters) for tensor in plan.problem.spec.tensors)
+    both = {i for i in output if all(i in letters for letters in operands)}
+    cell, *tiles = plan.nest.bands
+    machine, dtype = plan.machine, plan.problem.dtype
+    # Either operand may have the rows.
+    groups = (
+        lanes(dtype, machine.vector_bits),
+        columns_together(dtype, machine.vector_registers),
+    )
+    found = []
+    for letters, level in zip(operands, plan.nest.packed, strict=True):
+        if level is None:
+            found.append(0)
+            continue
+        tile = next(band for band in tiles if band.level == level)
+        own = (letters & output) - both
+        cells = prod(ceil(tile[i] / cell[i]) for i in own) * prod(tile[i] for i in both)
+        strips = [ceil(prod(cell[i] for i in own) / group) for group in groups]
+        filled = max(n * group for n, group in zip(strips, groups, strict=True))
+        # A strip has all of k, even for an operand that does not depend on some of it.
+        sums = prod(tile[i] for i in set(plan.problem.sizes) - output)
+        size = cells * (filled * sums * plan.problem.itemsize + max(strips) * SPACE) + GUARD
+        found.append(size + -size % ALIGNMENT)
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Running: what each thread does for arrays of given strides."""

@@ -1,0 +1,411 @@
+"""Schedules: a plan and the strides of its arrays as tables for the macrokernel.
+
+The letters of a contraction have four roles: rows and columns of C, sums, and batches. In a band
+the loops of one role are walked together, in the place of its innermost letter. Each tensor's
+address is then a sum of one offset per role, and a tile of any level is a range of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.codegen import pack
+from tilesolve.kernels.codegen.object_code import Family
+from tilesolve.kernels.runtime import stream_buffer
+from tilesolve.kernels.runtime.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
+from tilesolve.model.nest import Nest
+from tilesolve.packing.buffers import ALIGNMENT, SPACE
+from tilesolve.packing.offset_tables import Field, Turned, table
+from tilesolve.packing.offsets import Axis, Integers, Tile, lay
+from tilesolve.running.runnable_nest import Runnable
+
+COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(pack.KINDS))
+"""How an operand is packed: numbers of `pack.KINDS`."""
+
+Strides = Sequence[Mapping[str, int]]
+Known = dict[tuple[int, tuple[int, ...]], tuple[Axis, Integers]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Box:
+    """The tables of one box, and what they mean for the run.
+
+    Parameters
+    ----------
+    axes
+        One per role.
+    tables
+        The same for the macrokernel.
+    groups
+        Most groups of a packed segment, for each operand.
+    sums
+        Most k of a packed segment, for each operand.
+    batches
+        Most batches of a packed segment, for each operand.
+    aligned
+        Whether every vector of C is as far from the box's origin as lines are.
+    long
+        Whether the runs in which the nearest tiles write C are long, see `kernels.past`.
+
+    Examples
+    --------
+    >>> none = np.zeros(0, np.int64)
+    >>> rows = Axis((none, none, none), (np.array([0, 3, 6]),))
+    >>> Box((rows,), (none,), (2, 1), (5, 5), (1, 1), aligned=True, long=False).cells(0)
+    2
+    """
+
+    axes: tuple[Axis, ...]
+    tables: tuple[Integers, ...]
+    groups: tuple[int, int]
+    sums: tuple[int, int]
+    batches: tuple[int, int]
+    aligned: bool
+    long: bool
+
+    def copy_bytes(self, side: int, step: int) -> int:
+        """Return the most bytes of a packed segment of an operand, given those of one k."""
+        return self.groups[side] * self.batches[side] * (self.sums[side] * step + SPACE)
+
+    def cells(self, role: int) -> int:
+        """Return how many cells a role has."""
+        return len(self.axes[role].bounds[0]) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Boxes:
+    """The boxes of a schedule, in the order in which they are walked; many are alike.
+
+    Parameters
+    ----------
+    corners
+        A row for each box: where each letter of the problem begins in it.
+    kinds
+        For each box the number of its kind.
+    sizes
+        The iterations of each letter, one mapping per kind.
+    tables
+        What the macrokernel reads, per kind.
+
+    Examples
+    --------
+    >>> none = np.zeros(0, np.int64)
+    >>> box = Box((), (), (0, 0), (0, 0), (1, 1), aligned=True, long=False)
+    >>> len(Boxes(np.array([[0, 0], [4, 0]]), np.array([0, 0]), ({"m": 4, "n": 8},), (box,)))
+    2
+    """
+
+    corners: Integers
+    kinds: Integers
+    sizes: tuple[dict[str, int], ...]
+    tables: tuple[Box, ...]
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """How one problem with given strides is walked; `of` makes it from a plan's nest.
+
+    Parameters
+    ----------
+    problem
+        The share of one thread.
+    run
+        Its loops and tiles, as they are run, the kernels, and the letters' roles.
+    strides
+        For the output, the rows' operand and the columns' one: bytes along each letter.
+    packed
+        For the rows' and the columns' operand the number of the band whose tile has its packed
+        copy; 0 if it is read in place.
+    top
+        The number of the band whose tile is a box, which is tabulated at once.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 8)
+    >>> nest = Nest.of(problem, [("register", "kmn", 4), ("memory", "kmn", 8)])
+    >>> strides = ({"m": 64, "n": 8}, {"k": 64, "n": 8}, {"m": 64, "k": 8})
+    >>> roles = (("n",), ("m",), ("k",), ())
+    >>> family = Family.of("float64", 256, 16)
+    >>> schedule = Schedule.of(problem, nest, family, strides, roles, (None, None))
+    >>> [box.cells(0) for box in schedule.boxes().tables]
+    [2]
+    """
+
+    problem: Problem
+    run: Runnable
+    strides: Strides
+    packed: tuple[int, int] = (0, 0)
+    top: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        nest: Nest,
+        family: Family,
+        strides: Strides,
+        roles: tuple[tuple[str, ...], ...],
+        copies: tuple[str | None, str | None],
+    ) -> Self:
+        """Return how a nest is run.
+
+        Parameters
+        ----------
+        problem, strides
+            See above.
+        nest, family, roles
+            The plan's nest, and what `Runnable` wants besides.
+        copies
+            For the rows' and the columns' operand the level that its packed copy lives in. One
+            that is to be read in place, but cannot be, is packed into the nearest tile.
+
+        Raises
+        ------
+        PlanError
+            If the nest has more bands than can be run.
+        """
+        run = Runnable.of(nest, family, roles, copies)
+        levels = [band.level for band in run.nest.bands]
+        if len(levels) > LEVELS:
+            raise PlanError(f"a nest of {len(levels)} bands: at most {LEVELS} can be run")
+        wanted = [levels.index(copy) if copy else 0 for copy in copies]
+        top = max(run.outermost, *wanted)
+        found = cls(problem, run.tabulated(top), strides, top=top)
+        rows, columns = (
+            level or (0 if found._readable(side) else 1) for side, level in enumerate(wanted)
+        )
+        return replace(found, packed=(rows, columns))
+
+    @property
+    def nest(self) -> Nest:
+        """The loops and tiles, as they are run."""
+        return self.run.nest
+
+    @property
+    def family(self) -> Family:
+        """The kernels that are used."""
+        return self.run.family
+
+    @property
+    def roles(self) -> tuple[tuple[str, ...], ...]:
+        """The letters of rows, columns, sums and batches."""
+        return self.run.roles
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return self.problem.itemsize
+
+    @property
+    def ways(self) -> tuple[int, int]:
+        """How each operand is packed."""
+        return self._way(0), self._way(1)
+
+    def unit(self, tensor: int) -> str | None:
+        """Return the letter along which a tensor is contiguous."""
+        return next(
+            (
+                letter
+                for letter, step in self.strides[tensor].items()
+                if step == self.element and self.problem.sizes[letter] > 1
+            ),
+            None,
+        )
+
+    def lane(self, side: int) -> str | None:
+        """Return the letter that runs along the lanes of rows or of columns.
+
+        Rows run along the output's unit stride. Columns run along their operand's where a cell
+        has a group of it: else along the innermost letter that a cell has some of.
+        """
+        members = [i for i in self.roles[side] if self.problem.sizes[i] > 1]
+        preferred = self.unit(0) if side == ROWS else self.unit(2)
+        if side == COLUMNS and members:
+            cell = self.nest.bands[0]
+            if preferred not in members or cell[preferred] < self.family.group:
+                inner = [i for i in cell.order if i in members]
+                return next((i for i in inner if cell[i] > 1), inner[0])
+        return preferred if preferred in members else next(iter(members), None)
+
+    def _lay(self, role: int, tiles: Sequence[Tile], strides: Strides) -> Axis:
+        """Return the axis of a box: rows are cut along vectors, or halves of them."""
+        lane = self.lane(ROWS) if role == ROWS else None
+        lanes = {lane: self.family.lanes} if lane else {}
+        return lay(tiles, strides, lanes, 2 if self.family.halved else 1)
+
+    def _way(self, side: int) -> int:
+        unit = self.unit(1 + side)
+        if unit is None:
+            return GATHER
+        if unit in self.roles[SUMS]:
+            return TURN_SUMS
+        if unit == self.lane(side):
+            return COPY
+        return TURN_ROWS if unit in self.roles[side] else GATHER
+
+    def _readable(self, side: int) -> bool:
+        """Return whether an operand can be read where it lies: rows need whole vectors."""
+        if side == COLUMNS:
+            return True
+        lane = self.lane(ROWS)
+        if lane is None or self.strides[1].get(lane) != self.element:
+            return False
+        sides = {self.problem.sizes[lane], *(band[lane] for band in self.nest.bands)}
+        return all(side % self.family.lanes == 0 for side in sides)
+
+    # Boxes
+
+    def boxes(self) -> Boxes:
+        """Return the sizes, the corners and the tables of all boxes, in the nest's order."""
+        corners, sizes = self._walk(len(self.nest.bands) - 1, tuple(self.problem.sizes.values()))
+        kinds, at = np.unique(sizes, axis=0, return_inverse=True)
+        named = tuple(dict(zip(self.problem.sizes, kind, strict=True)) for kind in kinds.tolist())
+        known: Known = {}
+        boxes = tuple(self._box(of, known) for of in named)
+        return Boxes(corners, at.reshape(-1), named, boxes)
+
+    def _walk(self, level: int, sizes: tuple[int, ...]) -> tuple[Integers, Integers]:
+        """Return where the boxes of a level's tile of some sizes begin, and their sizes."""
+        if level == self.top:
+            return np.zeros((1, len(sizes)), np.int64), np.array([sizes], np.int64)
+        inner = self.nest.bands[level - 1]
+        order = [
+            letter
+            for role in self.run.order(self.nest.bands[level].order)
+            for letter in self.nest.bands[level].order
+            if letter in self.roles[role]
+        ][::-1]
+        extents = dict(zip(self.problem.sizes, sizes, strict=True))
+        steps = [np.arange(0, max(1, extents[letter]), inner[letter]) for letter in order]
+        grid = dict(zip(order, np.meshgrid(*steps, indexing="ij"), strict=True))
+        starts = np.stack([grid[letter].ravel() for letter in self.problem.sizes], axis=1)
+        cut = np.minimum([inner[letter] for letter in self.problem.sizes], sizes - starts)
+        if level - 1 == self.top:
+            return starts, cut
+        kinds, at = np.unique(cut, axis=0, return_inverse=True)
+        walks = [self._walk(level - 1, tuple(kind)) for kind in kinds.tolist()]
+        within = [walks[kind] for kind in at.reshape(-1)]
+        corners = [start + walk[0] for start, walk in zip(starts, within, strict=True)]
+        return np.concatenate(corners), np.concatenate([walk[1] for walk in within])
+
+    def _tiles(self, role: int, sizes: Mapping[str, int]) -> list[Tile]:
+        members = self.roles[role]
+        tiles = []
+        for at, band in enumerate(self.nest.bands[: self.top + 1]):
+            order = tuple(letter for letter in band.order if letter in members)
+            if at == 0 and role in (ROWS, COLUMNS):
+                lane = self.lane(role)
+                order = tuple(sorted(order, key=lambda letter: letter != lane))
+            box = dict(sizes) if at == self.top else {i: min(band[i], sizes[i]) for i in order}
+            if at == 0:
+                box = self.run.cell(role, order, box)
+            tiles.append(Tile(order, tuple(box[i] for i in order)))
+        return tiles
+
+    def _box(self, sizes: Mapping[str, int], known: Known) -> Box:
+        """Return a box's tables; it shares those of a role with boxes that have as much of it."""
+        axes, tables = [], []
+        for role, letters in enumerate(self.roles):
+            key = (role, tuple(sizes[letter] for letter in letters))
+            if key not in known:
+                axis = self._lay(role, self._tiles(role, sizes), self.strides)
+                known[key] = axis, self._table(role, axis)
+            axes.append(known[key][0])
+            tables.append(known[key][1])
+        groups, sums, batches = [0, 0], [0, 0], [1, 1]
+        for side in (0, 1):
+            level = self.packed[side]
+            if level:
+                places = tables[side][tables[side][Field.PLACES] :]
+                for segment in range(len(axes[side].bounds[level]) - 1):
+                    low, high = axes[side].cells(level, segment)
+                    groups[side] = max(groups[side], int(places[high] - places[low]))
+                for segment in range(len(axes[SUMS].bounds[level]) - 1):
+                    first, last = axes[SUMS].range(level, segment)
+                    sums[side] = max(sums[side], last - first)
+                for segment in range(len(axes[BATCHES].bounds[level]) - 1):
+                    first, last = axes[BATCHES].range(level, segment)
+                    batches[side] = max(batches[side], last - first)
+        return Box(
+            tuple(axes),
+            tuple(tables),
+            (groups[0], groups[1]),
+            (sums[0], sums[1]),
+            (batches[0], batches[1]),
+            self._aligned(axes, tables),
+            _run(axes, self.element) >= stream_buffer.LEAST,
+        )
+
+    def _table(self, role: int, axis: Axis) -> Integers:
+        """Return what the macrokernel reads of an axis."""
+        turned: list[Turned | None] = [None, None]
+        for side in (ROWS, COLUMNS):
+            turns = {TURN_SUMS: SUMS, TURN_ROWS: side}.get(self.ways[side])
+            if self.packed[side] and turns == role:
+                steps = self.strides[1 + side].values()
+                lined = all(step % ALIGNMENT == 0 for step in steps if step != self.element)
+                turned[side] = Turned(self.packed[side], self.group(side), self.element, lined)
+        if role not in (ROWS, COLUMNS):
+            return table(axis, turned=turned)
+        return table(
+            axis, operand=1 + role, group=self.group(role), element=self.element, turned=turned
+        )
+
+    def _aligned(self, axes: Sequence[Axis], tables: Sequence[Integers]) -> bool:
+        width = self.family.bits // 8
+        rows = axes[ROWS].offsets[0][_array(tables[ROWS], Field.STARTS, Field.COUNTS)]
+        return not any(
+            np.any(offsets % width)
+            for offsets in (rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0])
+        )
+
+    def group(self, side: int) -> int:
+        """Return the indices of one group of an operand's strips."""
+        return (self.family.lanes, self.family.group)[side]
+
+    def step(self, side: int) -> int:
+        """Return the bytes of one k of a strip."""
+        return self.group(side) * self.element
+
+    def indices(self, role: int, sizes: Mapping[str, int]) -> dict[str, Integers]:
+        """Return each letter's index in the order in which a box is walked."""
+        found = {}
+        for letter in self.roles[role]:
+            only = {letter: 1}
+            tiles, strides = self._tiles(role, sizes), (only, only, only)
+            found[letter] = self._lay(role, tiles, strides).offsets[0]
+        return found
+
+
+def _run(axes: Sequence[Axis], element: int) -> float:
+    """Return the bytes of C that calls for the nearest tiles write side by side, in the mean.
+
+    They are rows of cells that are alike, or these rows in each of some columns.
+    """
+
+    def together(axis: Axis, distance: int) -> float:
+        """Return how many indices of a call follow each other at a distance, in the mean."""
+        cells, broken = axis.bounds[0], np.diff(axis.offsets[0]) != distance
+        broken[cells[1:-1][np.diff(cells, 2) != 0] - 1] = True
+        if len(axis.bounds) > 1:
+            broken[cells[axis.bounds[1][1:-1]] - 1] = True
+        return axis.size / (1 + int(np.count_nonzero(broken)))
+
+    rows, columns = axes[ROWS], axes[COLUMNS]
+    down, cell = int(together(rows, element)), int(rows.bounds[0][1])
+    beside = {min(down, cell), down if cell and down % cell == 0 else 1}
+    return element * max(down, *(n * together(columns, n * element) for n in beside))
+
+
+def _array(found: Integers, begin: Field, end: Field) -> Integers:
+    """Return the part of a table between two fields' data."""
+    return found[found[begin] : found[end]]

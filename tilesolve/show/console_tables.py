@@ -1,0 +1,222 @@
+"""How the command line shows things: a console that suits pipes, a progress bar, tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tilesolve.kernels.progress import Progress
+from tilesolve.system.interrupts import heeded
+from tilesolve.system.units import counted, rate, size
+
+if TYPE_CHECKING:
+    from tilesolve.contractions.problem import Problem
+    from tilesolve.machine.model import Machine
+
+WIDE = 10_000
+"""Columns of a console that is no terminal, so that nothing is cut off."""
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """Return a console that prints text as it is, and uncut where no terminal is in the way.
+
+    Specs such as ``nkhw-nc[h+r][w+s]-kcrs`` would otherwise be taken for markup.
+
+    Examples
+    --------
+    >>> console().print("nkh-nc[h+r]-kcr")
+    nkh-nc[h+r]-kcr
+    """
+    found = Console(file=file, markup=False, highlight=False, emoji=False)
+    if not found.is_terminal:
+        found.width = WIDE
+    return found
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """Show a bar on standard error, and give the function that moves it and says what is done.
+
+    That function also raises an interrupt that came before and got lost.
+
+    Examples
+    --------
+    >>> with progress_bar("brewing") as report:
+    ...     report(0.5, "halfway")
+    """
+    with heeded() as heed:
+        from rich import progress
+
+        columns = (
+            progress.TextColumn(title),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left:"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.description}"),
+        )
+        with progress.Progress(*columns, console=console(sys.stderr)) as bar:
+            task = bar.add_task("", total=1.0)
+
+            def report(fraction: float, what: str) -> None:
+                heed()
+                bar.update(task, completed=fraction, description=what)
+
+            yield report
+
+
+def table(
+    title: str, columns: Mapping[str, str], rows: Iterable[Sequence[str]], caption: str = ""
+) -> Table:
+    """Return a table of plain text.
+
+    Parameters
+    ----------
+    title, caption
+        What stands above and below; an empty text is left out.
+    columns
+        Headers, each with ``"left"`` or ``"right"``.
+    rows
+        The cells.
+
+    Examples
+    --------
+    >>> table("sizes", {"letter": "left", "extent": "right"}, [("a", "72")]).row_count
+    1
+    """
+    found = Table(
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for header, side in columns.items():
+        right = side == "right"
+        found.add_column(header, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        found.add_row(*map(Text, row))
+    return found
+
+
+def machine_tables(machine: Machine) -> list[Table]:
+    """Return tables of a machine's levels, its bandwidths, and its cores, each with its source.
+
+    Examples
+    --------
+    >>> from tilesolve.machine.model import Machine
+    >>> [part.row_count for part in machine_tables(Machine.load("i7-6700k"))]
+    [4, 4, 8]
+    """
+    counts = dict.fromkeys(("capacity", "usable", "line", "ways", "shared by"), "right")
+    levels = [
+        (
+            level.name,
+            size(level.capacity),
+            size(level.usable),
+            str(level.line),
+            str(level.ways or "-"),
+            str(level.shared_by),
+            "yes" if level.inclusive else "no",
+            machine.source(f"{level.name}.capacity") if level.capacity else "",
+        )
+        for level in machine.levels
+    ]
+    kinds = {
+        "bandwidth": "bandwidth",
+        "read": "read only",
+        "stream": "streaming store",
+        "lines": "line by line",
+        "bandwidth_all": "all cores",
+    }
+    known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]
+    rates = [
+        (
+            level.name,
+            *(rate(getattr(level, kind), machine.frequency) for kind in known),
+            machine.source(f"{level.name}.bandwidth"),
+        )
+        for level in machine.levels
+    ]
+    speeds = dict.fromkeys((kinds[kind] for kind in known), "right")
+    return [
+        table(
+            f"Machine {machine.name}",
+            {"level": "left", **counts, "inclusive": "left", "source": "left"},
+            levels,
+        ),
+        table("", {"level": "left", **speeds, "source": "left"}, rates),
+        table("", dict.fromkeys(("figure", "value", "source"), "left"), machine_facts(machine)),
+    ]
+
+
+def machine_facts(machine: Machine) -> list[tuple[str, str, str]]:
+    """Return a machine's figures beside its levels: what, how much, and where it is from.
+
+    Examples
+    --------
+    >>> from tilesolve.machine.model import Machine
+    >>> machine_facts(Machine.load("i7-6700k"))[-1]
+    ('peak float32, 256 bits', '134.4 GFLOP/s', 'published')
+    """
+    facts = {
+        "cores": str(machine.cores),
+        "frequency": f"{machine.frequency / 1e9:.4g} GHz",
+        "vector_bits": str(machine.vector_bits),
+        "vector_registers": str(machine.vector_registers),
+        "fma_latency": f"{machine.fma_latency} cycles",
+        "fma_rate": f"{machine.fma_rate:.4g} per cycle",
+    }
+    found: list[tuple[str, str, str]] = [
+        (name.replace("_", " "), text, machine.source(name)) for name, text in facts.items()
+    ]
+    for peak in machine.peaks:
+        every = f", all cores {peak.flops_all / 1e9:.4g} GFLOP/s" if peak.flops_all else ""
+        text = f"{peak.flops / 1e9:.4g} GFLOP/s{every}"
+        found.append((f"peak {peak.dtype}, {peak.bits} bits", text, machine.source("peak")))
+    return found
+
+
+def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
+    """Return a suite's problems: sizes, work, bytes of all tensors, and their ratio.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.problem import Problem
+    >>> suite_table("mine", {"gemm": Problem.of("ij-ik-kj", 64)}).row_count
+    1
+    """
+    return table(
+        f"Suite {name}",
+        {
+            "name": "left",
+            "spec": "left",
+            "sizes": "left",
+            "dtype": "left",
+            "GFLOP": "right",
+            "bytes": "right",
+            "flop/byte": "right",
+        },
+        [
+            (
+                key,
+                str(problem.spec),
+                " ".join(f"{letter}={extent}" for letter, extent in problem.sizes.items()),
+                problem.dtype,
+                f"{problem.flops / 1e9:.4g}",
+                size(sum(problem.bytes)),
+                f"{problem.intensity:.4g}",
+            )
+            for key, problem in problems.items()
+        ],
+        caption=counted(len(problems), "problem"),
+    )

@@ -1,0 +1,319 @@
+"""What is in force here, what is missing, and the commands that mend it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilesolve.contractions.errors import MachineError, SettingError
+from tilesolve.machine.cpu import PROC, SYS, cpu
+from tilesolve.machine.detect import usual_threads
+from tilesolve.machine.file import machine_file
+from tilesolve.machine.model import Level, Machine
+from tilesolve.show.console_tables import machine_facts, table
+from tilesolve.system.files import (
+    SETTINGS,
+    cache_dir,
+    config_dir,
+    nearest,
+    setting,
+    switched_on,
+    takes_files,
+)
+from tilesolve.system.units import rate, size
+from tilesolve.system.version import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NEEDED = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "pyomo",
+    "networkx",
+    "opt_einsum",
+    "threadpoolctl",
+)
+"""Modules that nothing works without, beside the command line's own."""
+
+EXTRAS = {"matplotlib": "plot", "pyscipopt": "certify"}
+"""Optional modules, and the extra that brings each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finding.
+
+    Parameters
+    ----------
+    what, value
+        A figure and its value, as text.
+    source
+        Where the value comes from, or its state.
+    mend
+        The command that would better it; empty if nothing needs to.
+    bad
+        Whether something needed is missing or damaged.
+
+    Examples
+    --------
+    >>> Row("cores in force", "2").bad
+    False
+    """
+
+    what: str
+    value: str
+    source: str = ""
+    mend: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Findings about one thing.
+
+    Examples
+    --------
+    >>> Section("processor", (Row("cores in force", "2"),)).title
+    'processor'
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings.
+
+    Examples
+    --------
+    >>> Report((Section("tea", (Row("cup", "empty", bad=True),)),)).healthy
+    False
+    """
+
+    sections: tuple[Section, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether all that is needed is there."""
+        return not any(row.bad for section in self.sections for row in section.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data, for JSON."""
+        return {"healthy": self.healthy, **asdict(self)}
+
+
+def report(root: Path = SYS, proc: Path = PROC) -> Report:
+    """Examine this computer and this installation.
+
+    Parameters
+    ----------
+    root, proc
+        Where sysfs and procfs are mounted.
+
+    Examples
+    --------
+    >>> [section.title for section in report().sections]
+    ['software', 'solver', 'processor', 'machine', 'files', 'settings']
+    """
+    return Report(
+        (
+            Section("software", tuple(_software())),
+            Section("solver", (_ipopt(),)),
+            Section("processor", tuple(_processor(root, proc))),
+            Section("machine", tuple(_machine())),
+            Section("files", tuple(_files())),
+            Section("settings", tuple(_settings())),
+        )
+    )
+
+
+def render(found: Report, console: Console) -> None:
+    """Print a report: a table per section, then the commands that mend or better something.
+
+    Examples
+    --------
+    >>> from tilesolve.show.console_tables import console
+    >>> render(Report(()), console())
+    All that is needed is there.
+    """
+    for section in found.sections:
+        rows = [(row.what, row.value, row.source) for row in section.rows]
+        columns = dict.fromkeys((section.title, "value", "source"), "left")
+        console.print(table("", columns, rows))
+    for row in (row for section in found.sections for row in section.rows if row.mend):
+        console.print(f"{'!' if row.bad else '-'} {row.what}: {row.mend}")
+    console.print(
+        "All that is needed is there."
+        if found.healthy
+        else "Something that is needed is missing or damaged (!)."
+    )
+
+
+def _software() -> Iterable[Row]:
+    yield Row("tilesolve", __version__)
+    yield Row("python", f"{platform.python_version()} on {platform.system()}")
+    for name in NEEDED:
+        row = _module(name)
+        yield replace(row, mend=f"pip install --force-reinstall {name}") if row.bad else row
+    for name, extra in EXTRAS.items():
+        row = _module(name)
+        mend = f"pip install 'tilesolve[{extra}]'" if row.bad else ""
+        yield replace(row, source=f"optional, {row.source}", mend=mend, bad=False)
+
+
+def _module(name: str) -> Row:
+    """Import a module: that it is installed does not show that it works."""
+    try:
+        version = getattr(importlib.import_module(name), "__version__", "unknown version")
+    except ModuleNotFoundError:
+        return Row(name, "not installed", "missing", bad=True)
+    except Exception as error:  # a broken extension module can raise anything
+        return Row(name, f"cannot be imported: {error}", "broken", bad=True)
+    return Row(name, str(version), "imported")
+
+
+def _ipopt() -> Row:
+    """Solve a problem of one variable with IPOPT: min (x - 2)^2 within [0, 5]."""
+    mend = "pip install --force-reinstall cyipopt-wheels"
+    try:
+        import cyipopt
+        import numpy as np
+
+        class Parabola:
+            def objective(self, x: Any) -> float:  # noqa: ANN401 - an array of one
+                return float((x[0] - 2) ** 2)
+
+            def gradient(self, x: Any) -> Any:  # noqa: ANN401 - an array of one
+                return 2 * (x - 2)
+
+        program = cyipopt.Problem(n=1, m=0, problem_obj=Parabola(), lb=[0.0], ub=[5.0])
+        options = {"print_level": 0, "sb": "yes", "hessian_approximation": "limited-memory"}
+        for name, value in options.items():
+            program.add_option(name, value)
+        found, info = program.solve(np.array([0.5]))
+        version = ".".join(map(str, cyipopt.IPOPT_VERSION))
+    except ModuleNotFoundError as error:
+        return Row("IPOPT", f"not installed: {error}", "missing", mend, bad=True)
+    except Exception as error:  # a broken extension module can raise anything
+        return Row("IPOPT", f"does not run: {error}", "broken", mend, bad=True)
+    if not abs(found[0] - 2) < 1e-6:  # a NaN is no answer either
+        text = f"{version} answers {found[0]:.9g}, not 2: {info['status_msg']!r}"
+        return Row("IPOPT", text, "broken", mend, bad=True)
+    return Row("IPOPT", f"{version} through cyipopt {cyipopt.__version__}", "solved a test")
+
+
+def _processor(root: Path, proc: Path) -> Iterable[Row]:
+    here = cpu(root, proc)
+    widths = {"sse2": 128, "asimd": 128, "avx2": 256, "avx512f": 512}
+    has = sorted({bits for name, bits in widths.items() if name in here.features})
+    yield Row("CPU", here.model, "detected")
+    yield Row("fingerprint", here.fingerprint)
+    yield Row("vector widths", ", ".join(map(str, has)) or "unknown", "detected" if has else "")
+    yield Row("cores in force", str(here.cores), "affinity and control group")
+    try:
+        source = "TILESOLVE_NUM_THREADS" if setting("TILESOLVE_NUM_THREADS") else "none are named"
+        yield Row("threads in force", str(usual_threads()), source)
+    except SettingError as error:
+        yield Row("threads in force", str(error), "damaged", "unset TILESOLVE_NUM_THREADS", True)
+    yield _huge_pages(root / "kernel/mm/transparent_hugepage/enabled")
+
+
+def _huge_pages(path: Path) -> Row:
+    try:
+        mode = path.read_text(encoding="utf-8").partition("[")[2].partition("]")[0]
+    except OSError:
+        return Row("huge pages", "unknown", "not reported")
+    mend = f"echo madvise | sudo tee {path}" if mode == "never" else ""
+    return Row("huge pages", mode or "unknown", "detected", mend)
+
+
+def _machine() -> Iterable[Row]:
+    """Tell which machine is in force and why, and each of its figures by source."""
+    try:
+        machine, why, _ = Machine.find()
+    except MachineError as error:
+        yield Row(
+            "machine in force", str(error), "TILESOLVE_MACHINE", "unset TILESOLVE_MACHINE", True
+        )
+        return
+    mend = "tilesolve calibrate" if why == "detection" else ""
+    yield Row("machine in force", machine.name, why, mend)
+    for level in machine.levels:
+        for source, texts in _figures(machine, level).items():
+            yield Row(level.name, ", ".join(texts), source)
+    for fact in machine_facts(machine):
+        yield Row(*fact)
+
+
+def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
+    """Return a level's figures as text, in groups of one source."""
+    texts = {
+        "capacity": size(level.capacity) if level.capacity else "",
+        "effective": f"{level.effective:.0%} effective" if level.effective < 1 else "",
+        "line": f"lines of {level.line} B",
+        "ways": f"{level.ways} ways" if level.ways else "",
+        "shared_by": f"shared by {level.shared_by}" if level.shared_by > 1 else "",
+        "inclusive": "" if level.inclusive else "victim cache",
+        "bandwidth": rate(level.bandwidth, machine.frequency),
+        "read": f"read only {rate(level.read, machine.frequency)}" if level.read else "",
+        "stream": f"streaming {rate(level.stream, machine.frequency)}" if level.stream else "",
+        "lines": f"line by line {rate(level.lines, machine.frequency)}" if level.lines else "",
+        "bandwidth_all": (
+            f"all cores {rate(level.bandwidth_all, machine.frequency)}"
+            if level.bandwidth_all
+            else ""
+        ),
+    }
+    groups: dict[str, list[str]] = {}
+    for field, text in texts.items():
+        if text:
+            groups.setdefault(machine.source(f"{level.name}.{field}"), []).append(text)
+    return groups
+
+
+def _files() -> Iterable[Row]:
+    path = machine_file()
+    try:
+        state = "measured" if Machine.calibrated() else "not calibrated yet"
+        yield Row("machine file", str(path), state)
+    except MachineError as error:
+        yield Row("machine file", str(error), "damaged", "tilesolve calibrate", True)
+    others = len([file for file in path.parent.glob("*.toml") if file != path])
+    if others:
+        yield Row("machine files of other CPUs", str(others), str(path.parent))
+    yield _folder("settings folder", config_dir(), "TILESOLVE_CONFIG_DIR")
+    yield _folder("cache folder", cache_dir(), "TILESOLVE_CACHE_DIR")
+    try:
+        yield Row("plans are kept", "yes" if switched_on("TILESOLVE_CACHE") else "no")
+    except SettingError as error:
+        yield Row("plans are kept", str(error), "damaged", "unset TILESOLVE_CACHE", True)
+
+
+def _folder(what: str, path: Path, variable: str) -> Row:
+    """Tell a folder's size, and whether it, or else its nearest parent, can be written."""
+    mend = f"export {variable}=<a folder that can be written>"
+    try:
+        there = nearest(path)
+        if not takes_files(there):
+            return Row(what, f"{path}: {there} cannot be written", "damaged", mend, True)
+        used = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    except OSError as error:
+        return Row(what, f"{path}: {error.strerror}", "damaged", mend, True)
+    return Row(what, str(path), size(used) if there == path else "not made yet")
+
+
+def _settings() -> Iterable[Row]:
+    for name, meaning in SETTINGS.items():
+        yield Row(name, setting(name) or "not set", meaning)
+    for name in sorted(os.environ):
+        if name.startswith("TILESOLVE_") and name not in SETTINGS:
+            yield Row(name, "unknown to this version, and ignored", "", f"unset {name}")

@@ -1,0 +1,1 @@
+"""The nonlinear solver: Pyomo models as sums of exponentials, solved by IPOPT."""

@@ -1,0 +1,1 @@
+"""The system below: files, settings, locks, interrupts, threads, processes, array checks."""

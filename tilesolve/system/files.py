@@ -1,0 +1,293 @@
+"""Where tilesolve keeps its files, how it writes them, and the settings that override it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EINVAL
+from pathlib import Path
+
+from tilesolve.contractions.errors import FileAccessError, SettingError, TilesolveWarning
+
+SETTINGS = {
+    "TILESOLVE_MACHINE": "the machine to plan for: a shipped name, or the path of a machine file",
+    "TILESOLVE_CONFIG_DIR": "folder of the calibrated machine files",
+    "TILESOLVE_CACHE_DIR": "folder of saved plans and compiled code, safe to delete",
+    "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
+    "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
+}
+"""Every environment variable that tilesolve reads, and what it sets."""
+
+ON, OFF = ("on", "1", "yes", "true", ""), ("off", "0", "no", "false")
+"""What a variable that switches something may say, in any case."""
+
+IRREGULAR = "not a regular file"
+"""What an error says of a pipe, a device or the like."""
+
+_warned: set[str] = set()
+
+
+def setting(name: str) -> str | None:
+    """Return the value of a ``TILESOLVE_*`` variable; None where it is unset or empty.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_NUM_THREADS="2"):
+    ...     setting("TILESOLVE_NUM_THREADS")
+    '2'
+    """
+    if name not in SETTINGS:
+        raise KeyError(f"{name} is not declared in SETTINGS")
+    return os.environ.get(name) or None
+
+
+def switched_on(name: str) -> bool:
+    """Return whether a ``TILESOLVE_*`` variable says on, as it does where it is not set.
+
+    Raises
+    ------
+    SettingError
+        If it says neither on nor off.
+
+    Examples
+    --------
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE="No"):
+    ...     switched_on("TILESOLVE_CACHE")
+    False
+    """
+    wanted = setting(name) or ""
+    word = wanted.strip().lower()
+    if word not in (*ON, *OFF):
+        raise SettingError(f"{name} must be on or off, got {wanted!r}")
+    return word in ON
+
+
+def config_dir() -> Path:
+    """Return the folder of settings and machine files, which need not exist yet.
+
+    Examples
+    --------
+    >>> config_dir().is_absolute()
+    True
+    """
+    import platformdirs
+
+    given = setting("TILESOLVE_CONFIG_DIR")
+    return Path(given or platformdirs.user_config_dir("tilesolve", appauthor=False)).absolute()
+
+
+def cache_dir() -> Path:
+    """Return the folder of plans and compiled code, which need not exist yet.
+
+    Examples
+    --------
+    >>> cache_dir().is_absolute()
+    True
+    """
+    import platformdirs
+
+    given = setting("TILESOLVE_CACHE_DIR")
+    return Path(given or platformdirs.user_cache_dir("tilesolve", appauthor=False)).absolute()
+
+
+def read_regular(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file; refuse a pipe or a device, which might never end.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it is no file, cannot be read, or is no UTF-8 text.
+
+    Examples
+    --------
+    >>> read_regular("/")
+    Traceback (most recent call last):
+    OSError: [Errno 22] not a regular file
+    """
+    file = Path(path)
+    if file.exists() and not file.is_file():
+        raise OSError(EINVAL, IRREGULAR)
+    return file.read_text(encoding="utf-8")
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that `write_atomically` could not write, before anyone works for it.
+
+    Raises
+    ------
+    FileAccessError
+        If the path is a folder, a pipe or a device, or its folder, or the nearest one that exists
+        above it, takes no files.
+
+    Examples
+    --------
+    >>> check_writable("/")
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.FileAccessError: cannot write /: it is a folder
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            why = "it is a folder"
+        elif _special(file):
+            why = IRREGULAR
+        elif not takes_files(folder := nearest(Path(os.path.realpath(file)).parent)):
+            why = f"{folder} cannot be written"
+        else:
+            return
+    except OSError as error:
+        why = reason(error)
+    raise FileAccessError(f"cannot write {file}: {why}")
+
+
+def _special(file: Path) -> bool:
+    """Return whether a path is a pipe, a device or the like, whose place no file may take."""
+    return file.exists() and not (file.is_file() or file.is_dir())
+
+
+def nearest(folder: Path) -> Path:
+    """Return a folder, or what is first found above it where it does not exist.
+
+    Examples
+    --------
+    >>> nearest(Path("/no/such/folder"))
+    PosixPath('/')
+    """
+    return next(there for there in (folder, *folder.parents) if there.exists())
+
+
+def takes_files(folder: Path) -> bool:
+    """Return whether this process may make files in what exists at a path.
+
+    Examples
+    --------
+    >>> takes_files(Path(__file__))
+    False
+    """
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file so that a reader, at any moment, finds the old content or the new one.
+
+    The content goes to a new file beside `path`, which then takes its place in one step. What
+    stops it in between leaves the old file as it was. Missing folders are made.
+
+    Parameters
+    ----------
+    path
+        The file; a symbolic link stays one, and the file it points to is replaced.
+    content
+        What it will hold; text is written as UTF-8.
+
+    Raises
+    ------
+    FileAccessError
+        If the folder cannot be written, a folder, a pipe or a device stands in the way, or no
+        space is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "new" / "note", "text")
+    ...     (Path(folder) / "new" / "note").read_text()
+    'text'
+    """
+    data = content.encode() if isinstance(content, str) else content
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        if _special(Path(path)):
+            raise OSError(EINVAL, IRREGULAR)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise FileAccessError(f"cannot write {Path(path)}: {reason(error)}") from error
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the exclusive right to measure into a file; fail at once if another holds it.
+
+    The lock is on a file beside `path` and is advisory. The operating system releases it when
+    the process ends, however it ends; the empty lock file stays, as removing it would let two
+    processes lock different files of one name.
+
+    Parameters
+    ----------
+    path
+        The file that is going to be written.
+
+    Raises
+    ------
+    FileAccessError
+        If another process, or another thread, holds the lock, or none can be made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "machine.toml"):
+    ...     print("nobody else measures")
+    nobody else measures
+    """
+    import fcntl  # not on every platform, and needed only here
+
+    target = Path(os.path.realpath(path))
+    lock = target.with_name(target.name + ".lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("ab")
+    except OSError as error:
+        raise FileAccessError(f"cannot lock {lock}: {reason(error)}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileAccessError(
+                f"another process is measuring (it holds {lock}); wait until it ends"
+            ) from None
+        except OSError as error:
+            raise FileAccessError(f"cannot lock {lock}: {reason(error)}") from error
+        yield
+
+
+def reason(error: OSError) -> str:
+    """Say what went wrong and with which path, which may be a folder above the one wanted.
+
+    Examples
+    --------
+    >>> reason(FileNotFoundError(2, "No such file or directory", "cup"))
+    'No such file or directory (cup)'
+    """
+    return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+
+
+def warn_once(message: str) -> None:
+    """Issue a `TilesolveWarning`, but only once per message and process.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_once("the cup is empty")
+    ...     warn_once("the cup is empty")
+    >>> len(caught)
+    1
+    """
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, TilesolveWarning, stacklevel=3)

@@ -1,0 +1,1 @@
+"""Transposes: copies of arrays in another order of axes."""

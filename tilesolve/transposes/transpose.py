@@ -1,0 +1,99 @@
+"""Transposes: copies of arrays with their axes in another order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.machine.detect import usual_threads
+from tilesolve.packing.buffers import empty
+from tilesolve.packing.memory_overlap import Array, folded, overlap
+from tilesolve.system.checks import checked_threads
+from tilesolve.transposes.walk_setup import copy
+
+
+def transpose(
+    a: npt.ArrayLike,
+    axes: Sequence[int] | None = None,
+    out: Array | None = None,
+    *,
+    threads: int | None = None,
+) -> Array:
+    """Return a copy of an array with its axes in another order.
+
+    Parameters
+    ----------
+    a
+        Any array of any strides; it is not modified.
+    axes
+        For each axis of the result the one of `a` that becomes it; if None, they are reversed.
+    out
+        Where the result goes, of any strides; a new C-contiguous array if None.
+    threads
+        Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
+
+    Returns
+    -------
+    numpy.ndarray
+        `out`, or the new array.
+
+    Raises
+    ------
+    SizeError
+        If `axes` is not a permutation, or the shape of `out` not the result's.
+    DtypeError
+        If the dtypes differ, or elements are references to objects.
+    PlanError
+        If `out` is read-only, or overlaps itself or `a`.
+    MachineError
+        If `threads` is no positive integer.
+
+    Examples
+    --------
+    >>> transpose(np.arange(6).reshape(1, 2, 3), (2, 0, 1)).tolist()
+    [[[0, 3]], [[1, 4]], [[2, 5]]]
+    """
+    source = np.asarray(a)
+    turned = source.transpose(_checked_axes(source, axes))
+    if source.dtype.hasobject:
+        raise DtypeError(f"elements of dtype {source.dtype} are references, which are not moved")
+    shared = usual_threads() if threads is None else checked_threads(threads)
+    if out is None:
+        out = empty(turned.shape, source.dtype)
+    else:
+        _check_output(out, turned)
+    if turned.nbytes:
+        copy(out, turned, shared)
+    return out
+
+
+def _checked_axes(array: Array, axes: Sequence[int] | None) -> Sequence[int] | None:
+    if axes is None:
+        return None
+    try:
+        chosen = [operator.index(axis) for axis in axes]
+    except TypeError:
+        raise SizeError(f"axes must be integers, got {axes!r}") from None
+    n = array.ndim
+    if sorted(axis + n if axis < 0 else axis for axis in chosen) != list(range(n)):
+        raise SizeError(f"axes {tuple(chosen)} are no permutation of the array's {n}")
+    return chosen
+
+
+def _check_output(out: Array, turned: Array) -> None:
+    if not isinstance(out, np.ndarray):
+        raise DtypeError(f"out must be a numpy array, got {type(out).__name__}")
+    if out.shape != turned.shape:
+        raise SizeError(f"out has the shape {out.shape}, the result {turned.shape}")
+    if out.dtype != turned.dtype:
+        raise DtypeError(f"out is {out.dtype}, the array {turned.dtype}")
+    if not out.flags.writeable:
+        raise PlanError("out is read-only")
+    if folded(out):
+        raise PlanError(f"out has elements that share memory: its strides are {out.strides}")
+    if overlap(out, turned):
+        raise PlanError("out shares memory with the array")
