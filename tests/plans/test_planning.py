@@ -147,13 +147,16 @@ def test_a_foreign_plan_file_is_not_used(solved):
         assert plan("ab-ac-cb", 64, "i7-6700k") == first
 
 
-def test_plans_of_other_code_are_solved_again(solved, tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", ["__init__.py", "room/inner.py", "room/deeper/inmost.py"])
+def test_plans_of_other_code_are_solved_again(solved, tmp_path, monkeypatch, file):
     """A plan on disk is used only by the code that solved it, whatever its version says."""
     package = tmp_path / "solver_of_a_test"
-    package.mkdir()
-    source = package / "__init__.py"
+    source = package / file
+    source.parent.mkdir(parents=True)
+    (package / "__init__.py").touch()
     source.write_text("tie = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, package.name, raising=False)
     monkeypatch.setattr(plan_cache, "PACKAGES", (package.name,))
     for expected in (1, 1, 2, 2):
         if expected > len(solved) > 0:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from patience import PATIENCE
@@ -138,8 +139,13 @@ def interrupted_inside_c():
 
 
 def test_callbacks_of_c_libraries():
+    support = str(Path(__file__).parent.parent / "support")
     found = subprocess.run(
-        [sys.executable, __file__], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, __file__],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": support},
     )
     assert "Exception ignored" in found.stderr
     assert "lost" not in found.stdout

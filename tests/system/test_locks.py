@@ -12,7 +12,7 @@ from tilesolve.system.locks import Lock
 
 FORKED = """
 import os, threading
-from tilesolve import {module}
+from tilesolve.{room} import {module}
 
 inside, leave = threading.Event(), threading.Event()
 
@@ -57,13 +57,17 @@ def test_one_thread_at_a_time():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(
-    ("module", "lock"),
-    [("code_store", "_lock"), ("plan_cache", "_lock"), ("blas", "_bound.lock")],
+    ("room", "module", "lock"),
+    [
+        ("machine", "kernel_cache", "_lock"),
+        ("plans", "cache", "_lock"),
+        ("expressions", "blas", "_bound.lock"),
+    ],
 )
-def test_a_forked_process_does_not_wait_for_its_parents_threads(module, lock):
+def test_a_forked_process_does_not_wait_for_its_parents_threads(room, module, lock):
     """What a thread of the parent held is free in the child, and still held in the parent."""
     done = subprocess.run(
-        [sys.executable, "-c", FORKED.format(module=module, lock=lock)],
+        [sys.executable, "-c", FORKED.format(room=room, module=module, lock=lock)],
         capture_output=True,
         text=True,
         check=False,

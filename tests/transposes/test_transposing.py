@@ -381,9 +381,11 @@ def test_small_buffers_cross_no_pages(reach, monkeypatch, shift):
         asked.append((memory, first, size))
         return SimpleNamespace(address=first)
 
-    run = walk_setup.moving.run
+    run = walk_setup.transpose_walk.run
     monkeypatch.setattr(walk_setup, "room", shifted_room)
-    monkeypatch.setattr(walk_setup.moving, "run", lambda *args: (begun.append(args[3]), run(*args)))
+    monkeypatch.setattr(
+        walk_setup.transpose_walk, "run", lambda *args: (begun.append(args[3]), run(*args))
+    )
     a = drawn((23, 60, 17, 19), "f4")
     assert same(transpose(a, (1, 0, 3, 2)), a.transpose(1, 0, 3, 2))
     ((_, first, size),), (begin,) = asked, begun

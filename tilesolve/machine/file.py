@@ -12,6 +12,7 @@ import tomli_w
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.machine.costs import Costs
 from tilesolve.machine.cpu import cpu
 from tilesolve.machine.level import Level, Peak, check_count, check_name, check_positive
 from tilesolve.system.files import config_dir
@@ -70,6 +71,7 @@ def written(machine: Machine) -> str:
             "level": [_table(level) for level in machine.levels],
             "peak": [_table(peak) for peak in machine.peaks],
             "kernels": [_tiles(catalogue) for catalogue in machine.catalogues],
+            "costs": _table(machine.costs),
             # Of levels that a machine was left without, nothing is said.
             "sources": {
                 figure: source
@@ -83,7 +85,12 @@ def written(machine: Machine) -> str:
 def _figures(levels: Sequence[Level]) -> tuple[str, ...]:
     """Return the names of all figures that have a source."""
     of_levels = [f"{level.name}.{field.name}" for level in levels for field in fields(Level)]
-    return (*_SINGLE, "peak", *of_levels)
+    of_costs = [f"costs.{name}" for name in _names(Costs)]
+    return (*_SINGLE, "peak", *of_levels, *of_costs)
+
+
+def _names(kind: type[Costs]) -> list[str]:
+    return [field.name for field in fields(kind)]
 
 
 def document(text: str, origin: str) -> dict[str, Any]:
@@ -112,7 +119,7 @@ def document(text: str, origin: str) -> dict[str, Any]:
     return data
 
 
-def _table(value: Level | Peak) -> dict[str, Any]:
+def _table(value: Level | Peak | Costs) -> dict[str, Any]:
     """Return a value's fields as a TOML table; TOML has no null, so None is left out."""
     items = {field.name: getattr(value, field.name) for field in fields(value)}
     return {name: item for name, item in items.items() if item is not None}
@@ -209,7 +216,7 @@ def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
     True
     """
     needed = ("format", "name", "cores", "frequency", "vector", "level", "peak")
-    _checked(data, "the file", needed, ("fingerprint", "kernels", "sources"))
+    _checked(data, "the file", needed, ("fingerprint", "kernels", "costs", "sources"))
     vector = _checked(data["vector"], "[vector]", _VECTOR)
     levels = tuple(Level(**{"capacity": None, **table}) for table in _every(data, "level", Level))
     sources = _checked(data.get("sources", {}), "[sources]", (), _figures(levels))
@@ -225,5 +232,6 @@ def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
         "peaks": tuple(Peak(**table) for table in _every(data, "peak", Peak)),
         "fingerprint": data.get("fingerprint", ""),
         "catalogues": tuple(_catalogue(*found) for found in _titled(data, "kernels")),
+        "costs": Costs(**_checked(data.get("costs", {}), "[costs]", (), _names(Costs))),
         "sources": tuple(sources.items()),
     }

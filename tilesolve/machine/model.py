@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
+from tilesolve.machine.costs import DEFAULT_COSTS, Costs
 from tilesolve.machine.cpu import cpu
 from tilesolve.machine.detect import detect
 from tilesolve.machine.file import arguments, document, machine_file, written
@@ -71,6 +72,8 @@ class Machine:
         Where each figure comes from: pairs such as ``("L1.bandwidth", "measured")``.
     catalogues
         Measured microkernels, by dtype; the register tiles of the others are documented defaults.
+    costs
+        What else its ways cost; see `tilesolve.machine.costs`.
 
     Examples
     --------
@@ -93,6 +96,7 @@ class Machine:
     fingerprint: str = ""
     sources: tuple[tuple[str, Source], ...] = ()
     catalogues: tuple[Catalogue, ...] = ()
+    costs: Costs = DEFAULT_COSTS
 
     def __post_init__(self) -> None:
         where = f"machine {self.name!r}"
@@ -121,6 +125,26 @@ class Machine:
     def memory(self) -> Level:
         """The last level."""
         return self.levels[-1]
+
+    @property
+    def first_cache(self) -> Level | None:
+        """The cache that microkernels read from; None where there is none."""
+        return self.caches[0] if self.caches else None
+
+    @property
+    def second_cache(self) -> Level | None:
+        """The cache that packed copies are streamed from; None where there is none."""
+        return self.caches[1] if len(self.caches) > 1 else None
+
+    @property
+    def third_cache(self) -> Level | None:
+        """The cache behind the second one; None where there is none."""
+        return self.caches[2] if len(self.caches) > 2 else None
+
+    @property
+    def last_cache(self) -> Level | None:
+        """The cache before memory; None where there is none."""
+        return self.caches[-1] if self.caches else None
 
     @property
     def lasting(self) -> int:

@@ -2,6 +2,7 @@
 
 import ast
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,17 @@ def test_the_layout_covers_all_that_is_taken_from_others(module):
 def test_every_module_of_compiled_functions_looks_whether_they_are_good(module):
     """Its functions were all compiled for the layout in force."""
     assert import_module(f"tilesolve.kernels.{module}")._layout() == LAYOUT
+
+
+def test_sources_are_all_files_of_all_subfolders():
+    """Whatever lies below the kernels' and packing's folders, however deep."""
+    found = set()
+    for package in ("kernels", "packing"):
+        (top,) = import_module(f"tilesolve.{package}").__path__
+        for folder, _, names in os.walk(top):
+            found |= {Path(folder) / name for name in names if name.endswith(".py")}
+    assert {path.parent.name for path in found} >= {"kernels", "codegen", "runtime", "probes"}
+    assert set(sources()) == found
 
 
 def test_a_change_of_any_file_changes_the_layout(tmp_path):

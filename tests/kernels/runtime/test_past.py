@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from running_cases import WIDTHS, close, drawn, shallow
 from strategies import problems, specs, unshrunk
-from test_execution import WIDTHS, close, drawn, shallow
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.kernels.codegen.shape import Mode

@@ -1,0 +1,49 @@
+"""Machines, operands and bounds for tests that run plans."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from tilesolve import Machine
+
+WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
+
+
+def machine(bits=256, registers=16, name="i7-6700k"):
+    """Return a shipped machine with other vectors."""
+    found = Machine.load(name)
+    return replace(found, vector_bits=bits, vector_registers=registers)
+
+
+def shallow(bits, registers):
+    """Return a machine of two caches, the second of 256 KiB: its plans are found much faster.
+
+    Problems that fit the second, as nearly all small ones do, have no loop outside its tile.
+    """
+    found = machine(bits, registers)
+    return replace(found, levels=(*found.levels[:2], found.levels[-1]))
+
+
+def drawn(problem, seed=0):
+    """Return random operands."""
+    generator = np.random.default_rng(seed)
+    arrays = []
+    for shape in problem.shapes[1:]:
+        values = generator.standard_normal(shape)
+        if problem.dtype.startswith("complex"):
+            values = values + 1j * generator.standard_normal(shape)
+        arrays.append(np.asarray(values, problem.dtype))
+    return arrays
+
+
+def summed(problem):
+    """Return how many products one element of the output adds up."""
+    inside = set(problem.spec.output.letters)
+    return int(np.prod([n for letter, n in problem.sizes.items() if letter not in inside]))
+
+
+def close(problem, found, expected, operands, scale=1.0):
+    """Hold a result to the reference, with a bound that grows with the sum's length."""
+    largest = np.prod([np.abs(array).max(initial=0.0) for array in operands])
+    bound = 4 * (summed(problem) + 4) * np.finfo(problem.dtype).eps * (largest + 1) * scale
+    assert np.all(np.abs(found - expected) <= bound), np.abs(found - expected).max()
