@@ -5,6 +5,7 @@
 compares the working tree with a revision: the plans of all suites and of drawn contractions, for
 both shipped machines and for the one in force (or the one in a file), and the object code of a
 grid of kernels for three CPUs. It prints what differs and ends with status 1 if anything does.
+With ``--every N`` it looks at one of N problems only.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ DTYPES = ("float32", "float64", "complex64", "complex128")
 IGNORED = {"format", "machine"}
 """What a plan's JSON says of the file and of the machine, not of the plan."""
 
+RENAMED: dict[str, str] = {}
+"""New names of a plan's fields by the names that they had at the revision."""
+
 
 def first_module(*names):
     """Return the first module that a tree has: modules move, their classes stay."""
@@ -66,15 +70,15 @@ def flattened(value):
     return found
 
 
-def plans(machine):
-    """Return every plan for a machine by its name."""
+def plans(machine, every=1):
+    """Return every plan for a machine by its name, or one of so many."""
     from tilesolve import Machine, plan
     from tilesolve.bench.cases import cases
 
     target = Machine.load(machine or None)
     found = {}
     for suite in SUITES:
-        for name, problem in cases(suite).items():
+        for name, problem in list(cases(suite).items())[::every]:
             for threads in (1, 2) if suite.startswith("random") else (1,):
                 solved = plan(problem, machine=target, threads=threads, cache=False)
                 key = f"{suite} {name} on {target.name} with {threads} threads"
@@ -116,11 +120,11 @@ def assembled(tree, folder):
     return package.parent
 
 
-def written(path, part):
+def written(path, part, every):
     """Return what a tree gives for one part, from a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(path), "TILESOLVE_CACHE": "off"}
     done = subprocess.run(
-        [sys.executable, __file__, "--write", part],
+        [sys.executable, __file__, "--write", part, "--every", str(every)],
         env=environment,
         check=True,
         stdout=subprocess.PIPE,
@@ -139,7 +143,7 @@ def differences(before, after):
         elif isinstance(old, str):
             found += [f"{key}: other code"] if old != new else []
         else:
-            parts = [name for name in old if old[name] != new.get(name)]
+            parts = [name for name in old if old[name] != new.get(RENAMED.get(name, name))]
             if parts:
                 found.append(f"{key}: {', '.join(parts)}")
     return found
@@ -149,10 +153,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("revision", nargs="?", help="what the working tree is compared with")
     parser.add_argument("--machine", help="a machine file instead of the machine in force")
+    parser.add_argument("--every", type=int, default=1, help="look at one of so many problems")
     parser.add_argument("--write", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.write is not None:
-        print(json.dumps(kernels() if given.write == "kernels" else plans(given.write)))
+        part = given.write
+        print(json.dumps(kernels() if part == "kernels" else plans(part, given.every)))
         return
     if given.revision is None:
         parser.error("name a revision")
@@ -160,7 +166,10 @@ def main():
     with tempfile.TemporaryDirectory() as old, tempfile.TemporaryDirectory() as new:
         trees = (laid_out(given.revision, old), assembled(ROOT, Path(new)))
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            jobs = [(part, [pool.submit(written, tree, part) for tree in trees]) for part in parts]
+            jobs = [
+                (part, [pool.submit(written, tree, part, given.every) for tree in trees])
+                for part in parts
+            ]
             found, count = [], 0
             for part, pair in jobs:
                 before, after = (job.result() for job in pair)
