@@ -1,0 +1,182 @@
+"""Numbers that generated code, runtime code and probes are written with: the same on every CPU.
+
+Costs of a CPU are no part of this: they are fields of `tilesolve.machine.costs.Costs`. Sizes of
+lines and pages stand in `tilesolve.packing.sizes`. All are plain integers, which numba takes for
+constants as attributes of this module. The measurements behind them are in ``docs/decisions/``:
+040 for generated code, 05x for runtime code.
+"""
+
+from __future__ import annotations
+
+from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
+
+# Register tiles
+
+MAX_TILE_VECTORS = 4
+"""Vectors of rows in a register tile at most."""
+
+MAX_TILE_COLUMNS = 24
+"""Columns of a register tile at most: each is an address."""
+
+BROADCAST_REGISTERS = 1
+"""Registers that a microkernel needs beside its tile and its rows, for each part of an element."""
+
+WIDE_VECTOR_BITS = 512
+"""Vectors from this width on are stored slowly, and a step of k with them leaves time for
+prefetches."""
+
+# The loop over k of a microkernel
+
+INDEPENDENT_FMAS = 8
+"""FMA chains that a microkernel keeps busy: latency times rate on all CPUs known."""
+
+UNROLLED_STEPS = 4
+"""Steps of k in a trip of an unrolled loop; twice as many for narrow vectors, half as many for
+complex elements."""
+
+PREFETCHING_STEPS = 4
+"""Steps of k in a trip of a narrow microkernel while it prefetches the lines of ``fetch``."""
+
+SPARE_LOADS_PER_STEP = 1
+"""Loads that a step of k leaves free for prefetches where FMAs take rows from memory."""
+
+MAX_COLUMNS_PER_PASS = 8
+"""Columns that microkernels with a halved vector multiply in one pass over the rows, at most."""
+
+MIN_STEPS_TO_PREFETCH_C = 64
+"""Steps of k from which on prefetches of C are worth their issue."""
+
+# Stores of C
+
+MIN_INTERLEAVED_VECTORS = 16
+"""Vectors of a register tile from which on stores of C are interleaved with the last FMAs."""
+
+INTERLEAVED_STEPS = 2
+"""Steps of k that stores of C are interleaved with."""
+
+INTERLEAVED_STEPS_OF_3_VECTORS = 3
+"""The same for register tiles of three vectors of rows."""
+
+NEXT_PANEL_LINES = 16
+"""Lines of each of the next tile's micro-panels that are prefetched before C is written by
+non-temporal stores."""
+
+# Packing and transpose kernels
+
+PACK_PREFETCH_STEPS = 4
+"""Steps of a packing kernel from the prefetch of a line to its use."""
+
+BLOCK_PREFETCHES_PER_ROW = 2
+"""Prefetches that a row of a transposed block is given."""
+
+NON_TEMPORAL_PREFETCHES_PER_ROW = 3
+"""The same beside non-temporal stores, which make CPUs drop more prefetches."""
+
+MIN_NON_TEMPORAL_BYTES = 4
+"""Bytes of the smallest part of a line that is written by a non-temporal store."""
+
+# What runs between microkernels: the prefetch queue, packing of segments
+
+MAX_PREFETCHES_PER_CALL = 8192
+"""Addresses of lines that one call of a microkernel is given at most."""
+
+MIN_PREFETCHES_PER_TILE = 8
+"""Lines that each tile prefetches if so many are left: to list a few takes as long as to list
+one."""
+
+RESIDENT_PANEL_BYTES = 1 << 18
+"""Bytes of micro-panels that are written by turns before the next ones, so that they stay in the
+second cache."""
+
+HARDWARE_STREAM_BLOCKS = 3
+"""Neighbouring blocks from which on hardware prefetchers follow them."""
+
+# The staging buffer of non-temporal stores of C
+
+STAGING_BYTES = 3 * PAGE_BYTES
+"""Bytes of C in the staging buffer at most: it shares the first cache with what is computed."""
+
+STAGING_FLUSH_BYTES = 2048
+"""Bytes of C, about, that leave the staging buffer at once."""
+
+MIN_FLUSHED_RUN_BYTES = 1024
+"""Bytes of each run that leave at once, at least, where more tiles make a run longer."""
+
+MIN_STAGED_RUN_BYTES = 1024
+"""Bytes of runs from which on C goes through the staging buffer; shorter ones are written through
+the caches."""
+
+MAX_STAGED_RUNS = 128
+"""Runs in the staging buffer at most."""
+
+MAX_STAGED_INDICES = 256
+"""Rows, and columns, in the staging buffer at most."""
+
+MAX_KEPT_LINES = 128
+"""Runs whose last, partial line waits for the tiles that go on there, at most."""
+
+STAGING_GAP_BYTES = 2 * LINE_BYTES
+"""Bytes before each run in the staging buffer, and behind the last one: a line for what was kept,
+and a tile's last vectors reach so far beyond its rows."""
+
+# Transposes of arrays
+
+COPY_PREFETCH_BYTES = 2048
+"""Bytes ahead of a copy by non-temporal stores at which its source is prefetched: hardware
+prefetchers end with a page."""
+
+MAX_TRANSPOSED_ROWS = 256
+"""Rows that are transposed at once at most."""
+
+TRANSPOSE_FLUSH_BYTES = 1024
+"""Bytes of a run, at least, that go to the target before the rest of it is transposed."""
+
+TRANSPOSE_PREFETCH_BYTES = 512
+"""Bytes ahead at which a source is prefetched where a cache does not hold that of all rows."""
+
+TRANSPOSE_NEXT_ROWS_BYTES = 128
+"""Bytes beyond the next rows at which a source is prefetched: those of the next rows come too
+late."""
+
+# Probes: how bandwidth, frequency and microkernels are measured
+
+SWEEP_BYTES = 512
+"""Bytes that one trip of a sweep's loop covers; blocks are a multiple of it."""
+
+READ_ACCUMULATORS = 4
+"""Independent sums of the probe that only loads."""
+
+CHAIN_OPERATIONS = 32
+"""Dependent operations, a cycle each, in one trip of the probe of the frequency."""
+
+PROBE_ROUNDS = 15
+"""Times that each microkernel is timed; the best round counts, as others were disturbed."""
+
+PROBE_SECONDS = 1e-4
+"""Seconds of one timing."""
+
+PROBE_TILES = 8
+"""Tiles of a timed call: the macrokernel mostly computes some dozens in one."""
+
+PROBE_NON_TEMPORAL_TILES = 64
+"""Tiles of a timed call that stores C non-temporally: a column's page has as many lines."""
+
+PROBE_SHORT_STEPS = 16
+"""Steps of k of short calls: what a call costs besides its steps."""
+
+PROBE_LONG_STEPS = 80
+"""Steps of k of long calls: together with short ones they tell what a step costs."""
+
+PROBE_IN_PLACE_STEPS = 128
+"""Steps of k where operands are read in place: as many pages as nests mostly touch."""
+
+PROBE_PITCH_BYTES = PAGE_BYTES + 3 * LINE_BYTES
+"""Bytes between the rows in place of one step and the next: their lines spread over all sets of any
+cache."""
+
+PROBE_OFFSET_BYTES = 16
+"""Bytes by which rows in place miss the beginnings of lines, as NumPy's own arrays do."""
+
+PROBE_SHIFT_BYTES = 37 * LINE_BYTES
+"""Bytes that C moves on from round to round, so that not all rounds suffer from 4 KiB aliasing with
+a micro-panel."""
