@@ -219,7 +219,7 @@ def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> 
 
 
 @cache
-def _target(cpu: Cpu) -> Any:  # noqa: ANN401 - llvmlite has no types
+def _target(cpu: Cpu) -> Any:
     # Every architecture that LLVM was built with: to be known costs one nothing.
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

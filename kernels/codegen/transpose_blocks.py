@@ -54,16 +54,16 @@ _DISTANCE = 8
 
 
 @_intrinsic
-def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
-    _context,  # noqa: ANN001
-    kind,  # noqa: ANN001
-    source,  # noqa: ANN001
-    target,  # noqa: ANN001
-    later,  # noqa: ANN001
-    columns,  # noqa: ANN001
-    rows,  # noqa: ANN001
-    column_steps,  # noqa: ANN001
-    row_steps,  # noqa: ANN001
+def turn(
+    _context,
+    kind,
+    source,
+    target,
+    later,
+    columns,
+    rows,
+    column_steps,
+    row_steps,
 ):
     """Move a tile by blocks of a kind: a number of `KINDS`.
 
@@ -88,7 +88,7 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         number, source, target, later, columns, rows, *steps = args
         (column_far, column_near), (row_far, row_near) = (
             [builder.extract_value(pair, at) for at in range(2)] for pair in steps
@@ -125,16 +125,16 @@ def turn(  # type: ignore[no-untyped-def]  # noqa: ANN201
 
 
 @_intrinsic
-def turn_listed(  # type: ignore[no-untyped-def]  # noqa: ANN201
-    _context,  # noqa: ANN001
-    kind,  # noqa: ANN001
-    source,  # noqa: ANN001
-    target,  # noqa: ANN001
-    later,  # noqa: ANN001
-    distances,  # noqa: ANN001
-    columns,  # noqa: ANN001
-    rows,  # noqa: ANN001
-    row_steps,  # noqa: ANN001
+def turn_listed(
+    _context,
+    kind,
+    source,
+    target,
+    later,
+    distances,
+    columns,
+    rows,
+    row_steps,
 ):
     """Move a tile by blocks of a kind, a number of `LISTED`, whose columns lie anywhere.
 
@@ -155,7 +155,7 @@ def turn_listed(  # type: ignore[no-untyped-def]  # noqa: ANN201
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         number, source, target, later, distances, columns, rows, steps = args
         row_far, row_near = (builder.extract_value(steps, at) for at in range(2))
         ahead = builder.sub(later, source)
@@ -195,7 +195,7 @@ def turn_listed(  # type: ignore[no-untyped-def]  # noqa: ANN201
 
 
 @_intrinsic
-def expect(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def expect(_context, address):
     """Have a line brought to the second cache, to be read.
 
     Examples
@@ -206,14 +206,14 @@ def expect(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         vectors.prefetch(builder, vectors.pointer(builder, args[0]), near=False)
 
     return types.void(address), generate
 
 
 @_intrinsic
-def own(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def own(_context, address):
     """Have a line brought to the nearest cache, to be written to.
 
     Examples
@@ -224,14 +224,14 @@ def own(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         vectors.prefetch(builder, vectors.pointer(builder, args[0]), write=True)
 
     return types.void(address), generate
 
 
 @_intrinsic
-def stream(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def stream(_context, source, target):
     """Copy a line to an address that is a multiple of `LINE`, past the caches.
 
     Examples
@@ -242,14 +242,14 @@ def stream(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: A
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         _copy(builder, LINE, args, streaming=True)
 
     return types.void(source, target), generate
 
 
 @_intrinsic
-def join(_context, before, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def join(_context, before, source, target, size):
     """Write a line past the caches: so many bytes from one address, then those of another line.
 
     Both are read in whole lines from registers on: in memory, the second part would have to wait
@@ -263,7 +263,7 @@ def join(_context, before, source, target, size):  # type: ignore[no-untyped-def
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         *places, target, size = args
         kind = ir.VectorType(ir.IntType(8), LINE)
         first, second = (
@@ -279,7 +279,7 @@ def join(_context, before, source, target, size):  # type: ignore[no-untyped-def
 
 
 @_intrinsic
-def move(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def move(_context, source, target):
     """Copy `LINE` bytes.
 
     Examples
@@ -290,14 +290,14 @@ def move(_context, source, target):  # type: ignore[no-untyped-def]  # noqa: ANN
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         _copy(builder, LINE, args)
 
     return types.void(source, target), generate
 
 
 @_intrinsic
-def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def piece(_context, source, target, size):
     """Copy less than `LINE` bytes.
 
     Examples
@@ -308,7 +308,7 @@ def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # no
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         source, target, size = args
         done = builder.append_basic_block("copied")
         power = LINE // 2
@@ -328,7 +328,7 @@ def piece(_context, source, target, size):  # type: ignore[no-untyped-def]  # no
 
 
 @_intrinsic
-def head(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def head(_context, source, target, size):
     """Copy the bytes up to the end of a line, past the caches.
 
     Examples
@@ -339,14 +339,14 @@ def head(_context, source, target, size):  # type: ignore[no-untyped-def]  # noq
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         _streamed(builder, args, [1 << at for at in range(LINE.bit_length() - 1)])
 
     return types.void(source, target, size), generate
 
 
 @_intrinsic
-def tail(_context, source, target, size):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def tail(_context, source, target, size):
     """Copy less than `LINE` bytes to the beginning of a line, past the caches.
 
     Examples
@@ -357,7 +357,7 @@ def tail(_context, source, target, size):  # type: ignore[no-untyped-def]  # noq
     '_Intrinsic'
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         _streamed(builder, args, [LINE >> at for at in range(1, LINE.bit_length())])
 
     return types.void(source, target, size), generate
@@ -428,7 +428,7 @@ def _place(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -
     return builder.select(builder.icmp_signed("<", usual, last), usual, last)
 
 
-def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:  # noqa: ANN401
+def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:
     """Copy less than `LINE` bytes past the caches, each part to a multiple of its size."""
     source, target, size = args
     for power in powers:
@@ -438,7 +438,7 @@ def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None: 
         source, target = builder.add(source, part), builder.add(target, part)
 
 
-def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:  # noqa: ANN401
+def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:
     part = min(size, _PART)
     kind = ir.VectorType(ir.IntType(8 * part), size // part)
     source, target = (vectors.pointer(builder, place) for place in places)

@@ -82,7 +82,7 @@ def sweep(dtype: str, bits: int) -> Kernel:
         address, size, passes, scale, shift = args
         scales, shifts = (vectors.broadcast(builder, x, kind) for x in (scale, shift))
 
-        def step(where: list[ir.Value], _: Any) -> list[ir.Value]:  # noqa: ANN401 - no values
+        def step(where: list[ir.Value], _: Any) -> list[ir.Value]:
             for place in where:
                 x = vectors.load(builder, place, kind, bits // 8)
                 y = vectors.multiply_add(builder, x, scales, shifts, dtype)
@@ -93,7 +93,7 @@ def sweep(dtype: str, bits: int) -> Kernel:
 
     run = _intrinsic(types.void, (types.int64,) * 3 + (real, real), emit)
 
-    def kernel(block, passes, scale, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def kernel(block, passes, scale, shift):
         run((_address(block), block.size, passes, scale, shift))
 
     return _compile(kernel, types.void(_BLOCK, types.int64, real, real))
@@ -136,7 +136,7 @@ def read(bits: int) -> Kernel:
 
     run = _intrinsic(types.int64, (types.int64,) * 3, emit)
 
-    def kernel(block, passes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def kernel(block, passes):
         return run((_address(block), block.size, passes))
 
     return _compile(kernel, types.int64(_BLOCK, types.int64))
@@ -161,7 +161,7 @@ def stream(bits: int) -> Kernel:
     """
 
     def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
-        def step(where: list[ir.Value], _: Any) -> list[ir.Value]:  # noqa: ANN401 - no values
+        def step(where: list[ir.Value], _: Any) -> list[ir.Value]:
             for place in where:
                 vectors.store(builder, values, place, bits // 8, streaming=True)
             return []
@@ -170,7 +170,7 @@ def stream(bits: int) -> Kernel:
 
     run = _streaming(bits, write)
 
-    def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def kernel(block, passes, value):
         run((_address(block), block.size, passes, value))
 
     return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))
@@ -217,7 +217,7 @@ def lines(bits: int) -> Kernel:
 
     run = _streaming(bits, write)
 
-    def kernel(block, passes, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def kernel(block, passes, value):
         if block.size % PAGE:
             raise ValueError("a block must be a multiple of 4096 bytes")
         run((_address(block), block.size, passes, value))
@@ -263,7 +263,7 @@ def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
 
     run = _intrinsic(real, (types.int64, real, real), emit)
 
-    def kernel(trips, scale, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def kernel(trips, scale, shift):
         return run((trips, scale, shift))
 
     return _compile(kernel, real(types.int64, real, real))
@@ -298,7 +298,7 @@ def cycles() -> Kernel:
 
     run = _intrinsic(types.int64, (types.int64,) * 4, emit)
 
-    def kernel(trips, x, y, z):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def kernel(trips, x, y, z):
         return run((trips, x, y, z))
 
     return _compile(kernel, types.int64(*(types.int64,) * 4))
@@ -330,7 +330,7 @@ def _passes(
 
 def _streaming(
     bits: int, write: Callable[[ir.IRBuilder, tuple[ir.Value, ...], ir.Value], None]
-) -> Any:  # noqa: ANN401 - numba's types have none
+) -> Any:
     """Return a numba function that writes a vector of one value past the caches, and waits."""
     kind = vectors.vector_type("float64", bits)
 
@@ -358,21 +358,21 @@ def _total(
     return result
 
 
-def _intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:  # noqa: ANN401 - numba's types have none
+def _intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:
     """Return a numba function of one tuple, of the given types, whose body `emit` writes."""
 
-    def generate(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:  # noqa: ANN401
-        values = cgutils.unpack_tuple(builder, args[0])  # type: ignore[no-untyped-call]
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
+        values = cgutils.unpack_tuple(builder, args[0])
         value = emit(builder, tuple(values))
         return context.get_dummy_value() if value is None else value
 
-    def typed(_context, _arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        return result(types.Tuple(parameters)), generate  # type: ignore[no-untyped-call]
+    def typed(_context, _arguments):
+        return result(types.Tuple(parameters)), generate
 
     return intrinsic(typed)
 
 
-def _aligned_address(block):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _aligned_address(block):
     address = block.ctypes.data
     if address % ALIGNMENT or block.size % STEP:
         raise ValueError("a block must be aligned to 64 bytes and be a multiple of 512")
@@ -383,6 +383,6 @@ _address = njit(_aligned_address)
 _BLOCK = types.Array(types.uint8, 1, "C")
 
 
-def _compile(kernel: Callable[..., Any], signature: Any) -> Kernel:  # noqa: ANN401
+def _compile(kernel: Callable[..., Any], signature: Any) -> Kernel:
     """Compile at once, so that no measurement waits for the compiler."""
-    return njit(signature, nogil=True)(kernel)  # type: ignore[no-any-return]
+    return njit(signature, nogil=True)(kernel)

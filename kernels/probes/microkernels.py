@@ -98,7 +98,7 @@ class Placed(Enum):
 
 
 @compiled(INT, INT, INT)
-def _repeat(address, frame, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _repeat(address, frame, count):
     """Call a kernel that leaves its frame as it was again and again."""
     for _ in range(count):
         invoke(address, frame)
@@ -314,7 +314,7 @@ def _seconds(
 
 
 @compiled(returns=INT)
-def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _layout():
     """Return the layout that the code was compiled for."""
     return LAYOUT
 
