@@ -9,7 +9,7 @@ from itertools import groupby
 
 
 def html_report(text: str) -> str:
-    """Return a report as HTML: indented lines become tables, other lines stay text.
+    r"""Return a report as HTML: indented lines become tables, other lines stay text.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def html_report(text: str) -> str:
 
     Examples
     --------
-    >>> print(html_report("i < 3\\n\\n  level  time\\n  L1     2 ms"))
+    >>> print(html_report("i < 3\n\n  level  time\n  L1     2 ms"))
     <div>i &lt; 3</div>
     <table>
     <tr><th>level</th><th>time</th></tr>
