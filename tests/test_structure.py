@@ -20,6 +20,7 @@ LAYERS = (
     "system",
     "machine",
     "calibration",
+    "planning.policy",
     "model",
     "simulation",
     "solver",

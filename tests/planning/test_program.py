@@ -22,8 +22,9 @@ from tilesolve.model.price import price, stores
 from tilesolve.model.traffic import Store, Tiling, traffic
 from tilesolve.planning.geometric.loop_choices import choices, orders
 from tilesolve.planning.geometric.program import Setting, formulate, pyomo_model
-from tilesolve.planning.geometric.relaxation import GAIN, optimum, relax
+from tilesolve.planning.geometric.relaxation import optimum, relax
 from tilesolve.planning.geometric.tilings import bands
+from tilesolve.planning.policy import SOLVER_TOLERANCE
 
 KERNEL = Microkernel(rows=4, columns=2)
 
@@ -224,7 +225,7 @@ def test_the_optimum_over_classes_is_that_of_all_permutations(name):
             for around in product(letters, repeat=3)
         )
     )
-    assert relax(per_class).best.seconds <= best * (1 + GAIN)
+    assert relax(per_class).best.seconds <= best * (1 + SOLVER_TOLERANCE)
 
 
 def per_letter_rest(setting):

@@ -15,7 +15,8 @@ from tilesolve.model.price import stores
 from tilesolve.model.traffic import Store
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import Setting, bounding, formulate
-from tilesolve.planning.geometric.relaxation import GAIN, optimum, refine, relax
+from tilesolve.planning.geometric.relaxation import optimum, refine, relax
+from tilesolve.planning.policy import SOLVER_TOLERANCE
 
 CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
 
@@ -38,7 +39,7 @@ def test_pruning_leaves_out_nothing_better(name, rate):
     everything = [optimum(formulate(setting, c), c).seconds for c in choices(setting)]
     assert found.considered == len(everything)
     assert found.solved + found.pruned == found.considered
-    assert found.best.seconds <= min(everything) * (1 + 2 * GAIN)
+    assert found.best.seconds <= min(everything) * (1 + 2 * SOLVER_TOLERANCE)
     assert found.bound <= min(everything) * (1 + 1e-6)
 
 

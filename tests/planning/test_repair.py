@@ -22,13 +22,8 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import crowded
 from tilesolve.model.price import price, stores
 from tilesolve.model.traffic import Store
-from tilesolve.planning import letter_boxes
+from tilesolve.planning import letter_boxes, policy
 from tilesolve.planning.geometric.integers import (
-    ALIKE,
-    BETTER,
-    GIVEN,
-    RAGGED,
-    SHORTENED,
     _families,
     relieved,
     repair,
@@ -37,7 +32,7 @@ from tilesolve.planning.geometric.integers import (
     whole,
 )
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import TIE, Setting
+from tilesolve.planning.geometric.program import Setting
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import altogether, nest_of, times_of
 from tilesolve.planning.letter_boxes import box, unfuse
@@ -153,7 +148,7 @@ def test_levels_are_relieved_for_little(name, machine):
         chains = [dict(found.chains), dict(lighter.chains)]
         before, after = altogether(times_of(setting, optimum.choice, chains))
         assert after <= before
-        assert lighter.score <= (1 + GIVEN) * found.score
+        assert lighter.score <= (1 + policy.TIME_CONCESSION) * found.score
         assert limits_hold(setting, optimum.choice, chains[1])
         assert nested(setting, chains[1])
 
@@ -191,7 +186,7 @@ def test_long_sums_are_shortened_where_copies_stay_nearer(monkeypatch):
     monkeypatch.setattr("tilesolve.planning.geometric.integers._shorter_chains", lambda *_: [])
     longer = plan(problem, machine=machine, cache=False)
     assert dict(found.classes)["K"][0] < dict(longer.classes)["K"][0] / 2
-    assert found.seconds <= (1 + SHORTENED) * (1 + TIE) * longer.seconds
+    assert found.seconds <= (1 + policy.TIME_TOLERANCE) * (1 + policy.TIE_WEIGHT) * longer.seconds
     before, after = altogether(
         times_of(found.setting, found.choice, [dict(longer.classes), dict(found.classes)])
     )
@@ -232,10 +227,10 @@ def test_smaller_tiles_that_take_as_long_are_returned_where_reading_does(name, r
             least = np.inf
             for at, (tiling, cost) in enumerate(zip(tilings, costs, strict=True)):
                 key = tuple(tiling.items())
-                if cost < least * (1 - BETTER):
+                if cost < least * (1 - policy.ROUND_GAIN):
                     least = cost
                     usual.add(key)
-                elif key in returned and cost <= least * (1 + ALIKE):
+                elif key in returned and cost <= least * (1 + policy.SOLVER_TOLERANCE):
                     larger = [other for other in family[:at] if other[-1] >= 2 * family[at][-1]]
                     assert larger
                     alike.add(key)
@@ -290,7 +285,7 @@ def score(setting, choice, chains):
         machine,
         microkernel=setting.microkernel,
     )
-    return cost.seconds + TIE * sum(cost.ranking) / len(cost.ranking)
+    return cost.seconds + policy.TIE_WEIGHT * sum(cost.ranking) / len(cost.ranking)
 
 
 def small_machine(*capacities):
@@ -362,7 +357,7 @@ def test_tiles_that_cannot_fit_are_refused():
     target=st.integers(1, 5000),
     inner=st.integers(1, 9),
     weight=st.sampled_from([0.25, 1.0]),
-    most=st.sampled_from([letter_boxes.MOST_BOXES, 40]),
+    most=st.sampled_from([policy.BOXES_AT_ONCE, 40]),
 )
 @settings(max_examples=150)
 def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight, most):
@@ -374,7 +369,7 @@ def test_boxes_nest_and_stay_within_the_tile(extents, target, inner, weight, mos
     volume = int(np.prod(list(small.values())))
     tensors, size = problem.spec.tensors, max(target, volume)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(letter_boxes, "MOST_BOXES", most)
+        patch.setattr(letter_boxes, "BOXES_AT_ONCE", most)
         found = box(problem, letters, small, size, 64, tensors, weight)
     assert np.prod(list(found.values())) <= max(target, volume)
     for i, side in found.items():
@@ -439,7 +434,7 @@ def test_sums_over_several_letters_are_cut_evenly_where_that_costs_little(sides,
     even = dict(setting.even)[index]
     assert even[-1] == setting.fused.problem.sizes[index]
     assert found.chains == plain.chains or dict(found.chains)[index][0] in even
-    assert found.score <= (1 + RAGGED) * plain.score
+    assert found.score <= (1 + policy.RAGGED_CONCESSION) * plain.score
     assert nested(setting, dict(found.chains))
     assert limits_hold(setting, best.choice, dict(found.chains))
 
@@ -451,7 +446,7 @@ def test_even_sizes_of_long_letters_are_few(extents):
     sizes = {"a": 3, "b": 3, **dict(zip(letters, extents, strict=True))}
     problem = Problem.of(f"ab-a{letters}-{letters}b", sizes)
     found = letter_boxes.even_sizes(problem, letters, 64)
-    assert 1 < len(found) <= letter_boxes.MOST_EVEN
+    assert 1 < len(found) <= policy.EVEN_ITERATIONS
     assert all(prod(extents) % size == 0 for size in found)
 
 

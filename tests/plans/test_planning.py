@@ -30,9 +30,9 @@ from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import arithmetic, price, tiling
 from tilesolve.model.traffic import traffic
+from tilesolve.planning import policy
 from tilesolve.planning.geometric import select
 from tilesolve.planning.geometric.integers import repair
-from tilesolve.planning.geometric.program import TIE
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import altogether, times_of
 from tilesolve.planning.letter_boxes import unfuse
@@ -391,7 +391,7 @@ def test_infeasible_capacities_are_an_error():
         ("i7-6700k", "abcd-eb-aecd", 0),
         ("i7-6700k", "abcd-aebf-dfce", 0.02),
         ("e5-2680v4", "abcd-aedf-fbec", 0.02),
-        ("e5-2680v4", "abc-acd-db", -select.LITTLE),
+        ("e5-2680v4", "abc-acd-db", -policy.TIME_TOLERANCE),
     ],
 )
 def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
@@ -409,7 +409,7 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
         return waits + altogether(np.array(made.price.ranking))
 
     assert together(found) <= (1 - gain) * together(first)
-    assert found.seconds <= select.CLOSE * first.seconds
+    assert found.seconds <= (1 + policy.TIME_TOLERANCE) * first.seconds
 
 
 @pytest.mark.parametrize("case", ["abc-ad-bdc", "abc-adc-bd", "abcde-ecbfa-fd"])
@@ -717,8 +717,8 @@ def beats_the_obvious(found):
             times = times_within(setting, nest)
             # What settles ties may give up to this share of the longest time for the others, and
             # what is given up beyond it must be gained by all levels together.
-            assert own <= times.max() * (1 + TIE) or together < altogether(times)
-            assert own <= times.max() * (1 + TIE) * select.CLOSE
+            assert own <= times.max() * (1 + policy.TIE_WEIGHT) or together < altogether(times)
+            assert own <= times.max() * (1 + policy.TIE_WEIGHT) * (1 + policy.TIME_TOLERANCE)
 
 
 def test_what_the_obvious_takes_is_told_by_the_room_that_tiles_have():

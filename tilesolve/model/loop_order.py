@@ -7,16 +7,13 @@ from math import ceil
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.pages import pages_of, runs_of
+from tilesolve.planning.policy import (
+    PAGE_VISIT_TOLERANCE,
+    RUN_PAGE_VISITS,
+)
 
 AT_HAND = 2048
 """Pages whose places a core keeps at hand: the second TLB of current CPUs has 1536 to 3072."""
-
-RUN = 3
-"""Visits to pages that one more run of an operand counts as where pages are not kept at hand."""
-
-ALIKE = 0.05
-"""Share by which two letters' visits to pages may differ and count as the same: then loops keep the
-first tensor's order (measured: else `abcde-ecbfa-fd` is 4 % slower)."""
 
 
 def innermost_first(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:
@@ -79,7 +76,9 @@ def side_by_side(
         # Tensors without these letters stay where they are, whichever of them goes on.
         moved = [steps if steps.keys() & set(letters) else {} for steps in tensors]
         while len(free) > 1:
-            weight = 0 if sum(pages_of(steps, box) for steps in tensors) <= AT_HAND else RUN
+            weight = (
+                0 if sum(pages_of(steps, box) for steps in tensors) <= AT_HAND else RUN_PAGE_VISITS
+            )
             visits = {}
             for i in free:
                 wider, trips = {**box, i: outer[i]}, ceil(outer[i] / inner[i])
@@ -87,7 +86,7 @@ def side_by_side(
                 runs = sum(runs_of(steps, wider, line) for steps in moved[1:] if steps)
                 visits[i] = (pages + weight * runs) / trips
             fewest = min(visits.values())
-            letter = next(i for i in free if visits[i] <= fewest * (1 + ALIKE))
+            letter = next(i for i in free if visits[i] <= fewest * (1 + PAGE_VISIT_TOLERANCE))
             free.remove(letter)
             found.append(letter)
             box[letter] = outer[letter]

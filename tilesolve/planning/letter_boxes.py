@@ -22,25 +22,13 @@ from tilesolve.model.loop_order import innermost_first, side_by_side
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.pages import crowded
 from tilesolve.model.traffic import Store
-
-MOST_SIDES = 24
-"""Sides that are considered for one letter."""
-
-MOST_EVEN = 1 << 14
-"""Iterations of the largest even box of a sum that is considered: calls sum fewer products."""
-
-MOST_BOXES = 1 << 15
-"""Boxes that are compared at once: there are 2²⁰ for a class of twenty letters of extent 2."""
-
-RUNS = tuple(1 << power for power in range(14, 9, -1))
-"""Bytes of C that a tile should write side by side where they go past the caches, if there is room:
-lines written far apart reach memory at a third of its bandwidth (measured: 10 GB/s in lines, 20 in
-pairs, 28 in runs of four lines or more)."""
-
-OUTER = 0.25
-"""Power of the waste by size and edges in tiles beyond the register's, and in sums: a tile that is
-a quarter smaller, or ragged, moves little more, and calls cost little beside sums of hundreds; but
-no line is got back (measured: sums of 72×7 instead of 16×24 quadruple the time of packing)."""
+from tilesolve.planning.policy import (
+    BOXES_AT_ONCE,
+    EDGE_WASTE_POWER,
+    EVEN_ITERATIONS,
+    SIDES_PER_LETTER,
+    WHOLE_LINES_SHARE,
+)
 
 
 def unfuse(
@@ -118,7 +106,7 @@ def unfuse(
                 for tensor, depth in zip(tensors, depths, strict=True)
                 if at >= depth or nest.bands[depth][index] < room
             ]
-            weight = OUTER if at or index in fused.reduced else 1.0
+            weight = EDGE_WASTE_POWER if at or index in fused.reduced else 1.0
             inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at])
             chosen[at] |= inner
     for sides in chosen[:-1]:
@@ -207,13 +195,13 @@ def tiles_of(
         for index, letters in fused.groups
     }
     taken = sum(footprint(fused.problem, t, tiles, 1) for t in fused.problem.spec.tensors)
-    return tuple(tiles.items()) if taken <= place.capacity / 2 else ()
+    return tuple(tiles.items()) if taken <= WHOLE_LINES_SHARE * place.capacity else ()
 
 
 def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int, ...]:
     """Return the sizes of boxes that cut letters into equal parts, and lie in whole lines.
 
-    None are larger than `MOST_EVEN`, however long the letters are.
+    None are larger than `EVEN_ITERATIONS`, however long the letters are.
 
     Examples
     --------
@@ -224,9 +212,9 @@ def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int
     found = {1}
     for letter in letters:
         extent, step = max(1, problem.sizes[letter]), lined.get(letter, 1)
-        most = min(extent, MOST_EVEN)
+        most = min(extent, EVEN_ITERATIONS)
         sides = [side for side in range(step, most + 1, step) if extent % side == 0]
-        found = {size * side for size in found for side in sides if size * side <= MOST_EVEN}
+        found = {size * side for size in found for side in sides if size * side <= EVEN_ITERATIONS}
     return tuple(sorted(found))
 
 
@@ -245,7 +233,7 @@ def box(
     Of all boxes whose sides are multiples of the inner ones, or whole extents, the one is taken
     that has the least product of what it wastes: iterations fewer than asked for, edges cut off
     at the extents, and parts of lines. Where letters are so many that there are more than
-    `MOST_BOXES`, the sides of those nearest to unit stride in any tensor are decided first.
+    `BOXES_AT_ONCE`, the sides of those nearest to unit stride in any tensor are decided first.
 
     Parameters
     ----------
@@ -342,13 +330,13 @@ def _together(
     letters: Sequence[str], options: Mapping[str, Sequence[int]], tensors: Sequence[Tensor]
 ) -> list[list[str]]:
     """Return the letters whose sides are decided together, those nearest to unit stride first."""
-    if prod(len(options[i]) for i in letters) <= MOST_BOXES:
+    if prod(len(options[i]) for i in letters) <= BOXES_AT_ONCE:
         return [list(letters)]
     ends = [tensor.letters[::-1] for tensor in tensors]
     near = {i: min(end.index(i) for end in ends if i in end) for i in letters}
     found: list[list[str]] = [[]]
     for letter in sorted(letters, key=near.__getitem__):
-        if prod(len(options[i]) for i in (*found[-1], letter)) > MOST_BOXES:
+        if prod(len(options[i]) for i in (*found[-1], letter)) > BOXES_AT_ONCE:
             found.append([])
         found[-1].append(letter)
     return [sorted(some, key=letters.index) for some in found]
@@ -383,11 +371,11 @@ def _sides(inner: int, extent: int, size: int, line: int) -> list[int]:
     times = {count for count in range(1, min(most, 4096) + 1) if extent % (inner * count) == 0}
     times |= {2**power for power in range(most.bit_length())}
     whole = line if line % inner == 0 else inner
-    near = [ceil(extent / parts) for parts in range(1, MOST_SIDES)]
+    near = [ceil(extent / parts) for parts in range(1, SIDES_PER_LETTER)]
     times |= {ceil(side / step) * step // inner for side in near for step in (inner, whole)}
     sides = sorted({min(extent, inner * count) for count in times if count <= most})
     sides = [side for side in sides if side < whole or side == extent or side % whole == 0]
     if extent <= size:
         sides = sorted({*sides, extent})
-    step = max(1, ceil(len(sides) / MOST_SIDES))
+    step = max(1, ceil(len(sides) / SIDES_PER_LETTER))
     return sorted({sides[0], *sides[::-1][::step]})

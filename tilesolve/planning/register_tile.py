@@ -25,11 +25,13 @@ from tilesolve.model.fused import fuse
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.pages import crowded, runs_of
 from tilesolve.planning.letter_boxes import box
+from tilesolve.planning.policy import (
+    IN_PLACE_LIMIT,
+    MOST_CALL_PRODUCTS,
+    PASSING_TILES,
+    TIME_TOLERANCE,
+)
 from tilesolve.planning.prefetch import UNASKED, unasked
-
-WORTH = 0.98
-"""Part of the default tile's time that another one must stay under: less is within the noise of
-measuring, and the default's square shape asks least of the caches."""
 
 FEEDS = 1.4
 """How many times the bandwidth that a register tile needs a cache should have to feed it (measured
@@ -37,16 +39,8 @@ on a Granite Rapids, without and with a tile for the nearest cache: for 24 rows 
 have 1.49 times, `abc-ad-bdc` takes 196 and 215 ms; for 32 by 6, which have 1.26 times,
 `abcdef-efga-gdbc` takes 24.9 and 20.7 ms)."""
 
-CELLS = 16
-"""Tiles of rows that a call passes by, about: they come from the nearest cache where it holds as
-many, from the second one else."""
-
 BROADCAST = 0.35
 """Cycles that it takes to read an element of columns in place once more."""
-
-LITTLE = 1.1
-"""Times as long as with copies that reading both operands in place may take for small problems to
-be expected to do so."""
 
 TURNED = 0.15
 """Cycles that each element takes longer of rows that are transposed while they are packed, for each
@@ -61,9 +55,6 @@ C's lines may be anywhere (measured on a Zen 4 in several minutes: 0.84 to 0.99)
 PLACES = 8
 """Lines in a row whose places count then: those at one of them are slow (measured on a Zen 4: lines
 512 bytes apart, or any multiple of that, are written at 15 GB/s, others and pairs at 27)."""
-
-SUMS = 512
-"""Products that a call sums at most, when tiles are compared: about what the caches allow."""
 
 
 def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) -> Microkernel:
@@ -100,13 +91,13 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
         return usual.nearby() if small else usual
-    near = small and max(catalogue.placed or PLACED, catalogue.streams or STREAMS) <= LITTLE
+    near = small and max(catalogue.placed or PLACED, catalogue.streams or STREAMS) <= IN_PLACE_LIMIT
     times = _times(problem, catalogue.tiles, machine, streams=streams, near=near)
     best = min(times, key=times.__getitem__)
     group = lanes(problem.dtype, machine.vector_bits)
     for tile, cycles in times.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
-            best = best if times[best] < WORTH * cycles else tile
+            best = best if times[best] < (1 - TIME_TOLERANCE) * cycles else tile
     kernel = catalogue.microkernel(best, adds=not streams)
     kernel = replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
     return kernel.nearby() if small else kernel
@@ -198,7 +189,7 @@ def _times(
         for count in {tile.columns for tile in tiles}
     }
     sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
-    times = max(1.0, sums / SUMS)
+    times = max(1.0, sums / MOST_CALL_PRODUCTS)
     together = columns_together(problem.dtype, machine.vector_registers)
     written = problem.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
     second = machine.levels[min(1, len(machine.levels) - 1)]
@@ -220,7 +211,7 @@ def _times(
         calls = above * beside
         packed = beside * ceil(each / beside / together) * together
         sides = tile.vectors * group, tile.columns
-        passing = min(CELLS * sides[0], all_rows) + sides[1]
+        passing = min(PASSING_TILES * sides[0], all_rows) + sides[1]
         held = passing * sums * problem.itemsize <= nearest
         steps = _steps(tile, (above, vectors), (beside, each), known)
         if not held:

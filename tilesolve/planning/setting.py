@@ -17,7 +17,11 @@ from tilesolve.planning.geometric.integers import trivial_tilings
 from tilesolve.planning.geometric.loop_choices import orders
 from tilesolve.planning.geometric.program import Setting, formulate
 from tilesolve.planning.geometric.tilings import feasible
-from tilesolve.planning.letter_boxes import RUNS, even_sizes, line_sides, run_sides, tiles_of
+from tilesolve.planning.letter_boxes import even_sizes, line_sides, run_sides, tiles_of
+from tilesolve.planning.policy import (
+    RUN_BYTES,
+    SCATTERED_WRITE_SHARE,
+)
 from tilesolve.planning.register_tile import FEEDS
 
 OWN = 0.6
@@ -35,9 +39,6 @@ TCCG suite are slower by 3 to 20 %, one is faster by 9 %)."""
 
 SCATTERED = 2.5
 """Times that writing past the caches takes longer line by line than in order (measured)."""
-
-WRITING = 0.4
-"""Share of the time of arithmetic below which writing C in any order is of no account."""
 
 
 def setting_of(
@@ -62,7 +63,9 @@ def setting_of(
     whole = Problem.of(share.spec, sizes, share.dtype)
     fused = fuse(whole)
     written = SCATTERED * whole.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
-    scattered = output == "stream" and written > WRITING * whole.flops / machine.peak(whole.dtype)
+    scattered = output == "stream" and written > SCATTERED_WRITE_SHARE * whole.flops / machine.peak(
+        whole.dtype
+    )
     # Classes have no layout, so that their volumes are counted in elements, not in lines.
     elements = tuple(replace(place, line=1) for place in places)
     lines = line_sides(whole, places[-1].line)
@@ -81,7 +84,7 @@ def setting_of(
             if len(letters) > 1
         ),
     )
-    for run in RUNS if scattered and len(places) > 1 else ():
+    for run in RUN_BYTES if scattered and len(places) > 1 else ():
         sides = run_sides(whole, run)
         nearest = tiles_of(whole, fused, [sides], places[1])
         last = tiles_of(whole, fused, [lines, sides], places[-1])

@@ -18,14 +18,15 @@ from tilesolve.model.price import stores
 from tilesolve.planning.geometric.program import Setting
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
 from tilesolve.planning.geometric.select import best_candidate
-from tilesolve.planning.register_tile import SUMS, register_tile
+from tilesolve.planning.policy import (
+    MOST_CALL_PRODUCTS,
+    STARTS,
+)
+from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import satisfiable, setting_of
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
-
-STARTS = 3
-"""Points that IPOPT starts from where the program is not convex."""
 
 
 def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> Plan:
@@ -70,7 +71,7 @@ def _passes_by(problem: Problem, kept: float) -> bool:
     element can be written once: what is added to again is read again.
     """
     summed = set(problem.sizes) - set(problem.spec.output.letters)
-    once = prod(problem.sizes[letter] for letter in summed) <= SUMS
+    once = prod(problem.sizes[letter] for letter in summed) <= MOST_CALL_PRODUCTS
     return once and sum(problem.bytes) > kept
 
 

@@ -29,40 +29,18 @@ from tilesolve.planning.geometric.tilings import (
     tilings_of,
     times_of,
 )
-
-SHRINK = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
-"""Shares of the continuous tiles that are tried: whole ways and lines may need less."""
-
-BETTER = 1e-4
-"""Relative gain of one round over all indices for which another round is taken."""
-
-GROW = (1.25, 1.7, 2.5)
-"""Multiples that are tried as well: the limits keep room that an exact price may not need."""
-
-EVEN = (0.75, 1.5)
-"""Shares of the best tile of an index between which tiles are tried that cut its letters evenly."""
-
-GIVEN = 0.01
-"""Share of the longest time that is given up where all levels together take less for it."""
-
-SHORTENED = 0.02
-"""The same where sums may be cut shorter: copies then stay in a nearer cache, which counts for more
-than calls do (measured: products of 128 to 500 rows and columns and sums of 8000 and more take 0.7
-to 0.97 of the time)."""
-
-LEAST = 192
-"""Terms of a call's sums that they are cut down to at most: with less, calls would count."""
-
-READING = 0.2
-"""Share of the time of arithmetic from which on it counts in which runs an operand is read."""
-
-ALIKE = 1e-3
-"""Relative difference up to which tilings take as long, all levels together."""
-
-RAGGED = 0.005
-"""Relative loss at which they are taken all the same: a tile is a box of letters in the end, and
-sums in ragged ones of 16×32 go over C fifteen times, in even ones of 24×24 nine times (measured:
-1 to 3 % faster, where rounds differ by 5)."""
+from tilesolve.planning.policy import (
+    EVEN_RANGE,
+    GROWTH_FACTORS,
+    LEAST_CALL_PRODUCTS,
+    RAGGED_CONCESSION,
+    ROUND_GAIN,
+    SHORT_RUN_LIMIT,
+    SHRINK_FACTORS,
+    SOLVER_TOLERANCE,
+    TIME_CONCESSION,
+    TIME_TOLERANCE,
+)
 
 
 def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Integral:
@@ -93,7 +71,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     indices = setting.fused.problem.spec.letters
     trivial = trivial_tilings(setting)
     best, times, priced = best_of(setting, choice, trivial)
-    for share in SHRINK:
+    for share in SHRINK_FACTORS:
         near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
         for group in groups_of(near):
             found, taken, count = best_of(setting, choice, tilings_of(best, near, group))
@@ -102,9 +80,11 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
                 best, times = found, taken
         if best not in trivial:
             break
-    wide = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in indices}
+    wide = {
+        i: _chains(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in indices
+    }
     before = float("inf")
-    while score_of(times) < before * (1 - BETTER):
+    while score_of(times) < before * (1 - ROUND_GAIN):
         before = score_of(times)
         for group in groups_of(wide):
             found, taken, count = best_of(setting, choice, tilings_of(best, wide, group))
@@ -114,7 +94,7 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     for index in (i for i, _ in setting.even if i in setting.fused.reduced):
         found, taken, count = _evened(setting, choice, best, wide, index)
         priced += count
-        if score_of(taken) <= score_of(times) * (1 + RAGGED):
+        if score_of(taken) <= score_of(times) * (1 + RAGGED_CONCESSION):
             best, times = found, taken
     if not np.isfinite(times).all():
         raise SolverError(
@@ -183,7 +163,7 @@ def _evened(
     """
     chain = base[index]
     best, times, priced = dict(base), np.array([np.inf]), 0
-    low, high = (share * chain[0] for share in EVEN)
+    low, high = (share * chain[0] for share in EVEN_RANGE)
     near = [size for size in dict(setting.even)[index] if low <= size <= high]
     for even in _even_chains(setting, index, chain, near):
         others = {**options, index: [even]}
@@ -224,15 +204,17 @@ def relieved(
     >>> relieved(best.setting, best.choice, tiles, found).seconds <= 1.01 * found.seconds
     True
     """
-    best, priced, given = dict(found.chains), found.priced, GIVEN
-    options = {i: _chains(setting, choice, tiles, i, (*SHRINK, *GROW)) for i in best}
+    best, priced, given = dict(found.chains), found.priced, TIME_CONCESSION
+    options = {
+        i: _chains(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in best
+    }
     even = dict(setting.even)
     for index in setting.fused.reduced:
         if index in even:
             options[index] = [best[index], *_even_chains(setting, index, best[index], even[index])]
         elif shorter := _shorter_chains(setting, index, best[index]):
             options[index] += shorter
-            given = SHORTENED
+            given = TIME_TOLERANCE
     times, limit = np.array(found.times), (1 + given) * found.score
     for group in groups_of(options):
         tilings = tilings_of(best, options, group)
@@ -240,7 +222,7 @@ def relieved(
         taken = times_of(setting, choice, tilings)
         worth = np.where(score_of(taken) <= limit, altogether(taken), np.inf)
         at = int(np.argmin(worth))
-        if worth[at] < altogether(times) * (1 - BETTER):
+        if worth[at] < altogether(times) * (1 - ROUND_GAIN):
             best, times = tilings[at], taken[:, at]
     return integral_of(setting, choice, best, times, priced)
 
@@ -259,7 +241,9 @@ def _even_chains(
 def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:
     """Return chains of halves, quarters and so on of a nearest tile, as large at all levels."""
     size, found = chain[0] if chain else 0, []
-    while (size := ceil(size / 2)) >= max(LEAST, setting.smallest(index, setting.levels)):
+    while (size := ceil(size / 2)) >= max(
+        LEAST_CALL_PRODUCTS, setting.smallest(index, setting.levels)
+    ):
         found.append((size,) * setting.levels)
     return found
 
@@ -301,15 +285,17 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
     priced, others, begin = found.priced + together.shape[1], [], 0
     problem, memory = setting.fused.problem, setting.places[-1]
     read = memory.seconds([0.0, max(problem.bytes[1:], default=0)])
-    long = read > READING * problem.flops / setting.rate
+    long = read > SHORT_RUN_LIMIT * problem.flops / setting.rate
     for index, family in families:
         times, least, size, pays = together[:, begin : begin + len(family)], np.inf, np.inf, False
         begin += len(family)
         for tiling, taken, worth in zip(family, times.T, altogether(times), strict=True):
             tile = tiling[index][-1]
-            pays |= bool(worth < least * (1 - ALIKE) < np.inf)
-            halved = long and not pays and tile <= size / 2 and worth < least * (1 + ALIKE)
-            if worth < least * (1 - BETTER) or halved:
+            pays |= bool(worth < least * (1 - SOLVER_TOLERANCE) < np.inf)
+            halved = (
+                long and not pays and tile <= size / 2 and worth < least * (1 + SOLVER_TOLERANCE)
+            )
+            if worth < least * (1 - ROUND_GAIN) or halved:
                 least, size = min(worth, least), tile
                 others.append(integral_of(setting, choice, tiling, taken, priced))
     return [other for other in others if other.chains != found.chains]

@@ -22,9 +22,9 @@ from tilesolve.model.fused import Fused
 from tilesolve.model.nest import Output
 from tilesolve.model.signomials import Signomial
 from tilesolve.model.traffic import PACK_TRAFFIC, Store
-
-TIE = 0.01
-"""Weight of the sum of all times beside the longest: it settles what the longest leaves open."""
+from tilesolve.planning.policy import (
+    TIE_WEIGHT,
+)
 
 Choice = tuple[str | None, ...]
 """For each cache the loops around its tile, innermost first; None: no tile of its own there."""
@@ -471,7 +471,7 @@ def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -
     model.nested = pyo.Constraint(
         list(program.nested), rule=lambda _, *pair: model.tile[pair[0]] <= model.tile[pair[1]]
     )
-    spread = TIE / len(open_times)
+    spread = TIE_WEIGHT / len(open_times)
     model.objective = pyo.Objective(
         expr=pyo.exp(model.time) + spread * sum(model.seconds[name] for name in open_times)
     )

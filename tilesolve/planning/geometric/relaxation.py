@@ -16,7 +16,6 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.planning.geometric.integers import whole
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import (
-    TIE,
     Choice,
     Formulation,
     Setting,
@@ -24,18 +23,13 @@ from tilesolve.planning.geometric.program import (
     formulate,
     pyomo_model,
 )
-
-GAIN = 1e-3
-"""A choice that cannot be faster than the best by more than this share is not solved."""
-
-SCREENED = 2
-"""Choices beside the best one that are solved for the sake of its shorter times."""
-
-IDLE = 0.15
-"""Share of the longest time below which a level is idle, and refined no further."""
-
-BINDING = 1e-3
-"""A time with at least this share of the multipliers is what holds the longest time up."""
+from tilesolve.planning.policy import (
+    IDLE_SHARE,
+    SCREENED_CHOICES,
+    SOLVER_TOLERANCE,
+    START_SHARES,
+    TIE_WEIGHT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ class Optimum:
     @property
     def score(self) -> float:
         """What optima are compared by: the longest time, with a small weight on all others."""
-        return self.seconds + TIE * sum(self.times.values()) / len(self.times)
+        return self.seconds + TIE_WEIGHT * sum(self.times.values()) / len(self.times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +200,7 @@ def settle(
     >>> every = choices(setting)
     >>> optima = [optimum(formulate(setting, every[0]), every[0])]
     >>> settle(setting, every, optima, failed=[], starts=1)
-    >>> len(optima) == 1 + SCREENED
+    >>> len(optima) == 1 + SCREENED_CHOICES
     True
     """
     best = min(optima, key=lambda found: found.score)
@@ -218,14 +212,14 @@ def settle(
         if (choice := (*best.choice[:at], other, *best.choice[at + 1 :])) in known - tried
     ]
     ranked = sorted(near, key=lambda choice: _score(formulate(setting, choice), best.tiles))
-    for choice in ranked[:SCREENED]:
+    for choice in ranked[:SCREENED_CHOICES]:
         _attempt(setting, choice, optima, failed, starts)
 
 
 def _score(program: Formulation, tiles: Mapping[str, float]) -> float:
     """Return what a choice's optimum scores at most: its times at given tiles."""
     times = [amount.at(tiles) for amount in program.times.values()]
-    return max(times) + TIE * sum(times) / len(times)
+    return max(times) + TIE_WEIGHT * sum(times) / len(times)
 
 
 def _attempt(
@@ -250,7 +244,7 @@ def _variety(choice: Choice) -> int:
 def _beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
     """Return whether some level's loops alone keep a choice from being faster."""
     return any(
-        first is not None and bound(level, first) > best * (1 - GAIN)
+        first is not None and bound(level, first) > best * (1 - SOLVER_TOLERANCE)
         for level, first in sorted(enumerate(choice, start=1), reverse=True)
     )
 
@@ -352,7 +346,7 @@ def _starts(
 ) -> Iterable[Mapping[str, float]]:
     """Yield points between the smallest tiles and the whole problem, in logarithms."""
     for at in range(count):
-        share = (0.3, 0.05, 0.7, 0.5, 0.15)[at % 5]
+        share = START_SHARES[at % len(START_SHARES)]
         yield {
             f"tile[{symbol}]": log(near[symbol])
             if near and at == 0
@@ -384,12 +378,12 @@ def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
     while True:
         open_times = {n: s for n, s in latest.times.items() if n not in held}
         longest = max(open_times.values(), default=0.0)
-        if longest <= IDLE * found.seconds:
+        if longest <= IDLE_SHARE * found.seconds:
             return replace(found, tiles=latest.tiles, times=latest.times)
         tight = {
             name
             for name in open_times
-            if latest.multipliers.get(f"longest[{name}]", 0.0) < -BINDING
+            if latest.multipliers.get(f"longest[{name}]", 0.0) < -SOLVER_TOLERANCE
             or open_times[name] == longest
         }
         held |= {name: open_times[name] * (1 + 1e-6) for name in tight}

@@ -20,7 +20,7 @@ from tilesolve.model.pages import PAGE, runs_of
 from tilesolve.model.price import Price, price, stores
 from tilesolve.planning.geometric.integers import relieved, repair, resized, trivial_tilings, whole
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import TIE, Setting, formulate
+from tilesolve.planning.geometric.program import Setting, formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
 from tilesolve.planning.geometric.tilings import (
     Integral,
@@ -30,36 +30,21 @@ from tilesolve.planning.geometric.tilings import (
     times_of,
 )
 from tilesolve.planning.letter_boxes import unfuse
+from tilesolve.planning.policy import (
+    ROUNDED_OPTIMA,
+    SHORT_RUN_LIMIT,
+    SHORT_RUN_SHARE,
+    TIE_WEIGHT,
+    TIME_CONCESSION,
+    TIME_TOLERANCE,
+)
 from tilesolve.planning.prefetch import UNASKED, staying_side, unasked
 from tilesolve.planning.register_tile import nearby
-
-ROUNDED = 4
-"""Continuous optima that are made integer at most."""
-
-CLOSE = 1.02
-"""Integer tiles within this factor of the continuous optimum are good enough to stop at, and those
-within it of the fastest are as fast."""
-
-SHORT = 0.1
-"""Share of a plan's time that short runs in memory may cost before other loops are looked at."""
-
-SHORTEST = 0.2
-"""The same for a plan that is taken, if there is another: what runs as short as that cost is no
-longer told by their lines."""
 
 VISIT = 15e-9
 """Seconds from one run in pages of its own to the next one, at least: bandwidth is for longer runs
 (measured on a Zen 4: `abcde-efcad-bf` takes 10 ns more for each run of 256 bytes than with runs of
 512, and with longer ones as much as with these)."""
-
-LITTLE = 0.02
-"""Share of the time of all levels together below which a difference is of no account: the plan is
-taken whose tiles take least room then. Pages that the CPU knows where to find are few."""
-
-ROOMY = 0.01
-"""Share of a plan's time that room must not cost. What it costs arithmetic is packing again, which
-nothing hides (measured on a Zen 4: `abcdef-efgc-gdab` takes 36.2 ms with columns packed four times,
-34.2 with columns packed once and rows that take four times the room)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +108,13 @@ def best_candidate(
     True
     """
     found: list[_Rounded] = []
-    for one in relaxed.optima[:ROUNDED]:
+    for one in relaxed.optima[:ROUNDED_OPTIMA]:
         found.append(_rounded(setting, relaxed, one, share, machine, threads))
         if found[-1].close:
             break
     else:
         fastest = min((tiling.integral.score for tiling in _candidates(found)), default=np.inf)
-        if fastest > CLOSE * relaxed.best.seconds:
+        if fastest > (1 + TIME_TOLERANCE) * relaxed.best.seconds:
             others = _ruled_out(setting, relaxed, fastest)
             found += [_rounded(setting, relaxed, one, share, machine, threads) for one in others]
     candidates = _candidates(found)
@@ -140,15 +125,15 @@ def best_candidate(
     equal = [
         one
         for one in candidates
-        if one.integral.score <= CLOSE * fastest
+        if one.integral.score <= (1 + TIME_TOLERANCE) * fastest
         and all(_worth(one.integral, other) for other in trivial)
     ]
-    equal = [one for one in equal if one.waits <= SHORTEST * one.price.seconds] or equal
+    equal = [one for one in equal if one.waits <= SHORT_RUN_LIMIT * one.price.seconds] or equal
     shortest = min(one.seconds for one in equal)
-    alike = [one for one in equal if one.seconds <= (1 + LITTLE) * shortest]
+    alike = [one for one in equal if one.seconds <= (1 + TIME_TOLERANCE) * shortest]
     quickest = min(one.price.seconds for one in alike)
-    alike = [one for one in alike if one.price.seconds <= (1 + ROOMY) * quickest]
-    least = min(one.waits for one in alike) + LITTLE * shortest
+    alike = [one for one in alike if one.price.seconds <= (1 + TIME_CONCESSION) * quickest]
+    least = min(one.waits for one in alike) + TIME_TOLERANCE * shortest
     return min(
         (one for one in alike if one.waits <= least), key=lambda one: (one.room, one.seconds)
     )
@@ -187,10 +172,10 @@ def _rounded(
     candidates = [
         _candidate(setting, optimum, tiling, share, machine, threads)
         for tiling in {other.chains: other for other in tilings}.values()
-        if tiling.score <= CLOSE * integral.score
+        if tiling.score <= (1 + TIME_TOLERANCE) * integral.score
     ]
-    close = integral.seconds <= CLOSE * relaxed.best.seconds and any(
-        one.waits <= SHORT * one.price.seconds for one in candidates
+    close = integral.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds and any(
+        one.waits <= SHORT_RUN_SHARE * one.price.seconds for one in candidates
     )
     return _Rounded(candidates, _trivial(setting, optimum), close)
 
@@ -235,7 +220,7 @@ def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:
 
 def _worth(one: Integral, other: Integral) -> bool:
     """Return whether a tiling is as fast as another one, or takes less by all levels."""
-    if one.seconds <= (1 + TIE) * other.seconds:
+    if one.seconds <= (1 + TIE_WEIGHT) * other.seconds:
         return True
     return bool(altogether(np.array(one.times)) < altogether(np.array(other.times)))
 
@@ -264,7 +249,7 @@ def _candidate(
     box, cell = _outermost(usual.nest), dict(usual.nest.bands[0].box)
     most: dict[str, int] = {}
     for number, seconds in _unasked(share, usual.nest, usual.price, machine).items():
-        if seconds > LITTLE * usual.seconds:
+        if seconds > TIME_TOLERANCE * usual.seconds:
             most |= staying_side(share, number, box, cell, machine)
     smaller = within(most) if most else usual
     return min(usual, smaller, key=lambda one: one.seconds)

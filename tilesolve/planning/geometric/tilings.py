@@ -15,15 +15,16 @@ from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
 from tilesolve.model.traffic import Tiling, traffic
-from tilesolve.planning.geometric.program import TIE, Choice, Setting
+from tilesolve.planning.geometric.program import Choice, Setting
+from tilesolve.planning.policy import (
+    TIE_WEIGHT,
+    TILINGS_AT_ONCE,
+)
 
 BESIDE = 0.9
 """Weight of the sum of all times beside the longest where the longest is the same: levels work at
 once only in part (measured: what 770 plans of 25 contractions take is fitted best by 0.76 of the
 longest time and 0.7 of the sum of all)."""
-
-MOST = 3_000
-"""Tilings that are priced at once; with more, the indices take turns."""
 
 Chain = tuple[int, ...]
 """Tile sizes of one index, nearest level first."""
@@ -157,7 +158,7 @@ def score_of(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or a
     >>> float(score_of(np.array([3.0, 1.0])))
     3.02
     """
-    return times.max(axis=0) + TIE * times.mean(axis=0)
+    return times.max(axis=0) + TIE_WEIGHT * times.mean(axis=0)
 
 
 def altogether(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
@@ -172,7 +173,7 @@ def altogether(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or
 
 
 def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
-    """Return which indices are combined at once: all, or as many as `MOST` allows, in turn.
+    """Return the groups of indices to combine: all, or as many as `TILINGS_AT_ONCE` allows.
 
     Examples
     --------
@@ -184,7 +185,7 @@ def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
         groups: list[tuple[str, ...]] = [
             group
             for group in combinations(free, together)
-            if prod(len(options[i]) for i in group) <= MOST
+            if prod(len(options[i]) for i in group) <= TILINGS_AT_ONCE
         ]
         if groups:
             return [*groups, *((i,) for i in free if not any(i in group for group in groups))]

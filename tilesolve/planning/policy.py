@@ -1,0 +1,102 @@
+"""Cut-offs of the search: which times count as equal, what is worth a look, how far to look.
+
+They are shares, ratios and counts of candidates, the same on every machine; what a CPU costs is in
+`tilesolve.machine.costs`. The module imports nothing, so that the model below can use it, too. What
+stands behind the numbers is in ``docs/decisions/020-search-cut-offs.md``.
+"""
+
+from __future__ import annotations
+
+# What counts as equal
+TIE_WEIGHT = 0.01
+"""Weight of the mean of all times beside the longest: it settles what the longest leaves open."""
+
+TIME_TOLERANCE = 0.02
+"""Relative difference of two times up to which the plans count as equally fast."""
+
+TIME_CONCESSION = 0.01
+"""Share of a plan's time that is given up for a smaller total of all levels, or for less room."""
+
+RAGGED_CONCESSION = 0.005
+"""Share of a plan's time that is given up for tiles that cut a sum's letters evenly."""
+
+SOLVER_TOLERANCE = 1e-3
+"""Relative difference that IPOPT's answers and rounded tiles do not resolve."""
+
+ROUND_GAIN = 1e-4
+"""Relative gain of a round of the integer search from which on another round is taken."""
+
+PAGE_VISIT_TOLERANCE = 0.05
+"""Relative difference of page visits up to which loops keep the order of the first tensor."""
+
+# What is worth a look
+IDLE_SHARE = 0.15
+"""Share of the longest time below which a level's time is not minimised further."""
+
+SHORT_RUN_SHARE = 0.1
+"""Share of a plan's time that ends of runs may cost before a runner-up is looked at."""
+
+SHORT_RUN_LIMIT = 0.2
+"""Share of a time above which the length of runs decides between plans."""
+
+SCATTERED_WRITE_SHARE = 0.4
+"""Share of the arithmetic's time above which C should be written in long runs."""
+
+IN_PLACE_LIMIT = 1.1
+"""Slowdown up to which small problems are expected to read both operands in place."""
+
+WHOLE_LINES_SHARE = 0.5
+"""Share of a cache that tiles may need at most for whole lines, or for long runs, of all tensors.
+"""
+
+EDGE_WASTE_POWER = 0.25
+"""Power of the waste by size and by edges, outside the register tile, beside that by lines."""
+
+RUN_PAGE_VISITS = 3
+"""Visits to pages that a run of an operand counts as where the TLB does not hold a tile's pages."""
+
+PASSING_TILES = 16
+"""Register tiles of rows that pass by the same columns, when register tiles are compared."""
+
+# How far to look
+LEAST_CALL_PRODUCTS = 192
+"""Products that a call's sum is not cut below where sums are cut shorter."""
+
+MOST_CALL_PRODUCTS = 512
+"""Products that a call sums at most, where register tiles are compared and C is not added to."""
+
+RUN_BYTES = (16384, 8192, 4096, 2048, 1024)
+"""Bytes of C that a tile should write side by side, the first for which there is room."""
+
+SHRINK_FACTORS = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
+"""Multiples of the continuous tiles that are tried: whole ways and lines may need less."""
+
+GROWTH_FACTORS = (1.25, 1.7, 2.5)
+"""Multiples that are tried as well: limits keep room that an exact price may not need."""
+
+EVEN_RANGE = (0.75, 1.5)
+"""Multiples of an index's best tile between which tiles are tried that cut its letters evenly."""
+
+START_SHARES = (0.3, 0.05, 0.7, 0.5, 0.15)
+"""Where IPOPT starts between the smallest tiles and the whole problem, in logarithms."""
+
+STARTS = 3
+"""Points that IPOPT starts from where the program is not convex."""
+
+ROUNDED_OPTIMA = 4
+"""Continuous optima that are made integer at most."""
+
+SCREENED_CHOICES = 2
+"""Choices of loops beside the best one that are solved for the sake of its shorter times."""
+
+TILINGS_AT_ONCE = 3_000
+"""Tilings that are priced at once; with more, the indices take turns."""
+
+BOXES_AT_ONCE = 1 << 15
+"""Boxes that are compared at once: there are 2²⁰ for a class of twenty letters of extent 2."""
+
+SIDES_PER_LETTER = 24
+"""Sides of a box that are considered for one letter."""
+
+EVEN_ITERATIONS = 1 << 14
+"""Iterations of the largest even box of a sum that is considered: calls sum fewer products."""
