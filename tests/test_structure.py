@@ -31,6 +31,7 @@ LAYERS = (
     "plans",
     "transposes",
     "expressions",
+    "caches",
     "show",
     "bench",
     "bench.results",

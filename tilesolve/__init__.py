@@ -11,58 +11,49 @@ from typing import TYPE_CHECKING, Any
 from tilesolve.system.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tilesolve.contractions.errors import TilesolveError
-    from tilesolve.contractions.problem import Problem
-    from tilesolve.contractions.reference import reference
-    from tilesolve.contractions.spec import Spec
-    from tilesolve.contractions.suites import suite
-    from tilesolve.expressions.compile import expression
-    from tilesolve.expressions.einsum import einsum, tensordot
-    from tilesolve.expressions.expression import Expression
-    from tilesolve.machine.model import Level, Machine
-    from tilesolve.plans.plan import Plan, plan
-    from tilesolve.transposes.transpose import transpose
-
+    from tilesolve.caches import clear_cache as clear_cache
+    from tilesolve.contractions.errors import TilesolveError as TilesolveError
+    from tilesolve.contractions.problem import Problem as Problem
+    from tilesolve.contractions.reference import reference as reference
+    from tilesolve.contractions.spec import Spec as Spec
+    from tilesolve.contractions.suites import suite as suite
+    from tilesolve.expressions.compile import expression as expression
+    from tilesolve.expressions.einsum import einsum as einsum
+    from tilesolve.expressions.einsum import tensordot as tensordot
+    from tilesolve.expressions.expression import Expression as Expression
+    from tilesolve.machine.level import Level as Level
+    from tilesolve.machine.level import Peak as Peak
+    from tilesolve.machine.model import Machine as Machine
+    from tilesolve.plans.plan import Plan as Plan
+    from tilesolve.plans.plan import plan as plan
+    from tilesolve.transposes.transpose import transpose as transpose
 
 _HOMES = {
-    "Expression": "tilesolve.expressions.expression",
-    "Level": "tilesolve.machine.model",
-    "Machine": "tilesolve.machine.model",
-    "Plan": "tilesolve.plans.plan",
-    "Problem": "tilesolve.contractions.problem",
-    "Spec": "tilesolve.contractions.spec",
-    "TilesolveError": "tilesolve.contractions.errors",
-    "einsum": "tilesolve.expressions.einsum",
-    "expression": "tilesolve.expressions.compile",
-    "plan": "tilesolve.plans.plan",
-    "reference": "tilesolve.contractions.reference",
-    "suite": "tilesolve.contractions.suites",
-    "tensordot": "tilesolve.expressions.einsum",
-    "transpose": "tilesolve.transposes.transpose",
+    "Expression": "expressions.expression",
+    "Level": "machine.level",
+    "Machine": "machine.model",
+    "Peak": "machine.level",
+    "Plan": "plans.plan",
+    "Problem": "contractions.problem",
+    "Spec": "contractions.spec",
+    "TilesolveError": "contractions.errors",
+    "clear_cache": "caches",
+    "einsum": "expressions.einsum",
+    "expression": "expressions.compile",
+    "plan": "plans.plan",
+    "reference": "contractions.reference",
+    "suite": "contractions.suites",
+    "tensordot": "expressions.einsum",
+    "transpose": "transposes.transpose",
 }
 
-__all__ = [
-    "Expression",
-    "Level",
-    "Machine",
-    "Plan",
-    "Problem",
-    "Spec",
-    "TilesolveError",
-    "einsum",
-    "expression",
-    "plan",
-    "reference",
-    "suite",
-    "tensordot",
-    "transpose",
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - each name has its own type, declared above
     if name not in _HOMES:
         raise AttributeError(f"module 'tilesolve' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(f"tilesolve.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

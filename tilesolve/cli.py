@@ -353,14 +353,20 @@ DTYPES = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "compl
 
 @app.command("cache")
 def _cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all kept plans.")] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Remove all kept plans and compiled kernels.")
+    ] = False,
 ) -> None:
-    """Show where solved plans are kept and how many, or remove them."""
+    """Show where solved plans are kept and how many, or remove them and compiled kernels."""
+    from tilesolve.caches import clear_cache
     from tilesolve.plans import cache as plan_cache
+    from tilesolve.system.files import cache_dir
     from tilesolve.system.units import counted
 
     if clear:
-        typer.echo(f"removed {counted(plan_cache.clear(), 'plan')} from {plan_cache.folder()}")
+        done = clear_cache()
+        what = f"{counted(done.plans, 'plan')} and {counted(done.kernels, 'file')} of kernels"
+        typer.echo(f"removed {what} from {cache_dir()}")
         return
     found = plan_cache.stored()
     state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"

@@ -251,8 +251,9 @@ def test_errors_in_a_process_have_no_traceback():
     assert not done.stdout
 
 
-def test_plans_are_kept_unless_told_not_to():
+def test_plans_are_kept_unless_told_not_to(home, monkeypatch):
     """A plan is kept and counted; --no-cache keeps and reads none; --clear removes them."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "cache"))
     folder = str(plan_cache.folder())
     assert answer("cache") == f"0 plans of 0 bytes in {folder}, in use\n"
     answer("plan", *QUESTION, "--no-cache")
@@ -260,7 +261,12 @@ def test_plans_are_kept_unless_told_not_to():
     first = answer("plan", *QUESTION)
     size = sum(path.stat().st_size for path in plan_cache.folder().iterdir())
     assert answer("cache") == f"1 plan of {size} bytes in {folder}, in use\n"
-    assert answer("cache", "--clear") == f"removed 1 plan from {folder}\n"
+    (home / "cache" / "code").mkdir()
+    (home / "cache" / "code" / "old.o").touch()
+    assert answer("cache", "--clear") == (
+        f"removed 1 plan and 1 file of kernels from {home / 'cache'}\n"
+    )
+    assert not list((home / "cache" / "code").iterdir())
     assert not list(plan_cache.folder().iterdir())
     assert answer("plan", *QUESTION) == first
 
@@ -288,8 +294,9 @@ def test_a_cache_that_is_switched_off_is_said_to_be(monkeypatch):
         assert "TILESOLVE_CACHE must be on or off" in refused(*arguments)
 
 
-def test_a_plan_that_cannot_be_removed_is_an_error():
+def test_a_plan_that_cannot_be_removed_is_an_error(home, monkeypatch):
     """What `--clear` cannot remove is named, and the exit status is not 0."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "cache"))
     stubborn = plan_cache.folder() / "stubborn.json"
     stubborn.mkdir(parents=True)
     assert str(stubborn) in refused("cache", "--clear")

@@ -234,6 +234,12 @@ def _general(
     return _placed(found, arrays, out, order, casting)
 
 
+def forget_calls() -> None:
+    """Forget what earlier calls left: the next one of each kind is compiled and planned anew."""
+    _calls.clear()
+    _expressions.clear()
+
+
 def _computed(
     dtypes: Sequence[np.dtype[Any]],
     out: Array | None,

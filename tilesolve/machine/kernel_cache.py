@@ -11,7 +11,7 @@ from pathlib import Path
 from tilesolve.contractions.errors import FileAccessError
 from tilesolve.kernels.codegen.object_code import Family, Loaded, build, fingerprint
 from tilesolve.machine.model import Machine
-from tilesolve.system.files import cache_dir, warn_once, write_atomically
+from tilesolve.system.files import cache_dir, remove_files, warn_once, write_atomically
 from tilesolve.system.locks import Lock
 
 PATIENCE = 120.0
@@ -32,6 +32,17 @@ def folder() -> Path:
     'code'
     """
     return cache_dir() / "code"
+
+
+def clear() -> int:
+    """Remove all object files, and return how many there were; loaded kernels serve on.
+
+    Raises
+    ------
+    FileAccessError
+        If a file cannot be removed.
+    """
+    return remove_files(folder(), "*.o")
 
 
 def family_of(dtype: str, machine: Machine) -> Family:

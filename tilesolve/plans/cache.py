@@ -85,14 +85,7 @@ def clear() -> int:
     0
     """
     forget()
-    removed = 0
-    for path in folder().glob("*.json"):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise FileAccessError(f"cannot remove {path}: {error.strerror}") from None
-        removed += 1
-    return removed
+    return files.remove_files(folder(), "*.json")
 
 
 def forget() -> None:

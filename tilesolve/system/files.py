@@ -219,6 +219,24 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         raise FileAccessError(f"cannot write {Path(path)}: {reason(error)}") from error
 
 
+def remove_files(folder: Path, pattern: str) -> int:
+    """Remove the files of a folder that a pattern fits, and return how many there were.
+
+    Raises
+    ------
+    FileAccessError
+        If one of them cannot be removed.
+    """
+    removed = 0
+    for path in folder.glob(pattern):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileAccessError(f"cannot remove {path}: {error.strerror}") from None
+        removed += 1
+    return removed
+
+
 @contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the exclusive right to measure into a file; fail at once if another holds it.

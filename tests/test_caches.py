@@ -1,0 +1,47 @@
+"""`clear_cache`: what it removes, and what stays as it is."""
+
+import numpy as np
+import pytest
+
+import tilesolve
+from tilesolve.expressions import einsum as einsum_module
+from tilesolve.machine import kernel_cache
+from tilesolve.plans import cache as plan_cache
+
+
+@pytest.fixture
+def own(home, monkeypatch):
+    """A cache folder of this test's own: others need the kernels in the shared one."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "cache"))
+    return home / "cache"
+
+
+def test_plans_and_kernels_are_removed(own):
+    """Files of both kinds are removed and counted; others stay, and so does a plan in hand."""
+    plan = tilesolve.plan("ik-ij-jk", 24, "i7-6700k")
+    (own / "code").mkdir(exist_ok=True)
+    for name in ("old.o", "older.o", "note.txt"):
+        (own / "code" / name).touch()
+    done = tilesolve.clear_cache()
+    assert (done.plans, done.kernels) == (1, 2)
+    assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+    assert [path.name for path in kernel_cache.folder().iterdir()] == ["note.txt"]
+    assert tilesolve.plan("ik-ij-jk", 24, "i7-6700k") == plan
+    done = tilesolve.clear_cache()
+    assert (done.plans, done.kernels) == (1, 0)
+
+
+def test_einsum_begins_anew(own, monkeypatch):
+    """What einsum keeps of earlier calls is forgotten, too."""
+    made = []
+    real = einsum_module.compiled
+    monkeypatch.setattr(einsum_module, "compiled", lambda *a: made.append(a) or real(*a))
+    einsum_module.forget_calls()
+    ones = np.ones((3, 4))
+    counts = []
+    for _ in range(3):
+        assert tilesolve.einsum("ab,ab->a", ones, ones).tolist() == [4, 4, 4]
+        counts.append(len(made))
+        if len(counts) == 2:
+            tilesolve.clear_cache()
+    assert counts == [1, 1, 2]

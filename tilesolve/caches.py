@@ -1,0 +1,49 @@
+"""What is kept between calls and between processes: how much there is, and how to remove it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilesolve.expressions import einsum
+from tilesolve.machine import kernel_cache
+from tilesolve.plans import cache as plan_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """The files that were removed.
+
+    Parameters
+    ----------
+    plans
+        Solved plans.
+    kernels
+        Object files of compiled kernels.
+    """
+
+    plans: int
+    kernels: int
+
+
+def clear_cache() -> Cleared:
+    """Remove all solved plans and compiled kernels from the cache folder.
+
+    Plans in memory are forgotten, too, and what `einsum` keeps of earlier calls. `Plan` and
+    `Expression` objects that somebody holds stay as they are, and kernels that have been loaded
+    serve on.
+
+    Raises
+    ------
+    FileAccessError
+        If a file cannot be removed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
+    ...     clear_cache()
+    Cleared(plans=0, kernels=0)
+    """
+    einsum.forget_calls()
+    return Cleared(plan_cache.clear(), kernel_cache.clear())
