@@ -21,9 +21,9 @@ from strategies import problems, specs, unshrunk
 
 from tilesolve import Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
+from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.runtime import macrokernel
-from tilesolve.kernels.runtime.state import ROWS, SUMS
 from tilesolve.model.nest import Band
 from tilesolve.packing.buffers import ALIGNMENT, GUARD
 from tilesolve.plans.copy_sizes import copy_bytes

@@ -10,6 +10,7 @@ from math import prod
 
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import Roles
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 
 
@@ -66,8 +67,8 @@ def fuse(problem: Problem) -> Fused:
     tensors = [_fused(tensor, index_of) for tensor in spec.tensors]
     fused = Spec(tensors[0], tuple(tensors[1:]))
     sizes = {names[group.name]: prod(problem.sizes[i] for i in group.letters) for group in classes}
-    shared = set.intersection(*(set(tensor.letters) for tensor in tensors))
-    free_of = [i for i in fused.letters if i in tensors[0].letters and i not in shared]
+    roles = Roles.of_spec(fused)
+    free_of = [i for i in fused.letters if i in (*roles.rows, *roles.columns)]
     last = index_of[spec.output.letters[-1]] if spec.output.letters else None
     rows = last if last in free_of else max(free_of, key=sizes.__getitem__, default=None)
     beside = [i for i in free_of if not _together(i, rows, tensors)]
@@ -76,7 +77,7 @@ def fuse(problem: Problem) -> Fused:
         tuple((names[group.name], group.letters) for group in classes),
         rows,
         max(beside, key=sizes.__getitem__, default=None),
-        tuple(i for i in fused.letters if i not in tensors[0].letters),
+        roles.sums,
     )
 
 

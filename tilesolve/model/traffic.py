@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import Roles
 from tilesolve.model.footprints import Sizes, divisor, footprint
 from tilesolve.model.nest import Output, tile_counts
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
@@ -162,11 +163,10 @@ class _Path:
         box: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1.0)
         grid: dict[str, Sizes] = dict.fromkeys(problem.sizes, 1)
         self._largest, self._mean, self._grids = [box], [box], [grid]
-        output, *operands = (tensor.letters for tensor in problem.spec.tensors)
-        batches = [i for i in output if all(i in letters for letters in operands)]
         # A call goes over the sides of its tile in each step of its sums, whatever the order, and
         # each batch is a call of its own.
-        rank = {i: 2 if i in batches else 0 if i in output else 1 for i in problem.sizes}
+        roles = Roles.of_spec(problem.spec)
+        rank = {i: 2 if i in roles.batches else int(i in roles.sums) for i in problem.sizes}
         for at, ((level, order), tile) in enumerate(zip(tiling.bands, tiling.boxes, strict=True)):
             walked = order if at else sorted(order, key=rank.__getitem__)
             for letter in walked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
+from tilesolve.contractions.roles import Roles
 from tilesolve.kernels.dtypes import columns_together, lanes
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, SPACE
 
@@ -25,8 +26,7 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
     >>> copy_bytes(plan("ik-ij-jk", 512, "i7-6700k", cache=False))
     (952256, 110784)
     """
-    output, *operands = (set(tensor.letters) for tensor in plan.problem.spec.tensors)
-    both = {i for i in output if all(i in letters for letters in operands)}
+    roles = Roles.of_spec(plan.problem.spec)
     cell, *tiles = plan.nest.bands
     machine, dtype = plan.machine, plan.problem.dtype
     # Either operand may have the rows.
@@ -35,17 +35,18 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
         columns_together(dtype, machine.vector_registers),
     )
     found = []
-    for letters, level in zip(operands, plan.nest.packed, strict=True):
+    operands = plan.problem.spec.operands
+    for tensor, level in zip(operands, plan.nest.packed, strict=True):
         if level is None:
             found.append(0)
             continue
+        own = set(tensor.letters).difference(roles.sums, roles.batches)
         tile = next(band for band in tiles if band.level == level)
-        own = (letters & output) - both
-        cells = prod(ceil(tile[i] / cell[i]) for i in own) * prod(tile[i] for i in both)
+        cells = prod(ceil(tile[i] / cell[i]) for i in own) * prod(tile[i] for i in roles.batches)
         strips = [ceil(prod(cell[i] for i in own) / group) for group in groups]
         filled = max(n * group for n, group in zip(strips, groups, strict=True))
         # A strip has all of k, even for an operand that does not depend on some of it.
-        sums = prod(tile[i] for i in set(plan.problem.sizes) - output)
+        sums = prod(tile[i] for i in roles.sums)
         size = cells * (filled * sums * plan.problem.itemsize + max(strips) * SPACE) + GUARD
         found.append(size + -size % ALIGNMENT)
     return tuple(found)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Self
 
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
 from tilesolve.kernels.codegen.object_code import MOST_VECTORS, Family
-from tilesolve.kernels.runtime.state import BATCHES, COLUMNS, ROWS, SUMS
 from tilesolve.model.nest import Band, Nest
 
 MOST_INDICES = 1 << 17

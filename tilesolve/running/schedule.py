@@ -15,10 +15,11 @@ import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.runtime import stream_buffer
-from tilesolve.kernels.runtime.state import BATCHES, COLUMNS, LEVELS, ROWS, SUMS
+from tilesolve.kernels.runtime.state import LEVELS
 from tilesolve.model.nest import Nest
 from tilesolve.packing.buffers import ALIGNMENT, SPACE
 from tilesolve.packing.offset_tables import Field, Turned, table

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS, Family
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import macrokernel
 from tilesolve.kernels.runtime.state import (
-    BATCHES,
-    COLUMNS,
     HALVED,
     KINDS,
     PACKED,
     PLACED,
-    ROWS,
-    SUMS,
     TRACE,
     S,
     Step,
@@ -103,7 +100,9 @@ class Task:
         Operands are packed as the plan says, and those that are named besides in the given level.
         """
         fused = plan.setting.fused
-        first, roles = _roles(problem, fused.letters(fused.rows)[0] if fused.rows else None)
+        rows = fused.letters(fused.rows)[0] if fused.rows else None
+        first = int(rows in Roles.of_spec(problem.spec).columns)
+        roles = Roles.of_spec(problem.spec, rows=first)
         order = (0, 1 + first, 2 - first)
         given = [problem.spec.tensors[i].strides(strides[i]) for i in order]
         ends = _backwards(problem, given)
@@ -232,22 +231,6 @@ def _backwards(problem: Problem, strides: Sequence[Mapping[str, int]]) -> dict[s
 def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:
     """Return the bytes from a tensor's first element to the one at a corner."""
     return sum(strides.get(letter, 0) * at for letter, at in corner.items())
-
-
-def _roles(problem: Problem, rows: str | None) -> tuple[int, tuple[tuple[str, ...], ...]]:
-    """Return which operand has the rows, 0 or 1, and the letters of each role."""
-    output, *operands = (set(tensor.letters) for tensor in problem.spec.tensors)
-    first = 1 if rows in operands[1] and rows not in operands[0] else 0
-    groups: tuple[list[str], ...] = ([], [], [], [])
-    for letter in problem.sizes:
-        if letter not in output:
-            role = SUMS
-        elif letter in operands[0] and letter in operands[1]:
-            role = BATCHES
-        else:
-            role = ROWS if letter in operands[first] else COLUMNS
-        groups[role].append(letter)
-    return first, tuple(tuple(group) for group in groups)
 
 
 def _rows(schedule: Schedule, boxes: Boxes, *, gathers: bool) -> Integers:

@@ -1,0 +1,104 @@
+"""Roles of letters: what each letter does in a contraction of two operands.
+
+Rows and columns are letters of the output and of one operand, sums are summed over, and batches
+are in the output and in all operands. This is the one partition that runs, models and reports use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tilesolve.contractions.spec import Spec
+
+ROWS, COLUMNS, SUMS, BATCHES = range(4)
+"""Numbers of the roles: positions in `Roles`, and in every table that has one entry per role."""
+
+
+class Roles(NamedTuple):
+    """The letters of each role.
+
+    Parameters
+    ----------
+    rows
+        In the output, and in the operand that has the rows.
+    columns
+        In the output, and in no operand that has the rows.
+    sums
+        Not in the output.
+    batches
+        In the output and in all operands.
+
+    Examples
+    --------
+    >>> Roles.of("bij", ["bik", "bkj"])
+    Roles(rows=('i',), columns=('j',), sums=('k',), batches=('b',))
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    sums: tuple[str, ...]
+    batches: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        output: Sequence[str],
+        operands: Sequence[Sequence[str]],
+        *,
+        rows: int = 0,
+        order: Iterable[str] | None = None,
+    ) -> Roles:
+        """Return the roles of all letters.
+
+        Parameters
+        ----------
+        output, operands
+            The letters of each tensor. Where there are not two operands, all others have columns.
+        rows
+            Which operand has the rows.
+        order
+            All letters, in the order that each role has; if None, batches are in the order of the
+            output, all others in that of the operands, the one with the rows first.
+
+        Examples
+        --------
+        >>> Roles.of("ij", ["ik", "kj"], rows=1, order="kij").rows
+        ('j',)
+        """
+        first = operands[rows] if operands else ()
+        batches = [i for i in output if all(i in letters for letters in operands)]
+        found: tuple[list[str], ...] = ([], [], [], [])
+        others = (i for letters in operands for i in letters)
+        for letter in dict.fromkeys((*first, *others, *output) if order is None else order):
+            if letter not in output:
+                found[SUMS].append(letter)
+            elif letter not in batches:
+                found[ROWS if letter in first else COLUMNS].append(letter)
+            elif order is not None:
+                found[BATCHES].append(letter)
+        if order is None:
+            found[BATCHES].extend(dict.fromkeys(batches))
+        return cls(*map(tuple, found))
+
+    @classmethod
+    def of_spec(cls, spec: Spec, *, rows: int = 0) -> Roles:
+        """Return the roles of a spec's letters, each in the order in which the spec has them.
+
+        Examples
+        --------
+        >>> Roles.of_spec(Spec.parse("abcd-aebf-dfce"))
+        Roles(rows=('a', 'b'), columns=('c', 'd'), sums=('e', 'f'), batches=())
+        """
+        operands = [tensor.letters for tensor in spec.operands]
+        return cls.of(spec.output.letters, operands, rows=rows, order=spec.letters)
+
+    def number(self, letter: str) -> int:
+        """Return the number of a letter's role.
+
+        Examples
+        --------
+        >>> Roles.of("ij", ["ik", "kj"]).number("k") == SUMS
+        True
+        """
+        return next(number for number, letters in enumerate(self) if letter in letters)

@@ -1,0 +1,32 @@
+"""Roles: one partition of letters, whatever asks for it."""
+
+from hypothesis import given
+from strategies import problems, specs
+
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
+
+
+@given(problems(specs(operands=2), most=3))
+def test_every_letter_has_one_role(problem):
+    """By the tensors that it stands in; which operand has the rows only swaps rows and columns."""
+    output, first, second = (set(tensor.letters) for tensor in problem.spec.tensors)
+    roles = Roles.of_spec(problem.spec)
+    for letter in problem.spec.letters:
+        stands = letter in output, letter in first, letter in second
+        expected = SUMS if not stands[0] else BATCHES if all(stands) else COLUMNS - stands[1]
+        assert roles.number(letter) == expected
+    assert sorted(i for letters in roles for i in letters) == sorted(problem.spec.letters)
+    swapped = Roles.of_spec(problem.spec, rows=1)
+    assert swapped == (roles.columns, roles.rows, roles.sums, roles.batches)
+
+
+@given(problems(specs(operands=2), most=3))
+def test_an_order_only_sorts_the_letters_of_each_role(problem):
+    """Without one, batches are in the output's order."""
+    output, *operands = (tensor.letters for tensor in problem.spec.tensors)
+    plain = Roles.of(output, operands)
+    sorted_ = Roles.of(output, operands, order=sorted(problem.spec.letters))
+    assert sorted_ == tuple(tuple(sorted(letters)) for letters in plain)
+    assert list(plain.batches) == [i for i in dict.fromkeys(output) if i in plain.batches]
+    assert plain.rows == tuple(dict.fromkeys(i for i in operands[0] if i in plain.rows))
+    assert ROWS < COLUMNS < SUMS < BATCHES
