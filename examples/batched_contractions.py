@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import tilesolve
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.plans.batch import core_plan
 
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("spec", nargs="?", default="abcd-aebf-dfce")
     parser.add_argument("sizes", nargs="*", default=["16"])
     parser.add_argument("--count", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=cpu().cores)
+    parser.add_argument("--threads", type=int, default=detect_cpu().cores)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     sizes = " ".join(options.sizes)

@@ -24,7 +24,7 @@ from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.probes.bandwidth import multiply_adds
 from tilesolve.kernels.runtime import compiled
 from tilesolve.kernels.runtime.compiled import INT, invoke, pointer
-from tilesolve.machine.kernel_cache import kernels
+from tilesolve.machine.kernel_cache import load_kernels
 from tilesolve.packing.buffers import allocate
 from tilesolve.running.execution import visited
 
@@ -95,7 +95,7 @@ class Case:
                 family.group,
                 packed=True,
             )
-            addresses[at] = kernels(family).address(shape.name)
+            addresses[at] = load_kernels(family).address(shape.name)
             a = rows_at[begins[0].index(r)] + k * family.lanes * size
             values = {
                 "a": a,

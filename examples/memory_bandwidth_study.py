@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from tilesolve import Machine, Problem, plan
 from tilesolve.kernels.microkernel_costs import Microkernel
-from tilesolve.machine.what_if import changed
+from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Output
 from tilesolve.model.price import stores
@@ -116,8 +116,8 @@ def study(solve: Callable[[Machine], Times], points: int) -> Study:
     growths = [MOST * at / (points - 1) for at in range(points)]
     return Study(
         growths,
-        [solve(changed(machine, {"memory_bandwidth": 1 + growth})) for growth in growths],
-        solve(changed(machine, {"l3_capacity": 2.0})),
+        [solve(scale_figures(machine, {"memory_bandwidth": 1 + growth})) for growth in growths],
+        solve(scale_figures(machine, {"l3_capacity": 2.0})),
     )
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 
 from tilesolve import Machine, Plan, Problem, plan, suite
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.plans import cache as plan_cache
-from tilesolve.system.units import duration
+from tilesolve.system.units import format_duration
 
 ROUNDS = 5
 """Times that cheap things are measured; the median counts."""
@@ -70,7 +70,7 @@ def row(title: str, seconds: Sequence[float], target: str, limits: Sequence[floa
     """Print the median and the worst of some times, and whether one misses its limit."""
     figures = (statistics.median(seconds), max(seconds))
     kept = all(figure < limit for figure, limit in zip(figures, limits, strict=False))
-    median, worst = map(duration, figures)
+    median, worst = map(format_duration, figures)
     print(
         f"| {title} | {len(seconds)} | {median} | {worst} | {target} | {'' if kept else 'missed'} |"
     )
@@ -82,7 +82,7 @@ def main() -> None:
     machines = [Machine.load(), Machine.load("i7-6700k"), Machine.load("e5-2680v4")]
     rounds = range(ROUNDS)
     versions = ", ".join(f"{p} {version(p)}" for p in ("numpy", "pyomo", "cyipopt-wheels"))
-    print(f"{cpu().name}, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}")
+    print(f"{detect_cpu().name}, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}")
     print(f"{versions}\n")
     print("| what | measured | median | worst | target | |")
     print("| --- | --: | --: | --: | --- | --- |")

@@ -26,7 +26,7 @@ from tilesolve.bench.run.sweep import flushed
 from tilesolve.bench.run.turn import Turn
 from tilesolve.bench.run.worker import Order, ready
 from tilesolve.contractions.problem import Problem
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 
 MAKER = f"{tilesolve.__module__}:{tilesolve.__name__}"
 
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Scaling]:
     options = parser.parse_args(arguments)
     threads, machine = options.threads, Machine.load()
     problems = cases(options.suite, chosen=options.cases, dtype=options.dtype)
-    print(f"CPU: {cpu().name}; {threads} threads beside one, {options.dtype}\n")
+    print(f"CPU: {detect_cpu().name}; {threads} threads beside one, {options.dtype}\n")
     found = {
         name: measured(problem, machine, threads, options.rounds, options.seconds)
         for name, problem in problems.items()

@@ -19,7 +19,7 @@ from statistics import geometric_mean, median
 import numpy as np
 
 from tilesolve import transpose
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.packing.buffers import Bytes, empty
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="of a copy and ours each")
     parser.add_argument("--threads", type=int, default=1, help="of ours; copies have one")
     options = parser.parse_args(arguments)
-    print(f"CPU: {cpu().name}; Python {platform.python_version()}, numpy {np.__version__}")
+    print(f"CPU: {detect_cpu().name}; Python {platform.python_version()}, numpy {np.__version__}")
     every: list[tuple[float, float]] = []
     for dtype in options.dtypes:
         print(f"\n{dtype}, {options.mib:g} MiB, {options.threads} thread(s)\n")

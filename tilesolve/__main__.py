@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tilesolve.system.interrupts import INTERRUPTED, terminable
+from tilesolve.system.interrupts import INTERRUPTED, unwind_on_terminate
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
     $ tilesolve doctor
     """
     try:
-        terminable()
+        unwind_on_terminate()
         from tilesolve.cli import app  # takes a while
 
         app(prog_name="tilesolve")

@@ -31,9 +31,9 @@ class _Commands(TyperGroup):
         try:
             return super().main(*arguments, **options)
         except OSError as error:
-            from tilesolve.system.files import reason
+            from tilesolve.system.files import describe_error
 
-            typer.echo(f"error: {reason(error)}", err=True)
+            typer.echo(f"error: {describe_error(error)}", err=True)
             with suppress(OSError):  # a full standard output would fail again at the very end
                 sys.stdout.close()
             sys.exit(FAILED)
@@ -104,13 +104,13 @@ def _doctor(
 ) -> None:
     """Show what is in force and what is missing; exit with 1 if something needed is."""
     from tilesolve.show.console_tables import console
-    from tilesolve.show.doctor import render, report
+    from tilesolve.show.doctor import diagnose, print_diagnosis
 
-    found = report()
+    found = diagnose()
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:
-        render(found, console())
+        print_diagnosis(found, console())
     raise typer.Exit(0 if found.healthy else 1)
 
 
@@ -138,13 +138,13 @@ def calibrate(
     from tilesolve.show import calibration_tables as show
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture, draw_calibration
-    from tilesolve.system.files import check_writable, locked, write_atomically
+    from tilesolve.system.files import check_writable, hold_lock, write_atomically
 
     target = output or machine_file()
     check_writable(target)
     if plot is not None:
         check_picture(plot)
-    with locked(target):
+    with hold_lock(target):
         try:
             with progress_bar("calibrating") as report:
                 found = measure(quick=quick, progress=report)
@@ -194,7 +194,7 @@ def _kernels(
     """
     from dataclasses import asdict
 
-    from tilesolve.calibration.microkernels import catalogued
+    from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES as ALL
     from tilesolve.machine.file import machine_file
@@ -202,7 +202,7 @@ def _kernels(
     from tilesolve.show.catalogue import catalogue_table, draw_catalogues
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, locked, write_atomically
+    from tilesolve.system.files import check_writable, hold_lock, write_atomically
 
     target = output or machine_file()
     if not target.is_file():
@@ -214,9 +214,9 @@ def _kernels(
     for name in wanted:
         if name not in ALL:
             raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
-    with locked(target):
+    with hold_lock(target):
         with progress_bar("measuring") as report:
-            machine = catalogued(Machine.load(target), wanted, report)
+            machine = measure_catalogues(Machine.load(target), wanted, report)
         write_atomically(target, machine.to_toml())
     if plot is not None:
         draw_catalogues(machine, plot)
@@ -256,13 +256,13 @@ def _suites(
     """List the problem suites, or the problems of one."""
     from tilesolve.contractions.suites import suite
     from tilesolve.contractions.suites import suites as names
-    from tilesolve.show.console_tables import console, suite_table, table
+    from tilesolve.show.console_tables import console, suite_table, text_table
 
     if name is not None:
         console().print(suite_table(name, suite(name)))
         return
     rows = [(found, str(len(suite(found)))) for found in names()]
-    console().print(table("", {"suite": "left", "problems": "right"}, rows))
+    console().print(text_table("", {"suite": "left", "problems": "right"}, rows))
 
 
 def _ignored(context: typer.Context, *taken: str) -> str:
@@ -361,16 +361,16 @@ def _cache(
     from tilesolve.caches import clear_cache
     from tilesolve.plans import cache as plan_cache
     from tilesolve.system.files import cache_dir
-    from tilesolve.system.units import counted
+    from tilesolve.system.units import format_count
 
     if clear:
         done = clear_cache()
-        what = f"{counted(done.plans, 'plan')} and {counted(done.kernels, 'file')} of kernels"
+        what = f"{format_count(done.plans, 'plan')} and {format_count(done.kernels, 'file')} of kernels"
         typer.echo(f"removed {what} from {cache_dir()}")
         return
     found = plan_cache.stored()
     state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"
-    count, size = counted(found["disk"], "plan"), found["bytes"]
+    count, size = format_count(found["disk"], "plan"), found["bytes"]
     typer.echo(f"{count} of {size} bytes in {plan_cache.folder()}, {state}")
 
 

@@ -17,17 +17,17 @@ from typer.testing import CliRunner
 
 from tilesolve.calibration import calibrate as calibrate_module
 from tilesolve.calibration.calibrate import Calibration, calibrate, evaluate
-from tilesolve.calibration.measure import ROUNDS, Effort, Probe, add_rounds, blocks
+from tilesolve.calibration.measure import ROUNDS, MeasuringTime, Probe, add_rounds, block_sizes
 from tilesolve.calibration.staircase import (
-    BEYOND,
-    DISTINCT,
-    NOISE,
+    BEYOND_RATIO,
+    DISTINCT_RATIO,
+    NOISE_RATIO,
     Plateau,
     Sample,
-    capacity,
-    ordered,
-    plateaus,
-    within,
+    capacity_of,
+    find_plateaus,
+    median_within,
+    order_bandwidths,
 )
 from tilesolve.cli import app
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
@@ -36,13 +36,13 @@ from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Level, Machine
 from tilesolve.show import pictures
 from tilesolve.show.calibration_tables import calibration_tables
-from tilesolve.system.files import locked
-from tilesolve.system.pinned_threads import Crew
+from tilesolve.system.files import hold_lock
+from tilesolve.system.pinned_threads import PinnedThreads
 
 DENSITY = 4
 GRID = 2 ** (1 / DENSITY)
 
-ONE_LEVEL = int(1.5 * capacity(Machine.detect().caches[0]))
+ONE_LEVEL = int(1.5 * capacity_of(Machine.detect().caches[0]))
 """Blocks up to here stay in L1, so that no noise can put two levels out of order."""
 
 
@@ -67,8 +67,8 @@ def staircases(draw, steepest=1.25):
 
 def curve(caches, edges, rates, noise=None, top=4.0, growth=GRID):
     """The samples of a staircase, slowed down by up to 2 % at random."""
-    size, found = 3 / 8 * capacity(caches[0]), []
-    while size <= top * capacity(caches[-1]):
+    size, found = 3 / 8 * capacity_of(caches[0]), []
+    while size <= top * capacity_of(caches[-1]):
         level = sum(size > edge for edge in edges)
         slow = [1.0 - (noise.uniform(0, 0.02) if noise else 0.0) for _ in range(3)]
         found.append(Sample(int(size), tuple(rates[level] * factor for factor in slow)))
@@ -83,7 +83,7 @@ class TestCurve:
     def test_finds_bandwidths_and_edges(self, staircase, noise):
         """Each level's bandwidth is found within noise, and its edge between two samples."""
         caches, edges, rates = staircase
-        found = plateaus(curve(*staircase, noise), caches)
+        found = find_plateaus(curve(*staircase, noise), caches)
         for plateau, rate in zip(found, rates, strict=True):
             assert rate * 0.98 <= plateau.bandwidth <= rate
         for plateau, edge, cache in zip(found, edges, caches, strict=False):
@@ -98,7 +98,7 @@ class TestCurve:
         samples = curve(*staircase, noise, growth=GRID**0.5)
         hit = data.draw(st.integers(0, len(samples) - 1))
         slowed = replace(samples[hit], rates=tuple(r / 1.5 for r in samples[hit].rates))
-        found = plateaus([*samples[:hit], slowed, *samples[hit + 1 :]], staircase[0])
+        found = find_plateaus([*samples[:hit], slowed, *samples[hit + 1 :]], staircase[0])
         for plateau, rate in zip(found, staircase[2], strict=True):
             assert rate * 0.95 <= plateau.bandwidth <= rate
 
@@ -108,19 +108,19 @@ class TestCurve:
         caches, edges, rates = staircase
         same = data.draw(st.integers(0, len(caches) - 1))
         rates = [*rates[: same + 1], *rates[same:-1]]
-        found = plateaus(curve(caches, edges, rates, noise), caches)
+        found = find_plateaus(curve(caches, edges, rates, noise), caches)
         assert found[same].edge is None
         assert found[same].samples[-1].block * GRID > caches[same].capacity
-        for plateau, rate, value in zip(found, rates, ordered(found), strict=True):
+        for plateau, rate, value in zip(found, rates, order_bandwidths(found), strict=True):
             assert rate * 0.98 <= plateau.bandwidth <= rate
             assert rate * 0.98 <= value <= rate
 
     @given(staircases(), st.floats(0.4, 1.99))
     def test_levels_out_of_reach_have_no_samples(self, staircase, top):
         """Memory is not judged by blocks that the last cache could still serve in part."""
-        found = plateaus(curve(*staircase, top=top), staircase[0])
+        found = find_plateaus(curve(*staircase, top=top), staircase[0])
         assert found[-1].samples == ()
-        assert ordered(found)[-1] is None
+        assert order_bandwidths(found)[-1] is None
         assert found[-2].edge is None
         assert all(plateau.samples for plateau in found[:-1])
 
@@ -131,7 +131,7 @@ class TestCurve:
         n = data.draw(st.integers(0, len(caches) - 1))
         guess = replace(caches[n], capacity=int(caches[n].capacity * factor))
         samples = curve(*staircase, top=8.0)
-        found = plateaus(samples, [*caches[:n], guess, *caches[n + 1 :]], {guess.name})
+        found = find_plateaus(samples, [*caches[:n], guess, *caches[n + 1 :]], {guess.name})
         assert edges[n] / GRID <= found[n].edge * 1.001
         assert found[n].edge <= edges[n] * GRID
 
@@ -140,13 +140,13 @@ class TestCurve:
         sizes = [2 ** (n / 2) for n in range(24, 40)]
         rates = [min(8e9, max(2e9, 8e9 * (2**14 / size))) for size in sizes]
         samples = [Sample(int(size), (r,)) for size, r in zip(sizes, rates, strict=True)]
-        near, _ = plateaus(samples, [Level("L1", 2**17, 1e9)])
+        near, _ = find_plateaus(samples, [Level("L1", 2**17, 1e9)])
         assert near.edge == pytest.approx(2**15, rel=0.01)
 
     def test_a_cache_never_serves_more_than_it_holds(self):
         """Where a curve falls behind a cache's capacity, the edge is the capacity."""
         samples = curve([Level("L1", 2**15, 1e9)], [1.4 * 2**15], [8e9, 2e9])
-        near, far = plateaus(samples, [Level("L1", 2**15, 1e9)])
+        near, far = find_plateaus(samples, [Level("L1", 2**15, 1e9)])
         assert (near.edge, near.bandwidth, far.bandwidth) == (2**15, 8e9, 2e9)
 
     def test_best_and_spread(self):
@@ -162,7 +162,7 @@ class TestCurve:
             Plateau(f"L{n}", tuple(Sample(512, (rate,)) for rate in rates), None)
             for n, rates in enumerate(levels)
         ]
-        values = ordered(found)
+        values = order_bandwidths(found)
         assert list(values) == sorted(values, reverse=True)
         rates = [rate for level in levels for rate in level]
         assert all(min(rates) <= value <= max(rates) for value in values)
@@ -170,27 +170,27 @@ class TestCurve:
         if heights == sorted(heights, reverse=True):
             assert list(values) == heights
 
-    @given(st.floats(NOISE * 1.001, 10), st.integers(0, 2), st.integers(1, 2))
+    @given(st.floats(NOISE_RATIO * 1.001, 10), st.integers(0, 2), st.integers(1, 2))
     def test_order_beyond_noise(self, factor, near, gap):
         """A farther level that is faster than noise explains is an error that names both."""
         rates = [1.0] * 5
         rates[near + gap] = factor
         found = [Plateau(f"L{n}", (Sample(512, (rate,)),), None) for n, rate in enumerate(rates)]
         with pytest.raises(CalibrationError, match=rf"L{near + gap} seems faster.*L\d"):
-            ordered(found)
+            order_bandwidths(found)
 
     def test_within(self):
         """The median over a range of blocks takes both ends, and is nothing without blocks."""
         samples = [Sample(size, (float(size),)) for size in (1, 2, 3, 8, 9)]
-        assert within(samples, 2, 8) == 3.0
-        assert within(samples, 4, 7) is None
+        assert median_within(samples, 2, 8) == 3.0
+        assert median_within(samples, 4, 7) is None
 
 
 def simulated(base, rounds=3, slowdown=None):
     """Probes of a machine, and the rates that a computer just like it would give."""
-    alone, together = blocks(base, 2**40, DENSITY)
+    alone, together = block_sizes(base, 2**40, DENSITY)
     levels = base.levels
-    edges = [capacity(cache) * 0.8 for cache in base.caches]
+    edges = [capacity_of(cache) * 0.8 for cache in base.caches]
     rates = {}
 
     def add(kernel, cores, block, rate, dtype="float64", bits=base.vector_bits):
@@ -250,7 +250,7 @@ class TestEvaluation:
             assert plateau.name == level.name
         for cache in found.caches:
             near, far = (truth.levels[n].bandwidth for n in _around(found, cache))
-            if near > DISTINCT * far:
+            if near > DISTINCT_RATIO * far:
                 assert cache.effective == pytest.approx(0.8, rel=GRID - 1)
                 assert found.source(f"{cache.name}.effective") == "measured"
             else:
@@ -328,18 +328,18 @@ def _around(machine, cache):
 def test_blocks(name, cores, limit, density):
     """Blocks grow from under half of L1, keep to the limit, and reach beyond twice the caches."""
     machine = Machine.load(name).replace(cores=cores)
-    nearest, last = capacity(machine.caches[0]), capacity(machine.caches[-1])
+    nearest, last = capacity_of(machine.caches[0]), capacity_of(machine.caches[-1])
     if limit < 3 / 8 * nearest:
         with pytest.raises(CalibrationError, match="L1"):
-            blocks(machine, limit, density)
+            block_sizes(machine, limit, density)
         return
-    alone, together = blocks(machine, limit, density)
+    alone, together = block_sizes(machine, limit, density)
     for sizes in (alone, together):
         assert sizes == sorted(set(sizes))
         assert all(size % STEP == 0 for size in sizes)
     assert alone[0] < nearest / 2
     assert alone[-1] < limit + STEP
-    assert alone[-1] > limit - STEP or alone[-1] >= BEYOND * last
+    assert alone[-1] > limit - STEP or alone[-1] >= BEYOND_RATIO * last
     assert cores * (together or [0])[-1] < limit + cores * STEP
     assert together == [] or cores > 1
 
@@ -356,7 +356,7 @@ def test_the_first_round_does_not_count():
             return passes * (0.1 if len(turns) == 1 else 0.01)
 
     rates = {Probe("none", 1, 0, "", 0, 1.0, lambda *_: None): []}
-    add_rounds(rates, Slow(), Effort(1e-9, 1e-3, 1), lambda *_: None)
+    add_rounds(rates, Slow(), MeasuringTime(1e-9, 1e-3, 1), lambda *_: None)
     [found] = rates.values()
     assert found == [pytest.approx(100.0)] * ROUNDS
     assert len(turns) == ROUNDS + 1
@@ -367,7 +367,7 @@ class TestCrew:
 
     def test_every_member_works(self):
         """Each member does its own part, and only as many take part as are asked for."""
-        with Crew(3) as crew:
+        with PinnedThreads(3) as crew:
             assert crew.each(lambda member: member, 3) == [0, 1, 2]
             calls = []
             assert crew.seconds(lambda *args: calls.append(args), 5, 2) >= 0
@@ -380,7 +380,7 @@ class TestCrew:
             if member == 1:
                 raise ZeroDivisionError
 
-        with Crew(3) as crew:
+        with PinnedThreads(3) as crew:
             with pytest.raises((ZeroDivisionError, RuntimeError)):
                 crew.seconds(call, 1, 3)
             assert crew.each(lambda member: member, 3) == [0, 1, 2]
@@ -389,7 +389,7 @@ class TestCrew:
     def test_members_are_pinned_and_the_caller_is_not(self):
         """Each member keeps to one CPU; the calling thread may use what it could before."""
         before = os.sched_getaffinity(0)
-        with Crew(2) as crew:
+        with PinnedThreads(2) as crew:
             places = crew.each(lambda _: os.sched_getaffinity(0), 2)
         assert all(len(place) == 1 and place <= before for place in places)
         assert os.sched_getaffinity(0) == before
@@ -417,7 +417,7 @@ class TestCalibrate:
             (dtype, bits) for dtype in ("float32", "float64") for bits in widths
         }
         assert Machine.from_toml(machine.to_toml()) == machine
-        assert found.curve("sweep").samples[0].block < capacity(machine.caches[0]) / 2
+        assert found.curve("sweep").samples[0].block < capacity_of(machine.caches[0]) / 2
         assert found.elapsed > 0
         fractions = [fraction for fraction, _ in seen]
         assert fractions[0] == 0
@@ -452,7 +452,7 @@ class TestCalibrate:
                 rates.setdefault(key, []).extend(found)
 
         monkeypatch.setattr(calibrate_module, "add_rounds", pretend)
-        monkeypatch.setattr(calibrate_module, "probes", lambda *_: [])
+        monkeypatch.setattr(calibrate_module, "make_probes", lambda *_: [])
         monkeypatch.setattr(Machine, "detect", lambda: base)
         if spoilt == 1:
             found = calibrate(quick=True)
@@ -656,7 +656,7 @@ class TestCommand:
 
     def test_two_at_once(self, home, measured):
         """A second calibration into the same file is refused while the first one runs."""
-        with locked(machine_file()):
+        with hold_lock(machine_file()):
             done = run()
         assert done.exit_code == 2
         assert "another process is measuring" in done.stderr
@@ -688,13 +688,13 @@ class TestCommand:
         assert process.returncode == status, said
         assert old.read_bytes() == b"old"
         assert leftovers(home / "config") == []
-        with locked(old):
+        with hold_lock(old):
             pass
 
 
 def _is_locked(path):
     try:
-        with locked(path):
+        with hold_lock(path):
             return False
     except FileAccessError:
         return True

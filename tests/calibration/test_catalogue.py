@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import tilesolve
 from tilesolve import Machine, Problem, plan
-from tilesolve.calibration.microkernels import _speed, catalogued
+from tilesolve.calibration.microkernels import _speed, measure_catalogues
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.codegen.object_code import Family, Loaded, build
@@ -56,7 +56,7 @@ def sides(kernel):
 @pytest.fixture(scope="module")
 def here():
     """This computer, with the microkernels of one dtype measured."""
-    return catalogued(Machine.detect(), ["float32"])
+    return measure_catalogues(Machine.detect(), ["float32"])
 
 
 def test_every_packed_kernel_is_measured(here):
@@ -120,7 +120,7 @@ def test_the_speed_is_told_beside_the_measured_peak_of_the_same_vectors():
 def test_a_machine_file_keeps_catalogues(here):
     """What was measured survives the file, and other dtypes' figures the next measurement."""
     assert Machine.from_toml(here.to_toml()) == here
-    both = catalogued(here, ["complex64"])
+    both = measure_catalogues(here, ["complex64"])
     assert both.catalogue("float32") == here.catalogue("float32")
     assert both.catalogue("complex64") is not None
 
@@ -190,17 +190,17 @@ def test_columns_that_cost_more_in_place_are_packed(here):
 def test_another_computer_is_not_measured_here():
     """Figures of this computer never become those of another machine."""
     with pytest.raises(MachineError, match="not this computer"):
-        catalogued(BASE.replace(fingerprint="another"))
+        measure_catalogues(BASE.replace(fingerprint="another"))
 
 
 def test_narrower_vectors_can_be_measured_and_wider_ones_not(monkeypatch):
     """A machine file may ask for less than the CPU has: kernels of that width are measured."""
     narrow = Machine.detect().replace(vector_bits=128, vector_registers=16)
-    found = catalogued(narrow, ["float32"])
+    found = measure_catalogues(narrow, ["float32"])
     assert [(c.dtype, c.bits, c.registers) for c in found.catalogues] == [("float32", 128, 16)]
     monkeypatch.setattr(Machine, "detect", lambda: narrow)
     with pytest.raises(MachineError, match="256 bits, this computer of 128"):
-        catalogued(narrow.replace(vector_bits=256))
+        measure_catalogues(narrow.replace(vector_bits=256))
 
 
 def test_the_default_holds_without_a_catalogue():

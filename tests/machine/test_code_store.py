@@ -8,7 +8,7 @@ import pytest
 from tilesolve import Machine, Problem, plan
 from tilesolve.kernels.codegen.object_code import Family, build
 from tilesolve.machine import kernel_cache
-from tilesolve.machine.kernel_cache import begin, family_of, kernels
+from tilesolve.machine.kernel_cache import family_of, load_kernels, start_compiling
 from tilesolve.plans import plan as plan_module
 
 FAMILY = Family("float32", 128, 6, 4)
@@ -42,11 +42,11 @@ def program(folder, text):
 
 def test_another_process_compiles_what_is_missing(empty):
     """This one finds the file, and starts no second process for it."""
-    begin(FAMILY)
+    start_compiling(FAMILY)
     [maker] = kernel_cache._makers.values()
-    begin(FAMILY)
+    start_compiling(FAMILY)
     assert list(kernel_cache._makers.values()) == [maker]
-    assert kernels(FAMILY).address(NAME) > 0
+    assert load_kernels(FAMILY).address(NAME) > 0
     assert empty == []
     assert maker.returncode == 0
     assert not kernel_cache._makers
@@ -54,19 +54,19 @@ def test_another_process_compiles_what_is_missing(empty):
 
 def test_what_is_there_is_not_made_again(monkeypatch):
     """A family in memory or on disk needs no process."""
-    kernels(FAMILY)
-    begin(FAMILY)
+    load_kernels(FAMILY)
+    start_compiling(FAMILY)
     monkeypatch.setattr(kernel_cache, "_loaded", {})
-    begin(FAMILY)
+    start_compiling(FAMILY)
     assert not kernel_cache._makers
 
 
 def test_one_core_is_not_shared(empty, monkeypatch):
     """Two processes on one core would be slower than one."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0})
-    begin(FAMILY)
+    start_compiling(FAMILY)
     assert not kernel_cache._makers
-    assert kernels(FAMILY).address(NAME) > 0
+    assert load_kernels(FAMILY).address(NAME) > 0
     assert empty == [FAMILY]
 
 
@@ -75,11 +75,11 @@ def test_what_another_process_fails_to_make_is_made_here(empty, monkeypatch, tmp
     """It may end early, hang, or not even start."""
     where = program(tmp_path, text) if text else str(tmp_path / "nothing")
     monkeypatch.setattr(sys, "executable", where)
-    monkeypatch.setattr(kernel_cache, "PATIENCE", 0.5)
-    begin(FAMILY)
+    monkeypatch.setattr(kernel_cache, "WAIT_SECONDS", 0.5)
+    start_compiling(FAMILY)
     makers = list(kernel_cache._makers.values())
     assert len(makers) == (text is not None)
-    assert kernels(FAMILY).address(NAME) > 0
+    assert load_kernels(FAMILY).address(NAME) > 0
     assert empty == [FAMILY]
     assert all(maker.returncode for maker in makers)
 
@@ -88,7 +88,7 @@ def test_the_first_run_of_a_plan_begins_with_its_kernels(monkeypatch):
     """They are asked for before what runs plans is loaded, and only then."""
     begun = []
     monkeypatch.setattr(plan_module, "_executors", [])
-    monkeypatch.setattr(kernel_cache, "begin", begun.append)
+    monkeypatch.setattr(kernel_cache, "start_compiling", begun.append)
     machine = Machine.load("i7-6700k")
     found = plan(Problem.of("mn-mk-kn", 4), machine=machine, cache=False)
     for _ in range(2):

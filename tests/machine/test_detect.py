@@ -8,8 +8,8 @@ import pytest
 from tilesolve.contractions.errors import SettingError
 from tilesolve.machine import cpu as cpu_module
 from tilesolve.machine import detect as detect_module
-from tilesolve.machine.cpu import cpu
-from tilesolve.machine.detect import detect, usual_threads
+from tilesolve.machine.cpu import detect_cpu
+from tilesolve.machine.detect import default_threads, detect
 from tilesolve.machine.model import Machine
 
 KIB = 1024
@@ -93,7 +93,7 @@ class Computer:
             self.core(number, topology__core_siblings_list="0-7")
 
     def cpu(self):
-        return cpu(self.sys, self.proc)
+        return detect_cpu(self.sys, self.proc)
 
     def machine(self):
         return Machine(**detect(self.sys, self.proc))
@@ -424,13 +424,13 @@ def test_fingerprint_stays(computer):
     """The clock, the affinity, the order of flags and the kernel's own flags change nothing."""
     computer.say(INTEL)
     computer.usual()
-    first = cpu(computer.sys, computer.proc).fingerprint
+    first = detect_cpu(computer.sys, computer.proc).fingerprint
     assert first == computer.machine().fingerprint
     computer.allow(0, 1, 2)
     reordered = " ".join(["newkernelflag", *reversed(INTEL["flags"].split())])
     computer.say({**INTEL, "cpu MHz": "3300.1", "flags": reordered, "microcode": "0x1"}, 3)
     computer.core(0, cpufreq__cpuinfo_max_freq=3300000)
-    assert cpu(computer.sys, computer.proc).fingerprint == first
+    assert detect_cpu(computer.sys, computer.proc).fingerprint == first
     assert set(first) <= set("0123456789abcdef")
 
 
@@ -442,18 +442,18 @@ def test_fingerprint_of_another_cpu(computer, change):
     """Another model or other vector instructions make another fingerprint."""
     computer.say(INTEL)
     computer.usual()
-    first = cpu(computer.sys, computer.proc).fingerprint
+    first = detect_cpu(computer.sys, computer.proc).fingerprint
     computer.say({**INTEL, **change})
-    assert cpu(computer.sys, computer.proc).fingerprint != first
+    assert detect_cpu(computer.sys, computer.proc).fingerprint != first
 
 
 def test_fingerprint_of_other_caches(computer):
     """Another cache size makes another fingerprint."""
     computer.say(INTEL)
     computer.usual()
-    first = cpu(computer.sys, computer.proc).fingerprint
+    first = detect_cpu(computer.sys, computer.proc).fingerprint
     computer.usual(l2="512K")
-    assert cpu(computer.sys, computer.proc).fingerprint != first
+    assert detect_cpu(computer.sys, computer.proc).fingerprint != first
 
 
 @pytest.mark.parametrize(
@@ -475,10 +475,10 @@ def test_name_fits_a_file(computer, model, name):
 def test_threads(monkeypatch):
     """TILESOLVE_NUM_THREADS sets the threads; without it there is one."""
     monkeypatch.delenv("TILESOLVE_NUM_THREADS", raising=False)
-    assert usual_threads() == 1
+    assert default_threads() == 1
     for text, count in (("1", 1), (" 12 ", 12), ("007", 7), ("", 1)):
         monkeypatch.setenv("TILESOLVE_NUM_THREADS", text)
-        assert usual_threads() == count
+        assert default_threads() == count
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2.5", "two", "1e3", "9" * 5000, "²"])
@@ -486,10 +486,10 @@ def test_bad_threads(monkeypatch, text):
     """A number of threads that is none is an error that names the variable."""
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", text)
     with pytest.raises(SettingError, match="TILESOLVE_NUM_THREADS must be a positive integer"):
-        usual_threads()
+        default_threads()
 
 
 def test_this_computer():
     """This computer, whatever it is, makes a valid machine, the same each time."""
-    assert Machine.detect().fingerprint == Machine.detect().fingerprint == cpu().fingerprint
+    assert Machine.detect().fingerprint == Machine.detect().fingerprint == detect_cpu().fingerprint
     assert Machine.detect().cores >= 1

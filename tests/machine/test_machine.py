@@ -15,10 +15,10 @@ from machine_strategies import machines
 
 from tilesolve.contractions.errors import MachineError, TilesolveWarning
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import SHIPPED, Level, Machine, Peak
-from tilesolve.machine.what_if import divided
+from tilesolve.machine.what_if import divide_machine
 from tilesolve.system import files
 
 SHIPPED_NAMES = ("e5-2680v4", "i7-6700k")
@@ -210,7 +210,7 @@ def test_a_part_of_a_cache_has_a_line(effective):
     """However many share a small one, and however little of it serves."""
     small = Level("L1", 4096, 2e9, effective=min(effective, 1 / effective), shared_by=256)
     machine = sample().replace(levels=(small, Level("memory", None, 1e9)))
-    assert divided(machine, 256).levels[0].usable >= 64
+    assert divide_machine(machine, 256).levels[0].usable >= 64
 
 
 def test_capacity_missing_inside():
@@ -369,7 +369,7 @@ def test_order(home, monkeypatch):
     """The argument comes before TILESOLVE_MACHINE, that before calibration, then detection."""
     assert Machine.find().why == "detection"
     assert Machine.find().machine == Machine.detect()
-    calibrated = sample().replace(name="calibrated", fingerprint=cpu().fingerprint)
+    calibrated = sample().replace(name="calibrated", fingerprint=detect_cpu().fingerprint)
     calibrate(calibrated.to_toml())
     assert Machine.find() == (calibrated, "calibrated file", "")
     assert Machine.load() == calibrated

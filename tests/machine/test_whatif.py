@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tilesolve
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import changed, divided
+from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.model.price import stores
 
 MACHINE = Machine.load("i7-6700k")
@@ -23,13 +23,13 @@ def test_a_core_has_its_part_of_the_shared_levels(name, cores, read):
     if read is not None:
         faster = (replace(level, read=read * level.bandwidth) for level in machine.levels)
         machine = machine.replace(levels=tuple(faster))
-    assert [store.capacity for store in stores(divided(machine, cores))] == pytest.approx(
+    assert [store.capacity for store in stores(divide_machine(machine, cores))] == pytest.approx(
         [store.capacity for store in stores(machine, cores)], rel=1e-6
     )
-    assert [store.bandwidth for store in stores(divided(machine, cores))] == pytest.approx(
+    assert [store.bandwidth for store in stores(divide_machine(machine, cores))] == pytest.approx(
         [store.bandwidth for store in stores(machine, cores)]
     )
-    assert [store.read for store in stores(divided(machine, cores))] == (
+    assert [store.read for store in stores(divide_machine(machine, cores))] == (
         [store.read and pytest.approx(store.read) for store in stores(machine, cores)]
     )
 
@@ -37,7 +37,7 @@ def test_a_core_has_its_part_of_the_shared_levels(name, cores, read):
 @pytest.mark.parametrize("cores", [2, 4, 100])
 def test_what_all_compute_together_is_that_of_the_cores(cores):
     """A core's part of the peak, where there are fewer cores than parts, is less than a core."""
-    own = divided(MACHINE, cores)
+    own = divide_machine(MACHINE, cores)
     assert cores * own.peak("float64") == pytest.approx(MACHINE.peak("float64", cores))
     assert own.peak("float64") / own.frequency == pytest.approx(
         MACHINE.peak("float64") / MACHINE.frequency
@@ -46,9 +46,9 @@ def test_what_all_compute_together_is_that_of_the_cores(cores):
 
 def test_a_part_of_what_is_shared():
     """The paper's model of a batch: a part of the shared cache and of the bandwidth each."""
-    level = divided(MACHINE, 2).level("L3")
+    level = divide_machine(MACHINE, 2).level("L3")
     assert level.capacity == MACHINE.level("L3").capacity // 2
-    assert divided(MACHINE, 1) is MACHINE
+    assert divide_machine(MACHINE, 1) is MACHINE
     near, far = MACHINE.level("L2"), MACHINE.level("L3")
     noisy = [
         replace(near, bandwidth=1e9, bandwidth_all=3e9),
@@ -56,7 +56,7 @@ def test_a_part_of_what_is_shared():
     ]
     memory = replace(MACHINE.memory, bandwidth=1e9, bandwidth_all=4e9)
     levels = (MACHINE.levels[0], *noisy, memory)
-    assert divided(MACHINE.replace(levels=levels), 4).level("L3").bandwidth == 3e9 / 4
+    assert divide_machine(MACHINE.replace(levels=levels), 4).level("L3").bandwidth == 3e9 / 4
 
 
 rates = st.floats(1e8, 1e12)
@@ -72,7 +72,7 @@ def test_any_measurement_can_be_divided(figures, data):
             MACHINE.levels, bandwidths, figures, strict=True
         )
     )
-    own = divided(MACHINE.replace(levels=levels), data.draw(st.integers(1, 64)))
+    own = divide_machine(MACHINE.replace(levels=levels), data.draw(st.integers(1, 64)))
     for level, part in zip(levels, own.levels, strict=True):
         assert part.bandwidth <= level.bandwidth
         factor = part.bandwidth / level.bandwidth
@@ -86,7 +86,7 @@ def test_a_third_of_three_times_a_rate_is_no_more_than_it():
     machine = MACHINE.replace(
         levels=(replace(MACHINE.levels[0], bandwidth=rate), *MACHINE.levels[1:])
     )
-    assert divided(machine, 3).levels[0].bandwidth == rate
+    assert divide_machine(machine, 3).levels[0].bandwidth == rate
 
 
 def test_a_batch_of_a_machine_with_one_level_measured_by_all_cores():
@@ -107,7 +107,7 @@ def test_a_level_of_another_speed_has_all_of_it(name):
         replace(level, bandwidth=rate, bandwidth_all=3 * rate, read=2 * rate, stream=rate / 2)
         for level, rate in zip(MACHINE.levels, (8e10, 4e10, 2e10, 1e10), strict=True)
     )
-    slower = changed(MACHINE.replace(levels=levels), {f"{name.lower()}_bandwidth": 0.75})
+    slower = scale_figures(MACHINE.replace(levels=levels), {f"{name.lower()}_bandwidth": 0.75})
     for before, after in zip(levels, slower.levels, strict=True):
         if after.name != name:
             assert after == before

@@ -6,7 +6,7 @@ import solver_doubles
 from tilesolve import plan
 from tilesolve.contractions.errors import SolverError
 from tilesolve.plans import certificate
-from tilesolve.system.subprocess_call import apart
+from tilesolve.system.subprocess_call import run_in_process
 
 
 def test_certified_tiles_are_near_the_integer_optimum():
@@ -45,7 +45,7 @@ def test_a_solver_that_fails_is_an_error(monkeypatch, solver, limit, message):
 
 def test_what_a_solver_prints_is_no_answer():
     """An answer comes back whole, whatever libraries print beside it."""
-    assert apart(solver_doubles.prints, "täxt\n", 60) == "täxt\n"
+    assert run_in_process(solver_doubles.prints, "täxt\n", 60) == "täxt\n"
 
 
 def test_a_proof_that_takes_too_long():

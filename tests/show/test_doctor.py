@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import console, table
-from tilesolve.show.doctor import Report, Row, Section, render, report
+from tilesolve.show.console_tables import console, text_table
+from tilesolve.show.doctor import Diagnosis, Row, Section, diagnose, print_diagnosis
 from tilesolve.system import files
 from tilesolve.system.files import write_atomically
-from tilesolve.system.units import size
+from tilesolve.system.units import format_size
 
 
 def rows(found, what):
@@ -31,13 +31,13 @@ def row(found, what):
 
 def printed(found):
     stream = StringIO()
-    render(found, console(stream))
+    print_diagnosis(found, console(stream))
     return stream.getvalue()
 
 
 def test_healthy():
     """Where all is installed the report is healthy, and still advises to calibrate."""
-    found = report()
+    found = diagnose()
     assert [each for section in found.sections for each in section.rows if each.bad] == []
     assert found.healthy
     assert row(found, "machine in force").source == "detection"
@@ -52,14 +52,14 @@ def test_healthy():
 )
 def test_versions(name):
     """The versions are those that the modules themselves give."""
-    assert row(report(), name).value == __import__(name).__version__
+    assert row(diagnose(), name).value == __import__(name).__version__
 
 
 @pytest.mark.parametrize("name", ["numba", "pyomo"])
 def test_needed_module_missing(monkeypatch, name):
     """A needed module that is missing makes the report unhealthy and names the command."""
     monkeypatch.setitem(sys.modules, name, None)
-    found = report()
+    found = diagnose()
     assert not found.healthy
     assert row(found, name).bad
     assert row(found, name).source == "missing"
@@ -70,7 +70,7 @@ def test_needed_module_missing(monkeypatch, name):
 def test_extra_missing(monkeypatch, name, extra):
     """A missing extra is told, but nothing needed is missing."""
     monkeypatch.setitem(sys.modules, name, None)
-    found = report()
+    found = diagnose()
     assert found.healthy
     assert row(found, name).source == "optional, missing"
     assert row(found, name).mend == f"pip install 'tilesolve[{extra}]'"
@@ -81,7 +81,7 @@ def test_broken_module(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "networkx", raising=False)
     (tmp_path / "networkx.py").write_text("raise OSError('libodd.so: no such file')")
     monkeypatch.syspath_prepend(tmp_path)
-    broken = row(report(), "networkx")
+    broken = row(diagnose(), "networkx")
     assert broken.bad
     assert broken.source == "broken"
     assert "libodd.so" in broken.value
@@ -91,7 +91,7 @@ def test_ipopt_works():
     """IPOPT's row has its version and says that it solved a problem."""
     import cyipopt
 
-    found = row(report(), "IPOPT")
+    found = row(diagnose(), "IPOPT")
     assert found.value.startswith(".".join(map(str, cyipopt.IPOPT_VERSION)) + " ")
     assert found.source == "solved a test"
     assert not found.bad
@@ -128,7 +128,7 @@ class Solver:
 def test_ipopt_broken(monkeypatch, solver, state, text):
     """An IPOPT that is missing, does not start, or answers wrongly is told apart."""
     monkeypatch.setitem(sys.modules, "cyipopt", solver)
-    found = row(report(), "IPOPT")
+    found = row(diagnose(), "IPOPT")
     assert found.source == state
     assert text in found.value
     assert found.bad == (state != "solved a test")
@@ -138,7 +138,7 @@ def test_ipopt_broken(monkeypatch, solver, state, text):
 def test_levels_have_sources(monkeypatch):
     """Each level is shown with the source of its figures."""
     monkeypatch.setenv("TILESOLVE_MACHINE", "i7-6700k")
-    found = report()
+    found = diagnose()
     assert row(found, "machine in force") == Row(
         "machine in force", "i7-6700k", "TILESOLVE_MACHINE"
     )
@@ -166,7 +166,7 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         machine.replace(levels=(changed, *machine.levels[1:]), sources=tuple(sources)).to_toml()
     )
     monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
-    texts = {each.source: each.value for each in rows(report(), "L1")}
+    texts = {each.source: each.value for each in rows(diagnose(), "L1")}
     assert set(texts) == {"measured", "given"}
     for text in (
         "75% effective",
@@ -182,9 +182,9 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
 
 def test_calibrated():
     """A whole calibrated file of this CPU is in force, and nothing is left to advise."""
-    calibrated = Machine.load("i7-6700k").replace(name="mine", fingerprint=cpu().fingerprint)
+    calibrated = Machine.load("i7-6700k").replace(name="mine", fingerprint=detect_cpu().fingerprint)
     write_atomically(machine_file(), calibrated.to_toml())
-    found = report()
+    found = diagnose()
     assert row(found, "machine in force") == Row("machine in force", "mine", "calibrated file")
     assert row(found, "machine file") == Row("machine file", str(machine_file()), "measured")
 
@@ -198,7 +198,7 @@ def test_damaged_machine_file(monkeypatch, text, reason, chosen):
     """A damaged or foreign calibrated file is unhealthy, also while another machine is in force."""
     monkeypatch.setenv("TILESOLVE_MACHINE", chosen)
     write_atomically(machine_file(), text or Machine.load("i7-6700k").to_toml())
-    found = report()
+    found = diagnose()
     assert not found.healthy
     assert row(found, "machine file").mend == "tilesolve calibrate"
     assert reason in row(found, "machine file").value
@@ -209,7 +209,7 @@ def test_damaged_machine_file(monkeypatch, text, reason, chosen):
 def test_broken_setting_of_machine(monkeypatch):
     """A TILESOLVE_MACHINE that is nowhere is a row with a command, and the rest is reported."""
     monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
-    found = report()
+    found = diagnose()
     assert not found.healthy
     assert row(found, "machine in force").mend == "unset TILESOLVE_MACHINE"
     assert "nowhere" in row(found, "machine in force").value
@@ -218,25 +218,25 @@ def test_broken_setting_of_machine(monkeypatch):
 
 def test_threads(monkeypatch):
     """The threads in force and why; a number that is none is a row with a command."""
-    assert row(report(), "threads in force").source == "none are named"
-    assert row(report(), "threads in force").value == "1"
+    assert row(diagnose(), "threads in force").source == "none are named"
+    assert row(diagnose(), "threads in force").value == "1"
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", "3")
-    assert row(report(), "threads in force") == Row(
+    assert row(diagnose(), "threads in force") == Row(
         "threads in force", "3", "TILESOLVE_NUM_THREADS"
     )
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", "many")
-    found = report()
+    found = diagnose()
     assert not found.healthy
     assert row(found, "threads in force").mend == "unset TILESOLVE_NUM_THREADS"
 
 
 def test_cache_setting(monkeypatch):
     """Whether plans are kept; a word that is neither on nor off is a row with a command."""
-    assert row(report(), "plans are kept").value == "yes"
+    assert row(diagnose(), "plans are kept").value == "yes"
     monkeypatch.setenv("TILESOLVE_CACHE", "OFF")
-    assert row(report(), "plans are kept") == Row("plans are kept", "no")
+    assert row(diagnose(), "plans are kept") == Row("plans are kept", "no")
     monkeypatch.setenv("TILESOLVE_CACHE", "none")
-    found = report()
+    found = diagnose()
     assert not found.healthy
     assert row(found, "plans are kept").mend == "unset TILESOLVE_CACHE"
 
@@ -244,7 +244,7 @@ def test_cache_setting(monkeypatch):
 def test_settings(monkeypatch):
     """All settings are listed with what they do; one that nothing reads is pointed out."""
     monkeypatch.setenv("TILESOLVE_NUMTHREADS", "3")
-    found = report()
+    found = diagnose()
     for name, meaning in files.SETTINGS.items():
         assert row(found, name).source == meaning
     assert row(found, "TILESOLVE_CACHE_DIR").value == os.environ["TILESOLVE_CACHE_DIR"]
@@ -256,10 +256,10 @@ def test_settings(monkeypatch):
 def test_folders(home, monkeypatch):
     """Folders are shown with their sizes, and machine files of other CPUs are counted."""
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "own"))
-    assert row(report(), "cache folder").source == "not made yet"
+    assert row(diagnose(), "cache folder").source == "not made yet"
     write_atomically(home / "own" / "deep" / "code", "x" * 3000)
     write_atomically(machine_file().with_name("other-0123.toml"), "x" * 10)
-    found = report()
+    found = diagnose()
     assert row(found, "cache folder") == Row("cache folder", str(home / "own"), "2.93 KiB")
     assert row(found, "settings folder").source == "10 B"
     assert row(found, "machine files of other CPUs").value == "1"
@@ -271,7 +271,7 @@ def test_folder_that_cannot_be_written(home, monkeypatch, below):
     (home / "file").write_text("")
     (home / "file").chmod(0o755)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "file" / below))
-    found = row(report(), "cache folder")
+    found = row(diagnose(), "cache folder")
     assert found.bad
     assert "export TILESOLVE_CACHE_DIR=" in found.mend
 
@@ -292,7 +292,7 @@ def test_huge_pages(home, text, value, mended):
     if text:
         path.write_text(text)
     (home / "sys/devices/system/cpu/cpu0/cache").mkdir(parents=True)
-    found = row(report(root=home / "sys"), "huge pages")
+    found = row(diagnose(root=home / "sys"), "huge pages")
     assert found.value == value
     assert bool(found.mend) == mended
     assert not found.bad
@@ -300,10 +300,10 @@ def test_huge_pages(home, text, value, mended):
 
 def test_json_has_everything():
     """The JSON form holds every row, and survives a round trip."""
-    found = report()
+    found = diagnose()
     data = json.loads(json.dumps(found.to_dict()))
     assert data["healthy"] is True
-    again = Report(
+    again = Diagnosis(
         tuple(
             Section(part["title"], tuple(Row(**each) for each in part["rows"]))
             for part in data["sections"]
@@ -315,7 +315,7 @@ def test_json_has_everything():
 def test_render_uncut():
     """What is printed to no terminal has every value whole, in plain text, brackets included."""
     long = "a[h+r] " + "x" * 3000
-    found = Report((Section("tea", (Row("cup", long, "given", "drink [now]", True),)),))
+    found = Diagnosis((Section("tea", (Row("cup", long, "given", "drink [now]", True),)),))
     text = printed(found)
     assert long in text
     assert "! cup: drink [now]\n" in text
@@ -327,7 +327,7 @@ def test_narrow_terminal_cuts_nothing():
     """A table in a narrow terminal folds its cells, and takes no text for markup."""
     stream = StringIO()
     narrow = Console(file=stream, width=30, force_terminal=True, color_system=None)
-    narrow.print(table("", {"what": "left", "value": "left"}, [("[h+r]", "0123456789" * 9)]))
+    narrow.print(text_table("", {"what": "left", "value": "left"}, [("[h+r]", "0123456789" * 9)]))
     assert "[h+r]" in stream.getvalue()
     assert len(re.findall(r"\d", stream.getvalue())) == 90
 
@@ -345,4 +345,4 @@ def test_narrow_terminal_cuts_nothing():
 )
 def test_size(count, text):
     """Bytes are shown in the largest unit that makes at least one."""
-    assert size(count) == text
+    assert format_size(count) == text

@@ -15,10 +15,16 @@ from patience import PATIENCE
 import tilesolve
 from tilesolve import contractions, kernels, packing
 from tilesolve.contractions.errors import FileAccessError, SettingError, TilesolveWarning
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.file import machine_file
 from tilesolve.system import files
-from tilesolve.system.files import check_writable, locked, read_regular, warn_once, write_atomically
+from tilesolve.system.files import (
+    check_writable,
+    hold_lock,
+    read_regular,
+    warn_once,
+    write_atomically,
+)
 
 
 def start(code, *arguments):
@@ -51,7 +57,7 @@ def test_machine_file_is_of_this_cpu(tmp_path, monkeypatch):
     """Each kind of CPU has a machine file of its own in the settings folder."""
     monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path))
     assert machine_file().parent == tmp_path / "machines"
-    assert machine_file().name.endswith(f"-{cpu().fingerprint}.toml")
+    assert machine_file().name.endswith(f"-{detect_cpu().fingerprint}.toml")
 
 
 def test_settings_are_declared():
@@ -62,7 +68,7 @@ def test_settings_are_declared():
             named |= set(re.findall(r"TILESOLVE_[A-Z_]*[A-Z]", path.read_text()))
     assert named == set(files.SETTINGS)
     with pytest.raises(KeyError):
-        files.setting("TILESOLVE_TYPO")
+        files.read_setting("TILESOLVE_TYPO")
 
 
 @pytest.mark.parametrize(
@@ -75,14 +81,14 @@ def test_settings_are_declared():
 def test_switches(monkeypatch, words, on):
     """Whatever the case and the blanks; nothing else is taken for either."""
     monkeypatch.delenv("TILESOLVE_CACHE", raising=False)
-    assert files.switched_on("TILESOLVE_CACHE")
+    assert files.is_switched_on("TILESOLVE_CACHE")
     for word in words:
         monkeypatch.setenv("TILESOLVE_CACHE", word)
-        assert files.switched_on("TILESOLVE_CACHE") is on
+        assert files.is_switched_on("TILESOLVE_CACHE") is on
     for word in ("of", "disable", "2", "-"):
         monkeypatch.setenv("TILESOLVE_CACHE", word)
         with pytest.raises(SettingError, match=f"TILESOLVE_CACHE must be on or off, got '{word}'"):
-            files.switched_on("TILESOLVE_CACHE")
+            files.is_switched_on("TILESOLVE_CACHE")
 
 
 def test_write(tmp_path):
@@ -118,7 +124,7 @@ def test_unwritable_folder(tmp_path):
             write_atomically(path, "text")
         with (
             pytest.raises(FileAccessError, match=r"cannot lock .*m\.toml\.lock: .*file"),
-            locked(path),
+            hold_lock(path),
         ):
             pass
     assert (tmp_path / "file").read_text() == "kept"
@@ -207,8 +213,8 @@ def test_two_calibrations(tmp_path):
     path = tmp_path / "deep" / "m.toml"
     code = """
 import sys
-from tilesolve.system.files import locked
-with locked(sys.argv[1]):
+from tilesolve.system.files import hold_lock
+with hold_lock(sys.argv[1]):
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -217,22 +223,26 @@ with locked(sys.argv[1]):
             assert child.stdout.readline() == "locked\n"
             with (
                 pytest.raises(FileAccessError, match="another process is measuring"),
-                locked(path),
+                hold_lock(path),
             ):
                 pass
         finally:
             child.kill()
             child.wait(PATIENCE)
-    with locked(path):
+    with hold_lock(path):
         assert not path.exists()
 
 
 def test_lock_is_released(tmp_path):
     """A lock ends with its block, also after an error in it, and is no lock of another file."""
     path = tmp_path / "m.toml"
-    with pytest.raises(ZeroDivisionError), locked(path), locked(tmp_path / "other.toml"):
+    with (
+        pytest.raises(ZeroDivisionError),
+        hold_lock(path),
+        hold_lock(tmp_path / "other.toml"),
+    ):
         raise ZeroDivisionError
-    with locked(path), pytest.raises(FileAccessError), locked(path):
+    with hold_lock(path), pytest.raises(FileAccessError), hold_lock(path):
         pass
 
 

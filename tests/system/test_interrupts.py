@@ -13,7 +13,7 @@ import pytest
 from patience import PATIENCE
 
 from tilesolve.show.console_tables import progress_bar
-from tilesolve.system.interrupts import heeded, terminable
+from tilesolve.system.interrupts import keep_interrupts, unwind_on_terminate
 
 
 def swallow():
@@ -24,7 +24,7 @@ def swallow():
 
 def work(*steps, reached=None):
     """Take steps where interrupts are heeded; each is a function, or "heed"."""
-    with heeded() as heed:
+    with keep_interrupts() as heed:
         for step in steps:
             heed() if step == "heed" else step()
             if reached is not None:
@@ -58,11 +58,11 @@ class TestHeeded:
                 signal.raise_signal(signal.SIGTERM)
 
         try:
-            terminable()
+            unwind_on_terminate()
             with pytest.raises(KeyboardInterrupt):
                 work(be_ended)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            terminable()
+            unwind_on_terminate()
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
         finally:
             signal.signal(signal.SIGTERM, usual)
@@ -73,7 +73,7 @@ class TestHeeded:
 
     def test_none_is_invented(self):
         usual = signal.getsignal(signal.SIGINT)
-        with heeded() as heed:
+        with keep_interrupts() as heed:
             heed()
         assert signal.getsignal(signal.SIGINT) is usual
 
@@ -86,7 +86,7 @@ class TestHeeded:
     def test_ignored_stays_ignored(self):
         usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            with heeded() as heed:
+            with keep_interrupts() as heed:
                 signal.raise_signal(signal.SIGINT)
                 heed()
         finally:
@@ -97,7 +97,7 @@ class TestHeeded:
 
         def elsewhere():
             before = signal.getsignal(signal.SIGINT)
-            with heeded() as heed:
+            with keep_interrupts() as heed:
                 heed()
                 seen.append(signal.getsignal(signal.SIGINT) is before)
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tilesolve.system.workers import together
+from tilesolve.system.workers import run_together
 
 LATE = """
 import atexit, threading, time
@@ -29,7 +29,7 @@ def late():
 def test_each_job_is_done_once(count):
     """Whatever their number, and all of them though one fails."""
     done = []
-    together([lambda at=at: done.append(at) for at in range(count)])
+    run_together([lambda at=at: done.append(at) for at in range(count)])
     assert sorted(done) == list(range(count))
 
     def fail():
@@ -37,7 +37,7 @@ def test_each_job_is_done_once(count):
 
     done.clear()
     with pytest.raises(ZeroDivisionError):
-        together([fail, *(lambda at=at: done.append(at) for at in range(count))])
+        run_together([fail, *(lambda at=at: done.append(at) for at in range(count))])
     assert sorted(done) == list(range(count))
 
 

@@ -31,10 +31,10 @@ from tilesolve.bench.run.sweep import empty, sweep, weights
 from tilesolve.bench.studies import studies, tiles
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import console, progress_bar, table
+from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.show.pictures import check_drawing, check_picture
 from tilesolve.system.files import check_writable, write_atomically
-from tilesolve.system.units import counted
+from tilesolve.system.units import format_count
 
 Some = TypeVar("Some", bound=Kept[Any])
 
@@ -174,7 +174,7 @@ def keeping(start: Some, path: Path | None) -> Iterator[Keeper[Some]]:
     except KeyboardInterrupt:
         where = f"kept in {path}" if path else "lost, as --json names no file"
         print(
-            f"interrupted: {counted(len(keeper.found.cases), 'case')} {where}; "
+            f"interrupted: {format_count(len(keeper.found.cases), 'case')} {where}; "
             "with the same --json the command goes on from there",
             file=sys.stderr,
         )
@@ -189,7 +189,7 @@ def tell_time(seconds: Iterable[float]) -> None:
     >>> tell_time([60.0, 120.0])
     """
     each = list(seconds)
-    print(f"{counted(len(each), 'case')}, about {sum(each) / 60:.0f} min", file=sys.stderr)
+    print(f"{format_count(len(each), 'case')}, about {sum(each) / 60:.0f} min", file=sys.stderr)
 
 
 def study_tiles(
@@ -229,7 +229,7 @@ def study_tiles(
         write_atomically(outputs.csv, found.to_csv())
     for case in found.cases:
         if case.trials:
-            screen.print(table(str(case.problem), studies.COLUMNS, studies.rows(case)))
+            screen.print(text_table(str(case.problem), studies.COLUMNS, studies.rows(case)))
     screen.print(*studies.overall(found.cases), sep="\n")
     return found
 
@@ -252,7 +252,7 @@ def study_misses(name: str, *, machine: str | None) -> None:
             rows += misses.rows(key, problem, found_machine)
         report(1.0, "")
     title = f"Lines that the caches of {found_machine.name} miss, by the plan's nest"
-    screen.print(table(title, misses.COLUMNS, rows))
+    screen.print(text_table(title, misses.COLUMNS, rows))
     screen.print(
         "Where a part was simulated, its first steps stand for the rest. The paper's figures "
         "are those of its own tiles, without packing."
@@ -276,7 +276,7 @@ def show(found: Sweep) -> None:
     for label in found.settings.contenders.values():
         screen.print(f"- {label}")
     caption = "speeds in GFLOP/s, memory beside the tensors; predicted over measured time"
-    screen.print(table("", columns(found), rows(found), caption))
+    screen.print(text_table("", columns(found), rows(found), caption))
     screen.print(*means(found), *notes(found), sep="\n")
 
 
@@ -318,5 +318,5 @@ def show_changes(found: Sweep, older: Path) -> None:
     """
     changed, lines = comparison(Sweep.read(older), found)
     screen = console()
-    screen.print(table(f"Beside {older}", COLUMNS, changed))
+    screen.print(text_table(f"Beside {older}", COLUMNS, changed))
     screen.print(*lines, sep="\n")

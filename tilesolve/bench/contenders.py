@@ -129,9 +129,9 @@ def known(threads: int = 1) -> dict[str, Contender]:
     >>> list(known())
     ['numpy', 'numpy-best', 'opt_einsum', 'tblis', 'torch', 'jax']
     """
-    from tilesolve.machine.cpu import cpu
+    from tilesolve.machine.cpu import detect_cpu
 
-    features = set(cpu().features)
+    features = set(detect_cpu().features)
     blas = (("OPENBLAS_CORETYPE", "SkylakeX"),) if "avx512f" in features else ()
     blis = (("BLIS_ARCH_TYPE", "haswell"),) if {"avx2", "fma"} <= features else ()
     xla = f"--xla_cpu_multi_thread_eigen={'false' if threads == 1 else 'true'}"

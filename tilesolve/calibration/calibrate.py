@@ -14,27 +14,27 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from tilesolve.calibration.measure import Effort, Probe, add_rounds, blocks, probes
+from tilesolve.calibration.measure import MeasuringTime, Probe, add_rounds, block_sizes, make_probes
 from tilesolve.calibration.staircase import (
-    BEYOND,
-    LARGEST,
+    BEYOND_RATIO,
+    LARGEST_RATIO,
     Curve,
     Plateau,
     Sample,
-    capacity,
-    ordered,
-    plateaus,
-    within,
+    capacity_of,
+    find_plateaus,
+    median_within,
+    order_bandwidths,
 )
 from tilesolve.contractions.errors import CalibrationError
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.level import Level, Peak, Source
 from tilesolve.machine.model import Machine
 from tilesolve.system.free_memory import free_memory
-from tilesolve.system.pinned_threads import Crew
+from tilesolve.system.pinned_threads import PinnedThreads
 
-FULL = Effort(seconds=90.0, call=4e-3, density=6)
-QUICK = Effort(seconds=7.0, call=1e-3, density=4)
+FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
+QUICK = MeasuringTime(seconds=7.0, call=1e-3, density=4)
 
 REPEATS = 2
 """Times that contradictory measurements are continued, for a third of the time each, before they
@@ -146,10 +146,10 @@ def calibrate(
     report(0.0, "detecting the machine")
     base = Machine.detect()
     limit = int(free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
-    sizes = blocks(base, limit, effort.density)
-    with Crew(base.cores) as crew:
+    sizes = block_sizes(base, limit, effort.density)
+    with PinnedThreads(base.cores) as crew:
         report(0.0, "compiling the kernels")
-        rates: dict[Probe, list[float]] = {probe: [] for probe in probes(base, crew, *sizes)}
+        rates: dict[Probe, list[float]] = {probe: [] for probe in make_probes(base, crew, *sizes)}
         add_rounds(rates, crew, effort, report)
         for repeat in range(REPEATS + 1):
             try:
@@ -188,9 +188,9 @@ def evaluate(
     Examples
     --------
     >>> machine = Machine.detect()
-    >>> with Crew(machine.cores) as crew:
-    ...     rates = {probe: [] for probe in probes(machine, crew, [16384], [])}
-    ...     add_rounds(rates, crew, Effort(0.01, 1e-4, 1), lambda fraction, what: None)
+    >>> with PinnedThreads(machine.cores) as crew:
+    ...     rates = {probe: [] for probe in make_probes(machine, crew, [16384], [])}
+    ...     add_rounds(rates, crew, MeasuringTime(0.01, 1e-4, 1), lambda fraction, what: None)
     >>> evaluate(machine, rates)[0].source("frequency")
     'measured'
     """
@@ -236,10 +236,10 @@ def _levels(
 ) -> tuple[tuple[Level, ...], tuple[Plateau, ...], dict[str, Source], list[str]]:
     """Return the levels, their places on the curve, the figures' sources, and notes."""
     guessed = [c.name for c in base.caches if base.source(f"{c.name}.capacity") == "assumed"]
-    found = plateaus(_samples(curves, "sweep", 1), base.caches, guessed)
+    found = find_plateaus(_samples(curves, "sweep", 1), base.caches, guessed)
     # Where stores are the limit, two levels can be equally fast and yet differ in loads.
-    loads = plateaus(_samples(curves, "read", 1), base.caches, guessed)
-    bandwidths = _filled(base.levels, ordered(found))
+    loads = find_plateaus(_samples(curves, "read", 1), base.caches, guessed)
+    bandwidths = _filled(base.levels, order_bandwidths(found))
     levels: list[Level] = []
     sources: dict[str, Source] = {}
     notes = []
@@ -262,7 +262,7 @@ def _levels(
             changes |= {"capacity": edge, "effective": 1.0}
             sources[f"{name}.capacity"] = "measured"
         elif edge is not None:
-            changes["effective"] = edge / capacity(level)
+            changes["effective"] = edge / capacity_of(level)
         if level.capacity is not None:
             sources[f"{name}.effective"] = "assumed" if edge is None else "measured"
         levels.append(replace(level, **changes))
@@ -284,15 +284,15 @@ def _beside(
     blocks = [sample.block for sample in plateau.samples]
     team = _samples(curves, "sweep", base.cores)
     if level.capacity is None:
-        low, high = team[-1].block / LARGEST if team else 0.0, math.inf
+        low, high = team[-1].block / LARGEST_RATIO if team else 0.0, math.inf
     else:  # together the cores share a cache, so each has a part of it, and all of its own ones
-        low = BEYOND * sum(capacity(c) / min(c.shared_by, base.cores) for c in nearer)
+        low = BEYOND_RATIO * sum(capacity_of(c) / min(c.shared_by, base.cores) for c in nearer)
         high = max(blocks) / min(level.shared_by, base.cores)
     return {
-        "read": within(_samples(curves, "read", 1), min(blocks), max(blocks)),
-        "stream": within(_samples(curves, "stream", 1), min(blocks), max(blocks)),
-        "lines": within(_samples(curves, "lines", 1), min(blocks), max(blocks)),
-        "bandwidth_all": bandwidth if base.cores == 1 else within(team, low, high),
+        "read": median_within(_samples(curves, "read", 1), min(blocks), max(blocks)),
+        "stream": median_within(_samples(curves, "stream", 1), min(blocks), max(blocks)),
+        "lines": median_within(_samples(curves, "lines", 1), min(blocks), max(blocks)),
+        "bandwidth_all": bandwidth if base.cores == 1 else median_within(team, low, high),
     }
 
 

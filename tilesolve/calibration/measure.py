@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tilesolve.calibration.staircase import capacity
+from tilesolve.calibration.staircase import capacity_of
 from tilesolve.contractions.errors import CalibrationError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
-from tilesolve.system.pinned_threads import Crew
+from tilesolve.system.pinned_threads import PinnedThreads
 
 FIRST = 3 / 8
 """The smallest block, as a fraction of L1: under half of it."""
@@ -39,7 +39,7 @@ SCALE, SHIFT = 0.5, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class MeasuringTime:
     """How long to measure.
 
     Parameters
@@ -53,7 +53,7 @@ class Effort:
 
     Examples
     --------
-    >>> Effort(seconds=10.0, call=1e-3, density=4).density
+    >>> MeasuringTime(seconds=10.0, call=1e-3, density=4).density
     4
     """
 
@@ -105,7 +105,7 @@ class Probe:
         return f"{self.kernel}, {where}, {self.dtype} at {self.bits} bits"
 
 
-def blocks(machine: Machine, limit: int, density: int) -> tuple[list[int], list[int]]:
+def block_sizes(machine: Machine, limit: int, density: int) -> tuple[list[int], list[int]]:
     """Return the block sizes of one core alone, and those of each core when all work at once.
 
     Parameters
@@ -119,20 +119,20 @@ def blocks(machine: Machine, limit: int, density: int) -> tuple[list[int], list[
 
     Examples
     --------
-    >>> alone, together = blocks(Machine.load("i7-6700k"), 2**30, 1)
+    >>> alone, together = block_sizes(Machine.load("i7-6700k"), 2**30, 1)
     >>> alone[0], alone[-1], together[-1]
     (12288, 33554432, 9568256)
     """
-    first = int(FIRST * capacity(machine.caches[0]))
+    first = int(FIRST * capacity_of(machine.caches[0]))
     if limit < first:
         raise CalibrationError(
             f"blocks may take {limit} bytes, but {machine.caches[0].name} alone needs {first}"
         )
     last = machine.caches[-1]
     reach = GUESSED_REACH if machine.source(f"{last.name}.capacity") == "assumed" else REACH
-    alone = _geometric(first, min(limit, reach * capacity(last)), density)
+    alone = _geometric(first, min(limit, reach * capacity_of(last)), density)
     # Together the cores fill a shared cache sooner, but they also have all their own ones.
-    shares = sum(capacity(c) / min(c.shared_by, machine.cores) for c in machine.caches)
+    shares = sum(capacity_of(c) / min(c.shared_by, machine.cores) for c in machine.caches)
     top = min(limit / machine.cores, REACH * shares)
     if machine.cores == 1 or top < first:
         return alone, []
@@ -148,21 +148,25 @@ def _geometric(first: int, last: float, density: float) -> list[int]:
     return sorted({math.ceil(round(size, 3) / STEP) * STEP for size in exact})
 
 
-def probes(machine: Machine, crew: Crew, alone: list[int], together: list[int]) -> list[Probe]:
+def make_probes(
+    machine: Machine, crew: PinnedThreads, alone: list[int], together: list[int]
+) -> list[Probe]:
     """Compile the kernels, allocate the blocks, and return all there is to time.
 
     Examples
     --------
     >>> machine = Machine.detect()
-    >>> with Crew(machine.cores) as crew:
-    ...     found = probes(machine, crew, [16384, 32768], [])
+    >>> with PinnedThreads(machine.cores) as crew:
+    ...     found = make_probes(machine, crew, [16384, 32768], [])
     >>> [probe.block for probe in found if probe.kernel == "read"]
     [16384, 32768]
     """
     return [*_sweeps(machine, crew, alone, together), *_arithmetic(machine)]
 
 
-def _sweeps(machine: Machine, crew: Crew, alone: list[int], together: list[int]) -> list[Probe]:
+def _sweeps(
+    machine: Machine, crew: PinnedThreads, alone: list[int], together: list[int]
+) -> list[Probe]:
     from tilesolve.kernels.probes import bandwidth as kernels
 
     bits = machine.vector_bits
@@ -226,19 +230,19 @@ def _arithmetic(machine: Machine) -> list[Probe]:
         ),
         _fma("chain", 1, "float64", machine.vector_bits, 1),
         *(
-            multiply_adds(machine, dtype, bits, cores)
+            peak_probe(machine, dtype, bits, cores)
             for cores in sorted({1, machine.cores})
             for dtype, bits in kinds
         ),
     ]
 
 
-def multiply_adds(machine: Machine, dtype: str, bits: int, cores: int) -> Probe:
+def peak_probe(machine: Machine, dtype: str, bits: int, cores: int) -> Probe:
     """Return the probe of the arithmetic peak, compiled.
 
     Examples
     --------
-    >>> probe = multiply_adds(Machine.detect(), "float32", 128, 1)
+    >>> probe = peak_probe(Machine.detect(), "float32", 128, 1)
     >>> probe.title
     'fma, one core, float32 at 128 bits'
     """
@@ -258,7 +262,7 @@ def _fma(kernel: str, cores: int, dtype: str, bits: int, accumulators: int) -> P
 
 
 def add_rounds(
-    rates: dict[Probe, list[float]], crew: Crew, effort: Effort, report: Progress
+    rates: dict[Probe, list[float]], crew: PinnedThreads, effort: MeasuringTime, report: Progress
 ) -> None:
     """Time every probe in turn, again and again, and add what comes out to its list.
 
@@ -269,8 +273,8 @@ def add_rounds(
     --------
     >>> probe = Probe("none", 1, 0, "", 0, 1.0, lambda member, passes: time.sleep(1e-5 * passes))
     >>> rates: dict[Probe, list[float]] = {probe: []}
-    >>> with Crew(1) as crew:
-    ...     add_rounds(rates, crew, Effort(1e-3, 1e-4, 1), lambda fraction, what: None)
+    >>> with PinnedThreads(1) as crew:
+    ...     add_rounds(rates, crew, MeasuringTime(1e-3, 1e-4, 1), lambda fraction, what: None)
     >>> len(rates[probe]) >= ROUNDS
     True
     """
@@ -291,7 +295,7 @@ def add_rounds(
             done += 1
 
 
-def _rate(crew: Crew, probe: Probe, call: float, guess: float) -> float:
+def _rate(crew: PinnedThreads, probe: Probe, call: float, guess: float) -> float:
     """Return what all cores of a probe do per second together; `guess` sets the first length."""
     patience = max(TEAM_PATIENCE, probe.cores / 2) if probe.cores > 1 else 1
     work = probe.work * probe.cores

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilesolve.calibration.peak_rate import pace
+from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.probes.microkernels import measure
 from tilesolve.kernels.progress import Progress, silent
-from tilesolve.machine.kernel_cache import family_of, kernels
+from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.machine.model import Machine
 
 TURN, TURNS = 2e-4, 5
 """Seconds of one turn in which the arithmetic peak is measured, and how many there are."""
 
 
-def catalogued(
+def measure_catalogues(
     machine: Machine,
     dtypes: Sequence[str] = DTYPES,
     progress: Progress = silent,
@@ -41,7 +41,7 @@ def catalogued(
 
     Examples
     --------
-    >>> [found.dtype for found in catalogued(Machine.detect(), ["float32"]).catalogues]
+    >>> [found.dtype for found in measure_catalogues(Machine.detect(), ["float32"]).catalogues]
     ['float32']
     """
     here = Machine.detect()
@@ -61,7 +61,7 @@ def catalogued(
         report(0.0, f"{dtype}, compiling")
         family = family_of(dtype, machine)
         speed = _speed(machine, dtype)
-        found[dtype] = measure(family, kernels(family), machine.frequency, report, speed)
+        found[dtype] = measure(family, load_kernels(family), machine.frequency, report, speed)
     progress(1.0, "done")
     return machine.replace(catalogues=tuple(found.values()))
 
@@ -75,5 +75,5 @@ def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
     peaks = [found.flops for found in machine.peaks if (found.dtype, found.bits) == wanted]
     if not peaks or machine.source("peak") != "measured":
         return lambda: 1.0
-    measured = pace(machine, dtype, 1)
+    measured = peak_meter(machine, dtype, 1)
     return lambda: max(measured(TURN) for _ in range(TURNS)) / max(peaks)

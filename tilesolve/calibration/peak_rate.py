@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tilesolve.calibration.measure import multiply_adds
+from tilesolve.calibration.measure import peak_probe
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.machine.model import Machine
-from tilesolve.system.pinned_threads import Crew
+from tilesolve.system.pinned_threads import PinnedThreads
 
-Pace = Callable[[float], float]
+PeakMeter = Callable[[float], float]
 """Computes for so many seconds, about, and returns the flop/s of all threads together."""
 
 
-def pace(machine: Machine, dtype: str, threads: int) -> Pace:
+def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
     """Return what measures the peak of arithmetic.
 
     One thread computes where it is called, so that a run on the same thread has the same core.
@@ -35,19 +35,19 @@ def pace(machine: Machine, dtype: str, threads: int) -> Pace:
 
     Examples
     --------
-    >>> pace(Machine.detect(), "complex128", 1)(1e-3) > 0
+    >>> peak_meter(Machine.detect(), "complex128", 1)(1e-3) > 0
     True
     """
     here = Machine.detect()
     if machine.vector_bits > here.vector_bits:  # wider ones would be done in pieces, and spilled
         machine = here
-    probe = multiply_adds(machine, real_of(dtype), machine.vector_bits, threads)
+    probe = peak_probe(machine, real_of(dtype), machine.vector_bits, threads)
     peak = machine.peak(dtype)
 
     def measured(seconds: float) -> float:
         passes = max(1, round(seconds * peak / probe.work))
         if threads > 1:
-            with Crew(threads) as crew:
+            with PinnedThreads(threads) as crew:
                 return threads * probe.work * passes / crew.seconds(probe.call, passes, threads)
         start = time.perf_counter()
         probe.call(0, passes)

@@ -17,19 +17,19 @@ from statistics import median
 from tilesolve.contractions.errors import CalibrationError
 from tilesolve.machine.level import Level
 
-BEYOND = 2.0
+BEYOND_RATIO = 2.0
 """A level is judged by blocks of at least so many times the nearer cache, so that what little of
 them the nearer cache still serves does not count; memory is, too."""
 
-LARGEST = 1.6
+LARGEST_RATIO = 1.6
 """Memory is judged by the blocks that come so near to the largest: a last cache that does not
 evict in order still serves a good part of a block of twice its size."""
 
-DISTINCT = 1.1
+DISTINCT_RATIO = 1.1
 """Two levels whose bandwidths differ by less than this factor give no step that could be told from
 noise."""
 
-NOISE = 1.05
+NOISE_RATIO = 1.05
 """A farther level may seem faster than a nearer one by this factor. They are then taken as equally
 fast; beyond it the measurement contradicts itself."""
 
@@ -125,12 +125,12 @@ class Plateau:
         return median(sample.spread for sample in self.samples)
 
 
-def capacity(level: Level) -> int:
+def capacity_of(level: Level) -> int:
     """Return the bytes of a level that has a capacity.
 
     Examples
     --------
-    >>> capacity(Level("L1", 2**15, 1e9))
+    >>> capacity_of(Level("L1", 2**15, 1e9))
     32768
     """
     if level.capacity is None:
@@ -138,16 +138,16 @@ def capacity(level: Level) -> int:
     return level.capacity
 
 
-def plateaus(
+def find_plateaus(
     samples: Sequence[Sample], caches: Sequence[Level], guessed: Collection[str] = ()
 ) -> tuple[Plateau, ...]:
     """Find each level's stretch of a curve.
 
     The staircase that lies closest to the curve (least sum of absolute differences of logarithms)
-    is chosen among those whose steps can be: a cache serves at least `BEYOND` times the nearer
-    one's capacity, and no more than its own. The edge is where the curve crosses the geometric mean
-    of the two bandwidths. Where these are not `DISTINCT`, the cache is taken to serve all of its
-    capacity, but no edge is given.
+    is chosen among those whose steps can be: a cache serves at least `BEYOND_RATIO` times the
+    nearer one's capacity, and no more than its own. The edge is where the curve crosses the
+    geometric mean of the two bandwidths. Where these are not `DISTINCT_RATIO`, the cache is taken
+    to serve all of its capacity, but no edge is given.
 
     Parameters
     ----------
@@ -162,21 +162,23 @@ def plateaus(
     -------
     tuple
         One plateau for each cache, and memory's. A level has no samples unless the blocks reach
-        `BEYOND` times the nearer cache.
+        `BEYOND_RATIO` times the nearer cache.
 
     Examples
     --------
     >>> curve = [Sample(2**n, (8e9 if n < 15 else 1e9,)) for n in range(12, 18)]
-    >>> near, far = plateaus(curve, [Level("L1", 2**15, 1e9)])
+    >>> near, far = find_plateaus(curve, [Level("L1", 2**15, 1e9)])
     >>> near.bandwidth, near.edge, far.bandwidth
     (8000000000.0, 23170, 1000000000.0)
     """
     top = samples[-1].block
     ends = [
-        level for level in caches if level.name not in guessed and BEYOND * capacity(level) > top
+        level
+        for level in caches
+        if level.name not in guessed and BEYOND_RATIO * capacity_of(level) > top
     ]
     if ends:  # nothing lies well beyond this cache, so it is the last one to be judged
-        samples = [sample for sample in samples if sample.block <= capacity(ends[0])]
+        samples = [sample for sample in samples if sample.block <= capacity_of(ends[0])]
     places = [
         [len(samples)] if level in ends else _places(samples, caches, guessed, n)
         for n, level in enumerate(caches)
@@ -191,7 +193,7 @@ def plateaus(
     edges: list[int | None] = [None] * len(judged)
     for n, level in enumerate(caches):
         if _distinct(judged[n], judged[n + 1]):
-            limit = math.inf if level.name in guessed else capacity(level)
+            limit = math.inf if level.name in guessed else capacity_of(level)
             edges[n] = _edge(samples, steps[n], _height(judged[n]), _height(judged[n + 1]), limit)
     names = [*(level.name for level in caches), "memory"]
     return tuple(
@@ -200,11 +202,11 @@ def plateaus(
     )
 
 
-def ordered(found: Sequence[Plateau]) -> tuple[float | None, ...]:
+def order_bandwidths(found: Sequence[Plateau]) -> tuple[float | None, ...]:
     """Return the plateaus' bandwidths, none faster than a nearer one; None where not reached.
 
-    Neighbours out of order by no more than `NOISE` are one plateau as far as the curve can tell,
-    and get the median of their samples together.
+    Neighbours out of order by no more than `NOISE_RATIO` are one plateau as far as the curve can
+    tell, and get the median of their samples together.
 
     Raises
     ------
@@ -214,13 +216,13 @@ def ordered(found: Sequence[Plateau]) -> tuple[float | None, ...]:
     Examples
     --------
     >>> fast, slow = Sample(1024, (3e9,)), Sample(4096, (1e9,))
-    >>> ordered([Plateau("L1", (fast,), 2048), Plateau("memory", (slow,), None)])
+    >>> order_bandwidths([Plateau("L1", (fast,), 2048), Plateau("memory", (slow,), None)])
     (3000000000.0, 1000000000.0)
     """
     reached = [plateau for plateau in found if plateau.samples]
     for index, far in enumerate(reached):
         for near in reached[:index]:
-            if far.bandwidth > NOISE * near.bandwidth:
+            if far.bandwidth > NOISE_RATIO * near.bandwidth:
                 raise CalibrationError(
                     f"{far.name} seems faster ({far.bandwidth / 1e9:.4g} GB/s) than the nearer "
                     f"{near.name} ({near.bandwidth / 1e9:.4g} GB/s), which cannot be"
@@ -235,12 +237,12 @@ def ordered(found: Sequence[Plateau]) -> tuple[float | None, ...]:
     return tuple(values.get(plateau.name) for plateau in found)
 
 
-def within(samples: Sequence[Sample], low: float, high: float) -> float | None:
+def median_within(samples: Sequence[Sample], low: float, high: float) -> float | None:
     """Return the median bandwidth of the blocks from `low` to `high` bytes; None without any.
 
     Examples
     --------
-    >>> within([Sample(2**n, (n * 1e9,)) for n in range(10, 20)], 2**12, 2**14)
+    >>> median_within([Sample(2**n, (n * 1e9,)) for n in range(10, 20)], 2**12, 2**14)
     13000000000.0
     """
     rates = [sample.best for sample in samples if low <= sample.block <= high]
@@ -255,10 +257,10 @@ def _places(
     samples: Sequence[Sample], caches: Sequence[Level], guessed: Collection[str], index: int
 ) -> list[int]:
     """Return where the step of a cache can be, as counts of the samples before it."""
-    nearer = [capacity(c) for c in caches[:index] if c.name not in guessed]
-    farther = [capacity(c) for c in caches[index:] if c.name not in guessed]
+    nearer = [capacity_of(c) for c in caches[:index] if c.name not in guessed]
+    farther = [capacity_of(c) for c in caches[index:] if c.name not in guessed]
     high = min(farther, default=math.inf)
-    low = min(BEYOND * max(nearer, default=0), high)
+    low = min(BEYOND_RATIO * max(nearer, default=0), high)
     first = 1 + sum(sample.block <= low for sample in samples)
     last = sum(sample.block <= high for sample in samples)
     return list(range(min(first, last), last + 1))
@@ -300,12 +302,12 @@ def _judged(
     nearer = 0  # bytes of the cache before
     for level, (start, stop) in zip_longest(caches, pairwise((0, *steps, len(samples)))):
         part = samples[start:stop]
-        found.append([s for s in part if s.block >= BEYOND * nearer] or list(part))
+        found.append([s for s in part if s.block >= BEYOND_RATIO * nearer] or list(part))
         if level is not None and level.name not in guessed:
-            nearer = capacity(level)
+            nearer = capacity_of(level)
         elif part:
             nearer = part[-1].block
-    found[-1] = [s for s in found[-1] if s.block > samples[-1].block / LARGEST]
+    found[-1] = [s for s in found[-1] if s.block > samples[-1].block / LARGEST_RATIO]
     return found
 
 
@@ -315,7 +317,7 @@ def _height(part: Sequence[Sample]) -> float:
 
 def _distinct(near: Sequence[Sample], far: Sequence[Sample]) -> bool:
     """Say whether two levels differ by a step that noise does not make."""
-    return bool(near) and bool(far) and _height(near) >= DISTINCT * _height(far)
+    return bool(near) and bool(far) and _height(near) >= DISTINCT_RATIO * _height(far)
 
 
 def _edge(samples: Sequence[Sample], step: int, upper: float, lower: float, limit: float) -> int:

@@ -20,7 +20,7 @@ from tilesolve.expressions.dispatch import BESIDE, KERNEL, MOVED, Classes, flops
 from tilesolve.expressions.step_kernels import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.plans.plan import plan
-from tilesolve.system.checks import checked_threads
+from tilesolve.system.checks import check_threads
 
 PRICED = 1e9
 """Flops of a planned step and the planned one that takes its result, from which on layouts are
@@ -95,7 +95,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            checked_threads(self.threads)
+            check_threads(self.threads)
         limit = self.memory_limit
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise SizeError(f"memory_limit is a number of bytes, 0 or more, not {limit!r}")

@@ -20,7 +20,7 @@ from tilesolve.expressions.contraction_order import Settings
 from tilesolve.expressions.expression import Expression
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
-from tilesolve.system.files import setting
+from tilesolve.system.files import read_setting
 
 Order = Literal["K", "A", "C", "F"]
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -214,7 +214,7 @@ def _general(
     shapes = [array.shape for array in arrays]
     known = (
         *(subscripts, tuple(shapes), tuple(dtypes), computed, threads, memory_limit),
-        *(repr(optimize), setting("TILESOLVE_NUM_THREADS"), setting("TILESOLVE_MACHINE")),
+        *(repr(optimize), read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
     )
     found = _expressions.get(known)
     if found is None:

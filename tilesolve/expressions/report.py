@@ -9,7 +9,7 @@ from tilesolve.expressions.dispatch import flops
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.step_kernels import Planned
 from tilesolve.plans.report import table
-from tilesolve.system.units import duration, volume
+from tilesolve.system.units import format_duration, format_volume
 
 
 def report(expression: Expression) -> str:
@@ -45,14 +45,14 @@ def _head(expression: Expression) -> Iterator[str]:
         line += f"; all at once it would take {_flop(together)}"
     yield line
     between = [step.result for step in expression.steps[:-1]]
-    line = f"at most {volume(expression.peak)} beside operands and result"
+    line = f"at most {format_volume(expression.peak)} beside operands and result"
     if between:
-        line += f", the largest intermediate result has {volume(max(between))}"
+        line += f", the largest intermediate result has {format_volume(max(between))}"
     yield line
 
 
 def _flop(count: float) -> str:
-    return volume(count).replace("B", "flop")
+    return format_volume(count).replace("B", "flop")
 
 
 def _steps(expression: Expression) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _steps(expression: Expression) -> Iterator[str]:
         rows.append(
             (
                 *(str(number), step.kernel.text, takes, step.kernel.way, str(step.flops)),
-                *(volume(step.result), volume(step.copies)),
+                *(format_volume(step.result), format_volume(step.copies)),
             )
         )
     yield from table(rows)
@@ -90,6 +90,7 @@ def _planned(step: Step) -> str:
             step.kernel.text.split("->")[0].split(","), plan.nest.packed, strict=True
         )
     ]
-    return f"; {duration(plan.seconds)} predicted, bound by {plan.price.bottleneck}; " + ", ".join(
-        packed
+    return (
+        f"; {format_duration(plan.seconds)} predicted, bound by {plan.price.bottleneck}; "
+        + ", ".join(packed)
     )

@@ -29,12 +29,12 @@ _BASELINE = {"x86_64": "sse2", "amd64": "sse2", "aarch64": "asimd", "arm64": "as
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class DetectedCache:
     """A data cache as reported; None is unknown.
 
     Examples
     --------
-    >>> Cache(1, 32768).ways is None
+    >>> DetectedCache(1, 32768).ways is None
     True
     """
 
@@ -46,7 +46,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Cpu:
+class DetectedCpu:
     """A CPU as reported.
 
     Parameters
@@ -67,7 +67,8 @@ class Cpu:
 
     Examples
     --------
-    >>> here = Cpu("Maker(R) Quick 7 CPU @ 3.00GHz", "Maker", 6, ("sse2",), (), 1, None, None)
+    >>> model = "Maker(R) Quick 7 CPU @ 3.00GHz"
+    >>> here = DetectedCpu(model, "Maker", 6, ("sse2",), (), 1, None, None)
     >>> here.name, len(here.fingerprint)
     ('maker-quick-7', 12)
     """
@@ -76,7 +77,7 @@ class Cpu:
     vendor: str
     family: int
     features: tuple[str, ...]
-    caches: tuple[Cache, ...]
+    caches: tuple[DetectedCache, ...]
     cores: int
     package_cores: int | None
     frequency: float | None
@@ -96,7 +97,7 @@ class Cpu:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def cpu(root: Path = SYS, proc: Path = PROC) -> Cpu:
+def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
     """Return what is known of this CPU.
 
     Parameters
@@ -106,7 +107,7 @@ def cpu(root: Path = SYS, proc: Path = PROC) -> Cpu:
 
     Examples
     --------
-    >>> cpu().cores >= 1
+    >>> detect_cpu().cores >= 1
     True
     """
     said = _first_block(proc / "cpuinfo")
@@ -117,7 +118,7 @@ def cpu(root: Path = SYS, proc: Path = PROC) -> Cpu:
     flags = said.get("flags") or said.get("Features") or " ".join(cpuid.get("flags", ()))
     arm = " ".join(said[key] for key in ("CPU implementer", "CPU part") if key in said)
     model = said.get("model name") or said.get("cpu") or cpuid.get("brand_raw")
-    return Cpu(
+    return DetectedCpu(
         model=model or (f"ARM {arm}" if arm else architecture or "unknown"),
         vendor=said.get("vendor_id") or str(cpuid.get("vendor_id_raw", "")),
         family=_number(said.get("cpu family")) or int(cpuid.get("family") or 0),
@@ -183,7 +184,7 @@ def _core_folder(root: Path) -> Path | None:
     return min((f.parent for f in folders), key=lambda f: int(f.name[3:]), default=None)
 
 
-def _caches(folder: Path) -> tuple[Cache, ...]:
+def _caches(folder: Path) -> tuple[DetectedCache, ...]:
     """Return the data and unified caches that sysfs lists for a core, nearest first."""
     found = {}
     root = folder.parents[3]
@@ -192,7 +193,7 @@ def _caches(folder: Path) -> tuple[Cache, ...]:
         if level is None or level > 9 or _read(index / "type") not in ("Data", "Unified"):
             continue
         sharing = _parse_list(_read(index / "shared_cpu_list"))
-        found[level] = Cache(
+        found[level] = DetectedCache(
             level,
             _size(_read(index / "size")),
             _number(_read(index / "coherency_line_size")),
@@ -266,8 +267,8 @@ def _cpuid() -> dict[str, Any]:
         return {}
 
 
-def _cpuid_caches(cpuid: dict[str, Any]) -> tuple[Cache, ...]:
+def _cpuid_caches(cpuid: dict[str, Any]) -> tuple[DetectedCache, ...]:
     """Return the caches that py-cpuinfo knows, in bytes or as text."""
     names = ("l1_data_cache_size", "l2_cache_size", "l3_cache_size")
     sizes = [_size(str(cpuid.get(name, "")).replace(" ", "")) for name in names]
-    return tuple(Cache(level, size) for level, size in enumerate(sizes, 1) if size)
+    return tuple(DetectedCache(level, size) for level, size in enumerate(sizes, 1) if size)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tilesolve.contractions.errors import SettingError
-from tilesolve.machine.cpu import PROC, SYS, Cache, Cpu, cpu
+from tilesolve.machine.cpu import PROC, SYS, DetectedCache, DetectedCpu, detect_cpu
 from tilesolve.machine.level import Level, Peak, Source
-from tilesolve.system.files import setting
+from tilesolve.system.files import read_setting
 
 LINE = 64
 """Bytes of a cache line whose length is unknown."""
@@ -46,17 +46,17 @@ FMA_LATENCY = 4
 """Cycles of an FMA: 4 on most current cores."""
 
 
-def usual_threads() -> int:
+def default_threads() -> int:
     """Return how many threads share work where none are named: ``TILESOLVE_NUM_THREADS``, or one.
 
     Examples
     --------
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_NUM_THREADS="2"):
-    ...     usual_threads()
+    ...     default_threads()
     2
     """
-    wanted = setting("TILESOLVE_NUM_THREADS")
+    wanted = read_setting("TILESOLVE_NUM_THREADS")
     if wanted is None:
         return 1
     if not re.fullmatch(r"\s*0*[1-9][0-9]{0,5}\s*", wanted):
@@ -81,7 +81,7 @@ def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     >>> dict(detect()["sources"])["L1.bandwidth"]
     'assumed'
     """
-    here = cpu(root, proc)
+    here = detect_cpu(root, proc)
     frequency = here.frequency or FREQUENCY
     vectors = _vectors(here.features)
     bits, registers, rate = vectors or (128, 16, 1.0)
@@ -135,7 +135,7 @@ def _vectors(features: Iterable[str]) -> tuple[int, int, float] | None:
 
 
 def _levels(
-    here: Cpu, frequency: float, bits: int
+    here: DetectedCpu, frequency: float, bits: int
 ) -> tuple[tuple[Level, ...], list[tuple[str, Source]]]:
     """Return the levels outwards, unknown figures filled in, and the source of each figure."""
     reported = {cache.level: cache for cache in reversed(here.caches)}
@@ -143,7 +143,7 @@ def _levels(
     sources: list[tuple[str, Source]] = []
     capacity, speed = 0, float("inf")
     for number in range(1, max(reported, default=LEVELS) + 1):
-        cache = reported.get(number, Cache(number))
+        cache = reported.get(number, DetectedCache(number))
         capacity = cache.size or max(L1_CAPACITY * CAPACITY_RATIO ** (number - 1), 2 * capacity)
         near = number <= len(NEAR_BYTES)
         speed = min(speed, NEAR_BYTES[number - 1] * bits / 8 if near else CACHE_BYTES)
@@ -182,5 +182,5 @@ def _levels(
     return (*levels, memory), sources
 
 
-def _has_victim_l3(here: Cpu) -> bool:
+def _has_victim_l3(here: DetectedCpu) -> bool:
     return here.vendor in ("AuthenticAMD", "HygonGenuine") and here.family >= 0x17

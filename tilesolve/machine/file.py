@@ -13,7 +13,7 @@ import tomli_w
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import Costs
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.level import Level, Peak, check_count, check_name, check_positive
 from tilesolve.system.files import config_dir
 
@@ -42,7 +42,7 @@ def machine_file() -> Path:
     >>> machine_file().suffix
     '.toml'
     """
-    here = cpu()
+    here = detect_cpu()
     return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
 
 

@@ -14,7 +14,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.system.files import cache_dir, remove_files, warn_once, write_atomically
 from tilesolve.system.locks import Lock
 
-PATIENCE = 120.0
+WAIT_SECONDS = 120.0
 """Seconds after which what another process has not made is made here."""
 
 _MAGIC = b"tilesolve kernels 1\n"
@@ -23,12 +23,12 @@ _loaded: dict[Family, Loaded] = {}
 _makers: dict[Family, subprocess.Popen[bytes]] = {}
 
 
-def folder() -> Path:
+def code_folder() -> Path:
     """Return where object files are kept.
 
     Examples
     --------
-    >>> folder().name
+    >>> code_folder().name
     'code'
     """
     return cache_dir() / "code"
@@ -53,28 +53,29 @@ def family_of(dtype: str, machine: Machine) -> Family:
     >>> family_of("float64", Machine.load("i7-6700k")).bits
     256
     """
-    halved = machine.halves(dtype)
+    halved = machine.uses_half_vectors(dtype)
     return Family.of(dtype, machine.vector_bits, machine.vector_registers, halved=halved)
 
 
-def begin(family: Family) -> None:
+def start_compiling(family: Family) -> None:
     """Have another process compile a family's kernels, where no file has them and a core is free.
 
-    The first run of all compiles what walks nests besides, which takes as long: `kernels` then
+    The first run of all compiles what walks nests besides, which takes as long: `load_kernels` then
     finds the file. What that process fails to make is made here.
 
     Examples
     --------
     >>> family = Family("float64", 128, 4, 4)
-    >>> begin(family)
-    >>> kernels(family).address("packed_float64_128_1x1_4") > 0
+    >>> start_compiling(family)
+    >>> load_kernels(family).address("packed_float64_128_1x1_4") > 0
     True
     """
     with _lock:
         known = family in _loaded or family in _makers or _path(family).exists()
         if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
             return
-        order = f"from tilesolve.machine.kernel_cache import Family, kernels; kernels({family!r})"
+        names = "Family, load_kernels"
+        order = f"from {__name__} import {names}; load_kernels({family!r})"
         nothing = subprocess.DEVNULL
         try:
             _makers[family] = subprocess.Popen(
@@ -84,7 +85,7 @@ def begin(family: Family) -> None:
             return  # no process can be had
 
 
-def kernels(family: Family) -> Loaded:
+def load_kernels(family: Family) -> Loaded:
     """Return a family's kernels: from memory, from disk, or compiled now and kept in both.
 
     A file that is damaged is reported once and made again; it never runs.
@@ -92,7 +93,7 @@ def kernels(family: Family) -> Loaded:
     Examples
     --------
     >>> family = Family("float64", 128, 4, 4)
-    >>> kernels(family) is kernels(family)
+    >>> load_kernels(family) is load_kernels(family)
     True
     """
     with _lock:
@@ -102,14 +103,14 @@ def kernels(family: Family) -> Loaded:
 
 
 def _path(family: Family) -> Path:
-    return folder() / f"{family.dtype}-{family.bits}-{fingerprint(family)}.o"
+    return code_folder() / f"{family.dtype}-{family.bits}-{fingerprint(family)}.o"
 
 
 def _code(family: Family) -> bytes:
     path, maker = _path(family), _makers.pop(family, None)
     if maker is not None:
         try:
-            maker.wait(PATIENCE)
+            maker.wait(WAIT_SECONDS)
         except subprocess.TimeoutExpired:
             maker.kill()
             maker.wait()

@@ -101,12 +101,12 @@ class Level:
         """Bytes that a working set may take here: the effective share of the capacity."""
         return None if self.capacity is None else int(self.capacity * self.effective)
 
-    def scaled(self, factor: float) -> Self:
+    def scale_rates(self, factor: float) -> Self:
         """Return the level with everything that it moves in a second multiplied.
 
         Examples
         --------
-        >>> level = Level("L1", 32768, 1e11, read=2e11).scaled(0.5)
+        >>> level = Level("L1", 32768, 1e11, read=2e11).scale_rates(0.5)
         >>> level.bandwidth, level.read, level.stream
         (50000000000.0, 100000000000.0, None)
         """

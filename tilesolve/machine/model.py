@@ -15,7 +15,7 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
-from tilesolve.machine.cpu import cpu
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
 from tilesolve.machine.file import arguments, document, machine_file, written
 from tilesolve.machine.level import (
@@ -28,7 +28,7 @@ from tilesolve.machine.level import (
     check_positive,
     check_rate,
 )
-from tilesolve.system.files import read_regular, setting, warn_once
+from tilesolve.system.files import read_regular, read_setting, warn_once
 
 __all__ = ["SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
 
@@ -147,7 +147,7 @@ class Machine:
         return self.caches[-1] if self.caches else None
 
     @property
-    def lasting(self) -> int:
+    def last_cache_bytes(self) -> int:
         """Bytes of the last cache that the cores seen here may count on."""
         if not self.caches:
             return 0
@@ -170,12 +170,12 @@ class Machine:
             + ", ".join(level.name for level in self.levels)
         )
 
-    def busy(self, threads: int) -> int:
+    def busy_cores(self, threads: int) -> int:
         """Return how many cores so many threads keep busy: those beyond the cores take turns.
 
         Examples
         --------
-        >>> [Machine.load("i7-6700k").busy(threads) for threads in (1, 4, 64)]
+        >>> [Machine.load("i7-6700k").busy_cores(threads) for threads in (1, 4, 64)]
         [1, 4, 4]
         """
         return min(threads, self.cores)
@@ -193,7 +193,7 @@ class Machine:
         >>> [machine.bandwidth(machine.level(name), 4) / 1e9 for name in ("L3", "memory")]
         [215.04, 26.88]
         """
-        busy, most = self.busy(threads), level.bandwidth_all
+        busy, most = self.busy_cores(threads), level.bandwidth_all
         if most is None and level.capacity is None:
             most = level.bandwidth
         each = busy * level.bandwidth
@@ -220,9 +220,9 @@ class Machine:
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
             raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
-        return max(rates) * self.busy(threads)
+        return max(rates) * self.busy_cores(threads)
 
-    def halves(self, dtype: str) -> bool:
+    def uses_half_vectors(self, dtype: str) -> bool:
         """Return whether kernels had better leave out the half of a vector that has nothing.
 
         That is so where 512 bits are two halves, one after the other. CPUs with two units for whole
@@ -233,32 +233,32 @@ class Machine:
         Examples
         --------
         >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
-        >>> [machine.replace(fma_rate=rate).halves("float32") for rate in (1.0, 2.0)]
+        >>> [machine.replace(fma_rate=rate).uses_half_vectors("float32") for rate in (1.0, 2.0)]
         [True, False]
         """
         return halves(dtype, self.vector_bits) and self.fma_rate < SEVERAL
 
-    def hinders(self, dtype: str) -> bool:
+    def avoids_aliased_stores(self, dtype: str) -> bool:
         """Return whether C had better not pass by the caches where lines are at one place in pages.
 
         It is not so where that was not measured.
 
         Examples
         --------
-        >>> Machine.load("i7-6700k").hinders("float64")
+        >>> Machine.load("i7-6700k").avoids_aliased_stores("float64")
         False
         """
         found = self.catalogue(dtype)
         return found is not None and found.hinders
 
-    def asks(self, dtype: str) -> bool:
+    def prefetches_next_rows(self, dtype: str) -> bool:
         """Return whether tiles ask for the next one's lines before C goes past the caches.
 
         It is so where that was not measured.
 
         Examples
         --------
-        >>> Machine.load("i7-6700k").asks("float64")
+        >>> Machine.load("i7-6700k").prefetches_next_rows("float64")
         True
         """
         found = self.catalogue(dtype)
@@ -386,7 +386,7 @@ class Machine:
             return Found(machine, "argument")
         if machine is not None:
             return Found(cls._named(machine), "argument")
-        if wanted := setting("TILESOLVE_MACHINE"):
+        if wanted := read_setting("TILESOLVE_MACHINE"):
             return Found(cls._named(wanted), "TILESOLVE_MACHINE")
         try:
             calibrated = cls.calibrated()
@@ -417,7 +417,7 @@ class Machine:
             found = cls._read(path)
         except _ABSENT:
             return None
-        if found.fingerprint != cpu().fingerprint:
+        if found.fingerprint != detect_cpu().fingerprint:
             raise MachineError(f"{path}: measured on another CPU")
         return found
 

@@ -12,13 +12,13 @@ from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 
 
-def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
+def scale_figures(machine: Machine, factors: Mapping[str, float]) -> Machine:
     """Return a machine with some figures multiplied; see `Plan.whatif` for their names.
 
     Examples
     --------
     >>> machine = Machine.load("i7-6700k")
-    >>> changed(machine, {"l3_capacity": 2.0}).level("L3").capacity
+    >>> scale_figures(machine, {"l3_capacity": 2.0}).level("L3").capacity
     16777216
     """
     levels = {level.name.lower(): level for level in machine.levels}
@@ -31,7 +31,7 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
         elif match and match[1] in levels and (match[2], match[1]) != ("capacity", "memory"):
             level = levels[match[1]]
             if match[2] == "bandwidth":
-                level = level.scaled(factor)
+                level = level.scale_rates(factor)
             else:
                 level = replace(level, capacity=int((level.capacity or 0) * factor))
             levels[match[1]] = level
@@ -44,7 +44,7 @@ def changed(machine: Machine, factors: Mapping[str, float]) -> Machine:
     )
 
 
-def divided(machine: Machine, cores: int) -> Machine:
+def divide_machine(machine: Machine, cores: int) -> Machine:
     """Return the machine as one of several cores has it that work on data of their own.
 
     What is shared is divided evenly, see `stores`; the paper models its batched contractions like
@@ -53,7 +53,7 @@ def divided(machine: Machine, cores: int) -> Machine:
 
     Examples
     --------
-    >>> own = divided(Machine.load("i7-6700k"), 4)
+    >>> own = divide_machine(Machine.load("i7-6700k"), 4)
     >>> own.level("L2").capacity, own.level("L3").capacity, own.level("L3").shared_by
     (262144, 2097152, 1)
     """
@@ -68,9 +68,9 @@ def divided(machine: Machine, cores: int) -> Machine:
         # A third of three times a rate may be rounded to more than it.
         rates = [level.bandwidth, machine.bandwidth(level, cores) / cores]
         rates += [nearer.bandwidth for nearer in levels[-1:]]
-        own = replace(level.scaled(min(rates) / level.bandwidth), bandwidth=min(rates))
+        own = replace(level.scale_rates(min(rates) / level.bandwidth), bandwidth=min(rates))
         levels.append(replace(own, capacity=capacity, shared_by=1, bandwidth_all=None))
-    part = machine.busy(cores) / cores
+    part = machine.busy_cores(cores) / cores
     return machine.replace(
         levels=tuple(levels),
         cores=1,

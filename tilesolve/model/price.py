@@ -207,7 +207,7 @@ def pace(
     [(67200000000.0, 4200000000.0), (33600000000.0, 2100000000.0)]
     """
     rate = machine.peak(dtype, threads) / threads * kernel.efficiency
-    return rate, machine.frequency * machine.busy(threads) / threads
+    return rate, machine.frequency * machine.busy_cores(threads) / threads
 
 
 def _reading(

@@ -58,7 +58,7 @@ def unfuse(
         that C can be stored in vectors.
     hinders
         Whether C goes through the caches where its lines are at one place in pages, see
-        `Machine.hinders`.
+        `Machine.avoids_aliased_stores`.
     most
         Sides of some letters that no box but the whole problem exceeds.
 

@@ -127,7 +127,9 @@ def hindered(
     >>> hindered(problem, Machine.load("i7-6700k"), problem.strides(0), {"m": 6, "n": 8})
     False
     """
-    return machine.hinders(problem.dtype) and crowded(strides, sides, machine.memory.line)
+    return machine.avoids_aliased_stores(problem.dtype) and crowded(
+        strides, sides, machine.memory.line
+    )
 
 
 def nearby(problem: Problem, machine: Machine) -> bool:
@@ -179,7 +181,7 @@ def _times(
     if not set(lane) & set(rows):
         lane = rows[:1]
     group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
-    parts = 2 if machine.halves(problem.dtype) else 1
+    parts = 2 if machine.uses_half_vectors(problem.dtype) else 1
     high = {
         vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
         for vectors in {tile.vectors for tile in tiles}
@@ -291,7 +293,7 @@ def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> floa
     to be as fast as runs, those at several of `PLACES` count as a run of as many.
     """
     strides, line = problem.strides(0), machine.memory.line
-    if machine.hinders(problem.dtype):
+    if machine.avoids_aliased_stores(problem.dtype):
         size = prod(sides.values()) * problem.itemsize
         run = size / runs_of(strides, sides, problem.itemsize)
         return max(0.0, line / run - 1) + hindered(problem, machine, strides, sides)

@@ -157,7 +157,9 @@ def _tiled(
 
     def room(place: Store) -> float:
         cores = sharing[place.name]
-        counted = (PASSED if output == "stream" else 1) * machine.lasting / min(threads, cores)
+        counted = (
+            (PASSED if output == "stream" else 1) * machine.last_cache_bytes / min(threads, cores)
+        )
         return min((SHARED if cores > 1 else OWN) * place.capacity, counted)
 
     return (

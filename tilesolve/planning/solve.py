@@ -41,7 +41,7 @@ def solve(problem: Problem, machine: Machine, threads: int, overwrite: bool) -> 
     places = stores(machine, threads)
     output: Output = "accumulate"
     if overwrite:
-        kept = min(places[-1].capacity, machine.lasting)
+        kept = min(places[-1].capacity, machine.last_cache_bytes)
         output = "stream" if _passes_by(problem, kept) else "store"
     plans = [
         _solve(problem, machine, threads, split, output) for split in _splits(problem, threads)

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.machine.what_if import divided
+from tilesolve.machine.what_if import divide_machine
 from tilesolve.packing.memory_overlap import Array, overlap, span
 from tilesolve.plans.plan import Plan, plan
-from tilesolve.system.checks import check_output, checked_threads
-from tilesolve.system.workers import together
+from tilesolve.system.checks import check_output, check_threads
+from tilesolve.system.workers import run_together
 
 Arrays = Sequence[npt.ArrayLike] | Array
 """One operand of each contraction; an array is taken along its first axis."""
@@ -44,7 +44,7 @@ def run_batch(
     >>> run_batch(matmul, np.ones((3, 4, 4)), [np.eye(4)] * 3).shape
     (3, 4, 4)
     """
-    cores = found.threads if threads is None else checked_threads(threads)
+    cores = found.threads if threads is None else check_threads(threads)
     given, made = _checked(found, firsts, seconds, outs, beta)
     own = core_plan(found, min(cores, max(1, len(given))))
     numbers = count()  # a thread takes the next contraction when it is done with one
@@ -58,7 +58,7 @@ def run_batch(
             ended.set()
             raise
 
-    together([work] * min(cores, max(1, len(given))))
+    run_together([work] * min(cores, max(1, len(given))))
     return made
 
 
@@ -76,7 +76,10 @@ def core_plan(found: Plan, cores: int) -> Plan:
         return found
     accumulate = found.output == "accumulate"
     return plan(
-        found.problem, machine=divided(found.machine, cores), threads=1, accumulate=accumulate
+        found.problem,
+        machine=divide_machine(found.machine, cores),
+        threads=1,
+        accumulate=accumulate,
     )
 
 

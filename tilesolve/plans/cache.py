@@ -54,7 +54,7 @@ def enabled() -> bool:
     ...     enabled()
     False
     """
-    return files.switched_on("TILESOLVE_CACHE")
+    return files.is_switched_on("TILESOLVE_CACHE")
 
 
 def folder() -> Path:
@@ -149,7 +149,7 @@ def cached(
 
 def _machine_key(machine: str | None) -> Hashable:
     """Return what a named machine, or the one in force, depends on, without reading it."""
-    named = machine if machine is not None else files.setting("TILESOLVE_MACHINE")
+    named = machine if machine is not None else files.read_setting("TILESOLVE_MACHINE")
     path = Path(named) if named else machine_file()
     try:
         state = path.stat()

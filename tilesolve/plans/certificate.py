@@ -17,7 +17,7 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
 from tilesolve.planning.geometric.program import Setting, formulate, pyomo_model
 from tilesolve.plans.plan import Plan
-from tilesolve.system.subprocess_call import apart
+from tilesolve.system.subprocess_call import run_in_process
 
 MOST_CHAINS = 20_000
 """Chains of one index beyond which the integer program is not attempted."""
@@ -88,7 +88,7 @@ def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
     """
     request = json.dumps({"plan": plan.to_json(), "limit": limit})
     try:
-        answer = json.loads(apart(_answer, request, limit + MARGIN))
+        answer = json.loads(run_in_process(_answer, request, limit + MARGIN))
     except TimeoutError as error:
         raise SolverError(f"SCIP proved nothing in {limit:g} s, and did not stop") from error
     except ChildProcessError as error:

@@ -16,7 +16,7 @@ from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import LevelPrice, Price
 from tilesolve.plans.plan import Plan, Search
-from tilesolve.system.checks import checked_threads
+from tilesolve.system.checks import check_threads
 
 FORMAT = 1
 """Version of the JSON; a file of another version is refused."""
@@ -77,7 +77,7 @@ def load(text: str) -> Plan:
 
 def _checked(found: Plan) -> Plan:
     """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
-    checked_threads(found.threads)
+    check_threads(found.threads)
     output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
     if found.split is not None and found.split not in output:
         raise PlanError(f"its threads divide {found.split!r}, the output has {', '.join(output)}")

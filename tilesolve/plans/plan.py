@@ -17,16 +17,16 @@ from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.microkernel_costs import Microkernel
-from tilesolve.machine.detect import usual_threads
+from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import changed
+from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
 from tilesolve.planning.geometric.program import Choice, Setting, formulate, pyomo_model
 from tilesolve.planning.setting import setting_of
 from tilesolve.planning.solve import share_of, solve
-from tilesolve.system.checks import checked_threads
+from tilesolve.system.checks import check_threads
 
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
@@ -227,7 +227,10 @@ class Plan:
         'compute'
         """
         return solve(
-            self.problem, changed(self.machine, factors), self.threads, self.output != "accumulate"
+            self.problem,
+            scale_figures(self.machine, factors),
+            self.threads,
+            self.output != "accumulate",
         )
 
     def certify(self, *, limit: float = 300.0) -> Certificate:
@@ -407,7 +410,7 @@ def plan(
     """
     from tilesolve.plans import cache as plan_cache
 
-    threads = usual_threads() if threads is None else checked_threads(threads)
+    threads = default_threads() if threads is None else check_threads(threads)
     if not cache or not plan_cache.enabled():
         problem = problem_of(spec, sizes, dtype)
         return solve(problem, Machine.load(machine), threads, not accumulate)
@@ -424,9 +427,9 @@ def _executor(plan: Plan) -> Callable[..., npt.NDArray[Any]]:
     It may have to be compiled, and so may the plan's kernels: both at once where cores are free.
     """
     if not _executors:
-        from tilesolve.machine.kernel_cache import begin, family_of
+        from tilesolve.machine.kernel_cache import family_of, start_compiling
 
-        begin(family_of(plan.problem.dtype, plan.machine))
+        start_compiling(family_of(plan.problem.dtype, plan.machine))
         from tilesolve.running.execution import execute
 
         _executors.append(execute)

@@ -11,7 +11,7 @@ from tilesolve.model.price import stores
 from tilesolve.planning.register_tile import hindered
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.plans.plan import Plan
-from tilesolve.system.units import duration, volume
+from tilesolve.system.units import format_duration, format_volume
 
 
 def report(plan: Plan) -> str:
@@ -95,7 +95,8 @@ def _head(plan: Plan) -> Iterator[str]:
     )
     speed = f"{plan.flops / 1e9:.4g} GFLOP/s" if plan.seconds else "nothing to compute"
     reach = f", {plan.roofline / plan.seconds:.0%} of the roofline" if plan.seconds else ""
-    yield f"predicted: {duration(plan.seconds)}, {speed}{reach}, bound by {plan.price.bottleneck}"
+    time = format_duration(plan.seconds)
+    yield f"predicted: {time}, {speed}{reach}, bound by {plan.price.bottleneck}"
 
 
 def _tiles(plan: Plan) -> Iterator[str]:
@@ -149,17 +150,17 @@ def _levels(plan: Plan) -> Iterator[str]:
         rows.append(
             [
                 level.level,
-                *map(volume, pure),
-                volume(sum(level.packing)),
-                volume(level.volume),
-                volume(least),
-                duration(level.seconds),
+                *map(format_volume, pure),
+                format_volume(sum(level.packing)),
+                format_volume(level.volume),
+                format_volume(least),
+                format_duration(level.seconds),
                 f"{level.seconds / longest:.0%}",
             ]
         )
     compute = plan.price.compute
     filler = ["-"] * (len(names) + 3)
-    rows.append(["compute", *filler, duration(compute), f"{compute / longest:.0%}"])
+    rows.append(["compute", *filler, format_duration(compute), f"{compute / longest:.0%}"])
     yield from table(rows)
 
 
@@ -188,7 +189,7 @@ def _packing(plan: Plan) -> Iterator[str]:
     sizes = copy_bytes(plan)
     if any(sizes):
         each = "" if plan.threads == 1 else " in each thread"
-        yield f"packed copies take {volume(sum(sizes))} at most{each}"
+        yield f"packed copies take {format_volume(sum(sizes))} at most{each}"
 
 
 _HINDERED = "overwritten through the caches: past them its lines would hinder each other"
@@ -209,15 +210,17 @@ def _search(plan: Plan) -> Iterator[str]:
     )
     relaxed = max((seconds for _, seconds in search.relaxed), default=0.0)
     yield (
-        f"continuous optimum {duration(relaxed)}; integer tiles {duration(search.integral)} "
-        f"({search.gap:+.2%}, best of {search.priced}); as boxes, in lines {duration(plan.seconds)}"
+        f"continuous optimum {format_duration(relaxed)}; "
+        f"integer tiles {format_duration(search.integral)} "
+        f"({search.gap:+.2%}, best of {search.priced}); "
+        f"as boxes, in lines {format_duration(plan.seconds)}"
     )
     if search.spread:
         yield f"the starts of IPOPT differ by {search.spread:.2%}: the program is not convex"
     if search.runner_up:
         choice, seconds = search.runner_up
         around = ", ".join(first or "-" for first in choice)
-        yield f"runner-up: {around} around the tiles, {duration(seconds)}"
+        yield f"runner-up: {around} around the tiles, {format_duration(seconds)}"
     gains = {name: gain for name, gain in plan.sensitivity.items() if gain >= 0.005}
     if gains:
         yield "1 % more of it saves: " + ", ".join(f"{n} {g:.2f} %" for n, g in gains.items())

@@ -20,7 +20,7 @@ from tilesolve.packing.buffers import ALIGNMENT, empty, room
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.running.task import Task, Visit, in_place
 from tilesolve.system.checks import check_output
-from tilesolve.system.workers import together
+from tilesolve.system.workers import run_together
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
@@ -202,7 +202,7 @@ def execute(
     tasks = layout.tasks
     if len(tasks) > 1:
         arrays = (out, first, second)
-        together([partial(task.run, arrays, alpha, beta) for task in tasks])
+        run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
     elif tasks:
         tasks[0].run((out, first, second), alpha, beta)
         if not layout.lined and type(out) is type(first) is type(second) is _ARRAY:

@@ -26,7 +26,7 @@ from tilesolve.kernels.runtime.state import (
     S,
     Step,
 )
-from tilesolve.machine.kernel_cache import family_of, kernels
+from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import Stored
@@ -126,7 +126,7 @@ class Task:
         cell = dict(plan.nest.bands[0].box)
         streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
         state = _state(schedule, stream=streams)
-        state[S.ENTERING] = machine.asks(problem.dtype)
+        state[S.ENTERING] = machine.prefetches_next_rows(problem.dtype)
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not nearby(problem, machine):
             for side, level in enumerate(schedule.packed):
@@ -287,9 +287,9 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
 @lru_cache(maxsize=32)
 def _kernel_addresses(family: Family) -> Integers:
     """Return a state that knows where code is, and what ends a run, no more."""
-    loaded = kernels(family)
+    loaded = load_kernels(family)
     state = np.zeros(S.SIZE, np.int64)
-    state[S.STOP] = cancellation.ADDRESS
+    state[S.STOP] = cancellation.CANCEL_ADDRESS
     state[S.PACK : S.KERNELS] = macrokernel.PLACES
     addresses = state[S.KERNELS :].reshape(KINDS, MOST_VECTORS, MOST_COLUMNS)
     for shape in family.shapes:

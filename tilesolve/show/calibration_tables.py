@@ -6,8 +6,8 @@ from rich.table import Table
 
 from tilesolve.calibration.calibrate import Calibration
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import table
-from tilesolve.system.units import rate, size
+from tilesolve.show.console_tables import text_table
+from tilesolve.system.units import format_rate, format_size
 
 LEVEL_COLUMNS = {
     "level": "left",
@@ -45,12 +45,13 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
     levels = [
         (
             level.name,
-            size(level.capacity) + _doubt(machine, f"{level.name}.capacity"),
+            format_size(level.capacity) + _doubt(machine, f"{level.name}.capacity"),
             _served(machine, level.name),
-            rate(level.bandwidth, machine.frequency) + _doubt(machine, f"{level.name}.bandwidth"),
-            rate(level.read, machine.frequency),
-            rate(level.stream, machine.frequency),
-            rate(level.bandwidth_all, machine.frequency),
+            format_rate(level.bandwidth, machine.frequency)
+            + _doubt(machine, f"{level.name}.bandwidth"),
+            format_rate(level.read, machine.frequency),
+            format_rate(level.stream, machine.frequency),
+            format_rate(level.bandwidth_all, machine.frequency),
             spreads.get(level.name, "-"),
         )
         for level in machine.levels
@@ -69,10 +70,12 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
         f"{machine.fma_latency} cycles; ? is assumed"
     )
     apart = machine.memory.lines
-    lines = f"past the caches, single lines reach memory at {rate(apart, machine.frequency)}"
+    lines = f"past the caches, single lines reach memory at {format_rate(apart, machine.frequency)}"
     return [
-        table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""),
-        table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
+        text_table(
+            f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""
+        ),
+        text_table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
     ]
 
 
@@ -85,7 +88,7 @@ def _served(machine: Machine, name: str) -> str:
     level = machine.level(name)
     if level.capacity is None:
         return "all"
-    share = f"{size(level.usable)} ({level.effective:.0%})"
+    share = f"{format_size(level.usable)} ({level.effective:.0%})"
     return share + _doubt(machine, f"{name}.effective")
 
 

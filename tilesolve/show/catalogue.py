@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import table
+from tilesolve.show.console_tables import text_table
 from tilesolve.show.pictures import check_picture, save
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def catalogue_table(catalogue: Catalogue) -> Table:
     if catalogue.asked is not None:
         caption += f"; asking for the next rows before that takes {catalogue.asked:g} times as long"
     title = f"{catalogue.dtype}, vectors of {catalogue.bits} bits"
-    return table(title, columns, rows, caption=caption)
+    return text_table(title, columns, rows, caption=caption)
 
 
 def draw_catalogues(machine: Machine, path: str | os.PathLike[str]) -> None:

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tilesolve.kernels.progress import Progress
-from tilesolve.system.interrupts import heeded
-from tilesolve.system.units import counted, rate, size
+from tilesolve.system.interrupts import keep_interrupts
+from tilesolve.system.units import format_count, format_rate, format_size
 
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
@@ -51,7 +51,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
     >>> with progress_bar("brewing") as report:
     ...     report(0.5, "halfway")
     """
-    with heeded() as heed:
+    with keep_interrupts() as heed:
         from rich import progress
 
         columns = (
@@ -73,7 +73,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
             yield report
 
 
-def table(
+def text_table(
     title: str, columns: Mapping[str, str], rows: Iterable[Sequence[str]], caption: str = ""
 ) -> Table:
     """Return a table of plain text.
@@ -89,7 +89,7 @@ def table(
 
     Examples
     --------
-    >>> table("sizes", {"letter": "left", "extent": "right"}, [("a", "72")]).row_count
+    >>> text_table("sizes", {"letter": "left", "extent": "right"}, [("a", "72")]).row_count
     1
     """
     found = Table(
@@ -121,8 +121,8 @@ def machine_tables(machine: Machine) -> list[Table]:
     levels = [
         (
             level.name,
-            size(level.capacity),
-            size(level.usable),
+            format_size(level.capacity),
+            format_size(level.usable),
             str(level.line),
             str(level.ways or "-"),
             str(level.shared_by),
@@ -142,20 +142,22 @@ def machine_tables(machine: Machine) -> list[Table]:
     rates = [
         (
             level.name,
-            *(rate(getattr(level, kind), machine.frequency) for kind in known),
+            *(format_rate(getattr(level, kind), machine.frequency) for kind in known),
             machine.source(f"{level.name}.bandwidth"),
         )
         for level in machine.levels
     ]
     speeds = dict.fromkeys((kinds[kind] for kind in known), "right")
     return [
-        table(
+        text_table(
             f"Machine {machine.name}",
             {"level": "left", **counts, "inclusive": "left", "source": "left"},
             levels,
         ),
-        table("", {"level": "left", **speeds, "source": "left"}, rates),
-        table("", dict.fromkeys(("figure", "value", "source"), "left"), machine_facts(machine)),
+        text_table("", {"level": "left", **speeds, "source": "left"}, rates),
+        text_table(
+            "", dict.fromkeys(("figure", "value", "source"), "left"), machine_facts(machine)
+        ),
     ]
 
 
@@ -195,7 +197,7 @@ def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
     >>> suite_table("mine", {"gemm": Problem.of("ij-ik-kj", 64)}).row_count
     1
     """
-    return table(
+    return text_table(
         f"Suite {name}",
         {
             "name": "left",
@@ -213,10 +215,10 @@ def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
                 " ".join(f"{letter}={extent}" for letter, extent in problem.sizes.items()),
                 problem.dtype,
                 f"{problem.flops / 1e9:.4g}",
-                size(sum(problem.bytes)),
+                format_size(sum(problem.bytes)),
                 f"{problem.intensity:.4g}",
             )
             for key, problem in problems.items()
         ],
-        caption=counted(len(problems), "problem"),
+        caption=format_count(len(problems), "problem"),
     )

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilesolve.contractions.errors import MachineError, SettingError
-from tilesolve.machine.cpu import PROC, SYS, cpu
-from tilesolve.machine.detect import usual_threads
+from tilesolve.machine.cpu import PROC, SYS, detect_cpu
+from tilesolve.machine.detect import default_threads
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Level, Machine
-from tilesolve.show.console_tables import machine_facts, table
+from tilesolve.show.console_tables import machine_facts, text_table
 from tilesolve.system.files import (
     SETTINGS,
     cache_dir,
     config_dir,
-    nearest,
-    setting,
-    switched_on,
+    is_switched_on,
+    nearest_existing,
+    read_setting,
     takes_files,
 )
-from tilesolve.system.units import rate, size
+from tilesolve.system.units import format_rate, format_size
 from tilesolve.system.version import __version__
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Diagnosis:
     """All findings.
 
     Examples
     --------
-    >>> Report((Section("tea", (Row("cup", "empty", bad=True),)),)).healthy
+    >>> Diagnosis((Section("tea", (Row("cup", "empty", bad=True),)),)).healthy
     False
     """
 
@@ -111,7 +111,7 @@ class Report:
         return {"healthy": self.healthy, **asdict(self)}
 
 
-def report(root: Path = SYS, proc: Path = PROC) -> Report:
+def diagnose(root: Path = SYS, proc: Path = PROC) -> Diagnosis:
     """Examine this computer and this installation.
 
     Parameters
@@ -121,10 +121,10 @@ def report(root: Path = SYS, proc: Path = PROC) -> Report:
 
     Examples
     --------
-    >>> [section.title for section in report().sections]
+    >>> [section.title for section in diagnose().sections]
     ['software', 'solver', 'processor', 'machine', 'files', 'settings']
     """
-    return Report(
+    return Diagnosis(
         (
             Section("software", tuple(_software())),
             Section("solver", (_ipopt(),)),
@@ -136,19 +136,19 @@ def report(root: Path = SYS, proc: Path = PROC) -> Report:
     )
 
 
-def render(found: Report, console: Console) -> None:
+def print_diagnosis(found: Diagnosis, console: Console) -> None:
     """Print a report: a table per section, then the commands that mend or better something.
 
     Examples
     --------
     >>> from tilesolve.show.console_tables import console
-    >>> render(Report(()), console())
+    >>> print_diagnosis(Diagnosis(()), console())
     All that is needed is there.
     """
     for section in found.sections:
         rows = [(row.what, row.value, row.source) for row in section.rows]
         columns = dict.fromkeys((section.title, "value", "source"), "left")
-        console.print(table("", columns, rows))
+        console.print(text_table("", columns, rows))
     for row in (row for section in found.sections for row in section.rows if row.mend):
         console.print(f"{'!' if row.bad else '-'} {row.what}: {row.mend}")
     console.print(
@@ -212,7 +212,7 @@ def _ipopt() -> Row:
 
 
 def _processor(root: Path, proc: Path) -> Iterable[Row]:
-    here = cpu(root, proc)
+    here = detect_cpu(root, proc)
     widths = {"sse2": 128, "asimd": 128, "avx2": 256, "avx512f": 512}
     has = sorted({bits for name, bits in widths.items() if name in here.features})
     yield Row("CPU", here.model, "detected")
@@ -220,8 +220,10 @@ def _processor(root: Path, proc: Path) -> Iterable[Row]:
     yield Row("vector widths", ", ".join(map(str, has)) or "unknown", "detected" if has else "")
     yield Row("cores in force", str(here.cores), "affinity and control group")
     try:
-        source = "TILESOLVE_NUM_THREADS" if setting("TILESOLVE_NUM_THREADS") else "none are named"
-        yield Row("threads in force", str(usual_threads()), source)
+        source = (
+            "TILESOLVE_NUM_THREADS" if read_setting("TILESOLVE_NUM_THREADS") else "none are named"
+        )
+        yield Row("threads in force", str(default_threads()), source)
     except SettingError as error:
         yield Row("threads in force", str(error), "damaged", "unset TILESOLVE_NUM_THREADS", True)
     yield _huge_pages(root / "kernel/mm/transparent_hugepage/enabled")
@@ -256,22 +258,22 @@ def _machine() -> Iterable[Row]:
 
 def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
     """Return a level's figures as text, in groups of one source."""
+
+    def moved(what: str, rate: float | None) -> str:
+        return f"{what} {format_rate(rate, machine.frequency)}".strip() if rate else ""
+
     texts = {
-        "capacity": size(level.capacity) if level.capacity else "",
+        "capacity": format_size(level.capacity) if level.capacity else "",
         "effective": f"{level.effective:.0%} effective" if level.effective < 1 else "",
         "line": f"lines of {level.line} B",
         "ways": f"{level.ways} ways" if level.ways else "",
         "shared_by": f"shared by {level.shared_by}" if level.shared_by > 1 else "",
         "inclusive": "" if level.inclusive else "victim cache",
-        "bandwidth": rate(level.bandwidth, machine.frequency),
-        "read": f"read only {rate(level.read, machine.frequency)}" if level.read else "",
-        "stream": f"streaming {rate(level.stream, machine.frequency)}" if level.stream else "",
-        "lines": f"line by line {rate(level.lines, machine.frequency)}" if level.lines else "",
-        "bandwidth_all": (
-            f"all cores {rate(level.bandwidth_all, machine.frequency)}"
-            if level.bandwidth_all
-            else ""
-        ),
+        "bandwidth": moved("", level.bandwidth),
+        "read": moved("read only", level.read),
+        "stream": moved("streaming", level.stream),
+        "lines": moved("line by line", level.lines),
+        "bandwidth_all": moved("all cores", level.bandwidth_all),
     }
     groups: dict[str, list[str]] = {}
     for field, text in texts.items():
@@ -293,7 +295,7 @@ def _files() -> Iterable[Row]:
     yield _folder("settings folder", config_dir(), "TILESOLVE_CONFIG_DIR")
     yield _folder("cache folder", cache_dir(), "TILESOLVE_CACHE_DIR")
     try:
-        yield Row("plans are kept", "yes" if switched_on("TILESOLVE_CACHE") else "no")
+        yield Row("plans are kept", "yes" if is_switched_on("TILESOLVE_CACHE") else "no")
     except SettingError as error:
         yield Row("plans are kept", str(error), "damaged", "unset TILESOLVE_CACHE", True)
 
@@ -302,18 +304,18 @@ def _folder(what: str, path: Path, variable: str) -> Row:
     """Tell a folder's size, and whether it, or else its nearest parent, can be written."""
     mend = f"export {variable}=<a folder that can be written>"
     try:
-        there = nearest(path)
+        there = nearest_existing(path)
         if not takes_files(there):
             return Row(what, f"{path}: {there} cannot be written", "damaged", mend, True)
         used = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     except OSError as error:
         return Row(what, f"{path}: {error.strerror}", "damaged", mend, True)
-    return Row(what, str(path), size(used) if there == path else "not made yet")
+    return Row(what, str(path), format_size(used) if there == path else "not made yet")
 
 
 def _settings() -> Iterable[Row]:
     for name, meaning in SETTINGS.items():
-        yield Row(name, setting(name) or "not set", meaning)
+        yield Row(name, read_setting(name) or "not set", meaning)
     for name in sorted(os.environ):
         if name.startswith("TILESOLVE_") and name not in SETTINGS:
             yield Row(name, "unknown to this version, and ignored", "", f"unset {name}")

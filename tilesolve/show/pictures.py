@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilesolve.contractions.errors import FileAccessError, PictureError
 from tilesolve.system.files import check_writable, write_atomically
-from tilesolve.system.units import size
+from tilesolve.system.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -165,7 +165,7 @@ def _frame(axes: Axes, calibration: Calibration) -> None:
     axes.set_xlim(min(blocks) / 1.1, max(blocks) * 1.1)
     ticks = [2**n for n in range(min(blocks).bit_length(), max(blocks).bit_length())]
     ticks = ticks[:: 1 + len(ticks) // 16]
-    axes.set_xticks(ticks, [size(tick) for tick in ticks], fontsize=8)
+    axes.set_xticks(ticks, [format_size(tick) for tick in ticks], fontsize=8)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("block that each core sweeps again and again")
     axes.set_ylabel("GB/s, bytes loaded and stored together")
@@ -236,7 +236,9 @@ def _levels(axes: Axes, calibration: Calibration) -> None:
         if number % 2 == 0:
             axes.axvspan(start, end, color=GREY, alpha=0.12, lw=0, zorder=0)
         middle = math.sqrt(start * end)
-        name = level.name if level.capacity is None else f"{level.name}, {size(level.capacity)}"
+        name = (
+            level.name if level.capacity is None else f"{level.name}, {format_size(level.capacity)}"
+        )
         axes.text(middle, 0.985, name, fontsize=11, weight="bold", color=INK, **head)
         note = (
             f"{level.bandwidth / 1e9:.4g} GB/s\n{level.bandwidth / machine.frequency:.3g} B/cycle"
@@ -245,7 +247,7 @@ def _levels(axes: Axes, calibration: Calibration) -> None:
         axes.text(middle, 0.935, note, fontsize=9, color=INK, **head)
         axes.hlines(level.bandwidth / 1e9, start, end, color=INK, lw=1.4, ls="--", zorder=4)
         if level.usable is not None and level.usable < right:
-            note = f"serves up to\n{size(level.usable)} ({level.effective:.0%})"
+            note = f"serves up to\n{format_size(level.usable)} ({level.effective:.0%})"
             note += " (assumed)" if _assumed(machine, level, "effective") else ""
             axes.axvline(level.usable, color=RED, lw=1.2, ls=(0, (4, 3)), zorder=1)
             axes.text(middle, 0.82, note, fontsize=8.5, color=RED, **head)

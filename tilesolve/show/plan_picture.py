@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilesolve.plans.plan import Plan
 from tilesolve.plans.report import bounds
 from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
-from tilesolve.system.units import duration, volume
+from tilesolve.system.units import format_duration, format_volume
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ def draw_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     _bytes(left, plan)
     _times(right, plan)
     figure.suptitle(
-        f"{plan.problem} on {plan.machine.name}: {duration(plan.seconds)}, "
+        f"{plan.problem} on {plan.machine.name}: {format_duration(plan.seconds)}, "
         f"{plan.flops / 1e9:.4g} GFLOP/s predicted, bound by {plan.price.bottleneck}",
         fontsize=11,
         color=INK,
@@ -68,10 +68,12 @@ def _bytes(axes: Axes, plan: Plan) -> None:
     for y, (level, least) in enumerate(zip(levels, bounds(plan), strict=True)):
         label = "no schedule moves less" if y == 0 else "_"  # matplotlib lists no name with _
         axes.vlines(least, y - 0.4, y + 0.4, color=RED, lw=2, label=label)
-        axes.text(level.volume, y, f" {volume(level.volume)}", va="center", fontsize=9, color=INK)
+        axes.text(
+            level.volume, y, f" {format_volume(level.volume)}", va="center", fontsize=9, color=INK
+        )
     longest = max((level.volume for level in levels), default=0.0)
     axes.set_xlim(0, 1.22 * longest or 1.0)
-    axes.xaxis.set_major_formatter(lambda value, _: volume(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_volume(value))
     axes.set_yticks(at, [f"from {level.level}\nto {level.holder}" for level in levels], fontsize=9)
     _frame(axes, "bytes moved")
 
@@ -83,10 +85,10 @@ def _times(axes: Axes, plan: Plan) -> None:
     for y, (name, seconds) in enumerate(rows):
         binding = name == plan.price.bottleneck
         axes.barh(y, seconds, color=RED if binding else BLUE, alpha=0.8, height=0.6)
-        axes.text(seconds, y, f" {duration(seconds)}", va="center", fontsize=9, color=INK)
+        axes.text(seconds, y, f" {format_duration(seconds)}", va="center", fontsize=9, color=INK)
     axes.axvline(plan.roofline, color=INK, ls="--", lw=1.2, label="roofline")
     axes.set_xlim(0, 1.2 * max(plan.seconds, plan.roofline) or 1.0)
-    axes.xaxis.set_major_formatter(lambda value, _: duration(value))
+    axes.xaxis.set_major_formatter(lambda value, _: format_duration(value))
     axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=9)
     _frame(axes, "time, if nothing else held it up; the longest is the prediction")
 

@@ -10,10 +10,10 @@ import numpy as np
 
 _WORD = np.zeros(1, np.int64)
 
-ADDRESS: int = _WORD.ctypes.data
+CANCEL_ADDRESS: int = _WORD.ctypes.data
 """Where compiled code sees whether it is to end: not 0 if so."""
 
-NEVER = threading.TIMEOUT_MAX
+NEVER_SECONDS = threading.TIMEOUT_MAX
 """Seconds of a deadline that is never met."""
 
 

@@ -66,14 +66,14 @@ the result has 4
     return np.asarray(out)
 
 
-def checked_threads(value: object) -> int:
+def check_threads(value: object) -> int:
     """Return a number of threads if it is one.
 
     Examples
     --------
-    >>> checked_threads(np.int64(2))
+    >>> check_threads(np.int64(2))
     2
-    >>> checked_threads(0)
+    >>> check_threads(0)
     Traceback (most recent call last):
         ...
     tilesolve.contractions.errors.MachineError: threads must be a positive integer, got 0

@@ -30,14 +30,14 @@ IRREGULAR = "not a regular file"
 _warned: set[str] = set()
 
 
-def setting(name: str) -> str | None:
+def read_setting(name: str) -> str | None:
     """Return the value of a ``TILESOLVE_*`` variable; None where it is unset or empty.
 
     Examples
     --------
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_NUM_THREADS="2"):
-    ...     setting("TILESOLVE_NUM_THREADS")
+    ...     read_setting("TILESOLVE_NUM_THREADS")
     '2'
     """
     if name not in SETTINGS:
@@ -45,7 +45,7 @@ def setting(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
-def switched_on(name: str) -> bool:
+def is_switched_on(name: str) -> bool:
     """Return whether a ``TILESOLVE_*`` variable says on, as it does where it is not set.
 
     Raises
@@ -57,10 +57,10 @@ def switched_on(name: str) -> bool:
     --------
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_CACHE="No"):
-    ...     switched_on("TILESOLVE_CACHE")
+    ...     is_switched_on("TILESOLVE_CACHE")
     False
     """
-    wanted = setting(name) or ""
+    wanted = read_setting(name) or ""
     word = wanted.strip().lower()
     if word not in (*ON, *OFF):
         raise SettingError(f"{name} must be on or off, got {wanted!r}")
@@ -77,7 +77,7 @@ def config_dir() -> Path:
     """
     import platformdirs
 
-    given = setting("TILESOLVE_CONFIG_DIR")
+    given = read_setting("TILESOLVE_CONFIG_DIR")
     return Path(given or platformdirs.user_config_dir("tilesolve", appauthor=False)).absolute()
 
 
@@ -91,7 +91,7 @@ def cache_dir() -> Path:
     """
     import platformdirs
 
-    given = setting("TILESOLVE_CACHE_DIR")
+    given = read_setting("TILESOLVE_CACHE_DIR")
     return Path(given or platformdirs.user_cache_dir("tilesolve", appauthor=False)).absolute()
 
 
@@ -136,12 +136,12 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             why = "it is a folder"
         elif _special(file):
             why = IRREGULAR
-        elif not takes_files(folder := nearest(Path(os.path.realpath(file)).parent)):
+        elif not takes_files(folder := nearest_existing(Path(os.path.realpath(file)).parent)):
             why = f"{folder} cannot be written"
         else:
             return
     except OSError as error:
-        why = reason(error)
+        why = describe_error(error)
     raise FileAccessError(f"cannot write {file}: {why}")
 
 
@@ -150,12 +150,12 @@ def _special(file: Path) -> bool:
     return file.exists() and not (file.is_file() or file.is_dir())
 
 
-def nearest(folder: Path) -> Path:
+def nearest_existing(folder: Path) -> Path:
     """Return a folder, or what is first found above it where it does not exist.
 
     Examples
     --------
-    >>> nearest(Path("/no/such/folder"))
+    >>> nearest_existing(Path("/no/such/folder"))
     PosixPath('/')
     """
     return next(there for there in (folder, *folder.parents) if there.exists())
@@ -216,7 +216,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise FileAccessError(f"cannot write {Path(path)}: {reason(error)}") from error
+        raise FileAccessError(f"cannot write {Path(path)}: {describe_error(error)}") from error
 
 
 def remove_files(folder: Path, pattern: str) -> int:
@@ -238,7 +238,7 @@ def remove_files(folder: Path, pattern: str) -> int:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+def hold_lock(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the exclusive right to measure into a file; fail at once if another holds it.
 
     The lock is on a file beside `path` and is advisory. The operating system releases it when
@@ -258,7 +258,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "machine.toml"):
+    >>> with tempfile.TemporaryDirectory() as folder, hold_lock(Path(folder) / "machine.toml"):
     ...     print("nobody else measures")
     nobody else measures
     """
@@ -270,7 +270,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("ab")
     except OSError as error:
-        raise FileAccessError(f"cannot lock {lock}: {reason(error)}") from error
+        raise FileAccessError(f"cannot lock {lock}: {describe_error(error)}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -279,16 +279,16 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
                 f"another process is measuring (it holds {lock}); wait until it ends"
             ) from None
         except OSError as error:
-            raise FileAccessError(f"cannot lock {lock}: {reason(error)}") from error
+            raise FileAccessError(f"cannot lock {lock}: {describe_error(error)}") from error
         yield
 
 
-def reason(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Say what went wrong and with which path, which may be a folder above the one wanted.
 
     Examples
     --------
-    >>> reason(FileNotFoundError(2, "No such file or directory", "cup"))
+    >>> describe_error(FileNotFoundError(2, "No such file or directory", "cup"))
     'No such file or directory (cup)'
     """
     return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")

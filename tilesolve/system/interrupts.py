@@ -14,7 +14,7 @@ INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def terminable() -> None:
+def unwind_on_terminate() -> None:
     """Have a request to end, as `kill` and job runners make it, unwind as an interrupt does.
 
     Else a command would leave the temporary folders and processes that it has started. Who asked
@@ -23,7 +23,7 @@ def terminable() -> None:
     Examples
     --------
     >>> usual = signal.getsignal(signal.SIGTERM)
-    >>> terminable()
+    >>> unwind_on_terminate()
     >>> signal.signal(signal.SIGTERM, usual) is signal.default_int_handler
     True
     """
@@ -32,7 +32,7 @@ def terminable() -> None:
 
 
 @contextmanager
-def heeded() -> Iterator[Callable[[], None]]:
+def keep_interrupts() -> Iterator[Callable[[], None]]:
     """Keep in mind that an interrupt came; give the function that raises it if so.
 
     Python raises `KeyboardInterrupt` wherever it happens to be. Where that is a function that a C
@@ -45,7 +45,7 @@ def heeded() -> Iterator[Callable[[], None]]:
 
     Examples
     --------
-    >>> with heeded() as heed:
+    >>> with keep_interrupts() as heed:
     ...     heed()
     """
     handlers = {int(number): signal.getsignal(number) for number in _SIGNALS}

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
-class Crew:
+class PinnedThreads:
     """Threads that stay on their cores; the thread that calls them is never moved.
 
     Parameters
@@ -27,7 +27,7 @@ class Crew:
 
     Examples
     --------
-    >>> with Crew(2) as crew:
+    >>> with PinnedThreads(2) as crew:
     ...     crew.each(lambda member: member * 10, 2)
     [0, 10]
     """

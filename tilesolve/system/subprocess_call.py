@@ -18,7 +18,7 @@ answer.close()
 """
 
 
-def apart(function: Callable[[str], str], text: str, seconds: float) -> str:
+def run_in_process(function: Callable[[str], str], text: str, seconds: float) -> str:
     """Return ``function(text)``, computed in a new process.
 
     Nothing but the text is handed over: the process starts from nothing, and the script that this
@@ -43,7 +43,7 @@ def apart(function: Callable[[str], str], text: str, seconds: float) -> str:
     Examples
     --------
     >>> from textwrap import dedent
-    >>> apart(dedent, "  text", seconds=60)
+    >>> run_in_process(dedent, "  text", seconds=60)
     'text'
     """
     command = [sys.executable, "-c", _CHILD, function.__module__, function.__name__, *sys.path]

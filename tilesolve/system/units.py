@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 
-def counted(count: int, what: str) -> str:
+def format_count(count: int, what: str) -> str:
     """Return how many there are of something.
 
     Examples
     --------
-    >>> counted(1, "case"), counted(0, "case")
+    >>> format_count(1, "case"), format_count(0, "case")
     ('1 case', '0 cases')
     """
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def volume(count: float) -> str:
+def format_volume(count: float) -> str:
     """Return bytes in three digits and a unit.
 
     Examples
     --------
-    >>> volume(0), volume(1234), volume(2.5e9)
+    >>> format_volume(0), format_volume(1234), format_volume(2.5e9)
     ('0 B', '1.23 kB', '2.5 GB')
     """
     for unit in ("B", "kB", "MB", "GB"):
@@ -29,13 +29,13 @@ def volume(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def size(count: int | None) -> str:
+def format_size(count: int | None) -> str:
     """Return bytes with a binary unit, in four digits or exactly.
 
     Examples
     --------
-    >>> size(32768), size(36700160), size(1000), size(214990848), size(None)
-    ('32 KiB', '35 MiB', '1000 B', '205 MiB', 'all')
+    >>> [format_size(count) for count in (32768, 36700160, 1000, 214990848, None)]
+    ['32 KiB', '35 MiB', '1000 B', '205 MiB', 'all']
     """
     if count is None:
         return "all"
@@ -44,12 +44,12 @@ def size(count: int | None) -> str:
     return f"{count / 1024**step:.4g} {units[step]}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time in three digits and a unit.
 
     Examples
     --------
-    >>> duration(0.0123), duration(2), duration(0)
+    >>> format_duration(0.0123), format_duration(2), format_duration(0)
     ('12.3 ms', '2 s', '0 s')
     """
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
@@ -58,12 +58,12 @@ def duration(seconds: float) -> str:
     return "0 s"
 
 
-def rate(bytes_per_second: float | None, frequency: float) -> str:
+def format_rate(bytes_per_second: float | None, frequency: float) -> str:
     """Return a bandwidth per second and per cycle; a dash if there is none.
 
     Examples
     --------
-    >>> rate(81.312e9, 4.2e9)
+    >>> format_rate(81.312e9, 4.2e9)
     '81.31 GB/s (19.36 B/cycle)'
     """
     if bytes_per_second is None:

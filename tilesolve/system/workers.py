@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 
 
-def together(jobs: Sequence[Callable[[], object]]) -> None:
+def run_together(jobs: Sequence[Callable[[], object]]) -> None:
     """Do some jobs at once, the first one in the calling thread.
 
     While Python shuts down, that one does all that no thread can be had for.
@@ -16,7 +16,7 @@ def together(jobs: Sequence[Callable[[], object]]) -> None:
     Examples
     --------
     >>> done = []
-    >>> together([lambda: done.append(1), lambda: done.append(2)])
+    >>> run_together([lambda: done.append(1), lambda: done.append(2)])
     >>> sorted(done)
     [1, 2]
     """

@@ -10,7 +10,7 @@ from typing import Self
 from tilesolve.kernels.codegen.transpose_blocks import LINE
 from tilesolve.machine.model import Machine
 from tilesolve.planning.prefetch import near_third
-from tilesolve.system.files import setting
+from tilesolve.system.files import read_setting
 
 SHARED = 0.25
 """Share of a third cache that is near that source and target may take together."""
@@ -60,7 +60,7 @@ class Limits:
     def of(cls, machine: Machine) -> Self:
         """Return those of a machine, which need not have caches."""
         third = near_third(machine)
-        last = int((SHARED if third else LASTING) * machine.lasting)
+        last = int((SHARED if third else LASTING) * machine.last_cache_bytes)
         nearest = machine.caches[:2]
         way, ways = LINE, inf
         if nearest and nearest[-1].capacity and nearest[-1].ways:
@@ -87,7 +87,7 @@ def in_force() -> Limits:
     ...     in_force().registers
     512
     """
-    return _limits(setting("TILESOLVE_MACHINE"))
+    return _limits(read_setting("TILESOLVE_MACHINE"))
 
 
 @cache

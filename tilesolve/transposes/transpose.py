@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.machine.detect import usual_threads
+from tilesolve.machine.detect import default_threads
 from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import Array, folded, overlap
-from tilesolve.system.checks import checked_threads
+from tilesolve.system.checks import check_threads
 from tilesolve.transposes.walk_setup import copy
 
 
@@ -61,7 +61,7 @@ def transpose(
     turned = source.transpose(_checked_axes(source, axes))
     if source.dtype.hasobject:
         raise DtypeError(f"elements of dtype {source.dtype} are references, which are not moved")
-    shared = usual_threads() if threads is None else checked_threads(threads)
+    shared = default_threads() if threads is None else check_threads(threads)
     if out is None:
         out = empty(turned.shape, source.dtype)
     else:

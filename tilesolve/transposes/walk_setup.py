@@ -22,7 +22,7 @@ from tilesolve.model.pages import PAGE
 from tilesolve.packing.buffers import room
 from tilesolve.packing.memory_overlap import Array, pointer
 from tilesolve.packing.offsets import Integers
-from tilesolve.system.workers import together
+from tilesolve.system.workers import run_together
 from tilesolve.transposes.limits import Limits, in_force
 from tilesolve.transposes.tiles import Axis, Buffer, cut, in_lines
 
@@ -67,7 +67,7 @@ class Move:
         if len(jobs) == 1:
             jobs[0]()
         else:
-            together(jobs)
+            run_together(jobs)
 
     def _part(self, target: Array, source: Array, first: int, last: int) -> None:
         # A store that crosses pages takes several times as long as others: a small buffer has one

@@ -10,7 +10,7 @@ from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.results import Case, Sweep
 from tilesolve.bench.results.summary import taking_part
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import divided
+from tilesolve.machine.what_if import divide_machine
 from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _roofline(axes: Axes, sweep: Sweep) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
     cases, names = _shown(sweep), taking_part(sweep)
-    machine = divided(Machine.from_toml(sweep.machine), sweep.settings.batch)
+    machine = divide_machine(Machine.from_toml(sweep.machine), sweep.settings.batch)
     threads = sweep.settings.threads
     bandwidth = machine.bandwidth(machine.memory, threads)
     axes.set_xscale("log")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.results import Entry, Sweep
 from tilesolve.bench.results.summary import mean
-from tilesolve.system.units import counted, duration
+from tilesolve.system.units import format_count, format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]
         (
             change.case,
             change.contender,
-            duration(change.old.median),
-            duration(change.new.median),
+            format_duration(change.old.median),
+            format_duration(change.new.median),
             f"{change.ratio:.2f}",
             change.verdict,
         )
@@ -108,7 +108,8 @@ def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]
         counts = [sum(c.verdict == verdict for c in own) for verdict in ("faster", "slower")]
         lines.append(
             f"{name}: {mean([change.ratio for change in own]):.3f} times as fast as then over "
-            f"{counted(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every round"
+            f"{format_count(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every "
+            "round"
         )
     return rows, lines if every else [*lines, "The two sweeps have nothing in common."]
 

@@ -64,10 +64,10 @@ def provenance(machine: Machine) -> dict[str, str]:
     >>> list(provenance(Machine.load("i7-6700k")))
     ['CPU', 'machine', 'system', 'versions', 'begun']
     """
-    from tilesolve.machine.cpu import cpu
+    from tilesolve.machine.cpu import detect_cpu
 
     return {
-        "CPU": f"{cpu().name}, {cpu().cores} cores",
+        "CPU": f"{detect_cpu().name}, {detect_cpu().cores} cores",
         "machine": f"{machine.name} ({digest(machine)}), {machine.source('peak')} peak, "
         f"{machine.source('memory.bandwidth')} memory bandwidth",
         "system": f"{platform.system()} {platform.release()}",

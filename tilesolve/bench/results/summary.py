@@ -12,7 +12,7 @@ from tilesolve.bench.results.results import Case, Entry, Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import check_writable, read_regular, write_atomically
-from tilesolve.system.units import counted, duration, volume
+from tilesolve.system.units import format_count, format_duration, format_volume
 
 NEAR = 0.1
 """Relative error up to which a prediction counts as near."""
@@ -117,7 +117,7 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
         found.append(
             (
                 case.name,
-                duration(case.roofline) if isfinite(case.roofline) else "-",
+                format_duration(case.roofline) if isfinite(case.roofline) else "-",
                 _speed(case, OURS),
                 _figure(case.reached(OURS), "{:.0%}"),
                 _figure(case.ratio, "{:.2f}"),
@@ -125,8 +125,8 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
                 str(len(mine.seconds)),
                 _figure(case.predicted / mine.median, "{:.2f}"),
                 case.bottleneck or "-",
-                "-" if mine.preparation is None else duration(mine.preparation),
-                "-" if mine.memory is None else volume(mine.memory),
+                "-" if mine.preparation is None else format_duration(mine.preparation),
+                "-" if mine.memory is None else format_volume(mine.memory),
                 *(_speed(case, name) for name in peers),
             )
         )
@@ -213,7 +213,7 @@ def means(sweep: Sweep) -> list[str]:
     for name in taking_part(sweep):
         times = [case.seconds(name) / case.ours for case in sweep.cases if name != OURS]
         if known := [ratio for ratio in times if isfinite(ratio)]:
-            lines.append(f"{mean(known):.2f} times {name} ({counted(len(known), 'case')})")
+            lines.append(f"{mean(known):.2f} times {name} ({format_count(len(known), 'case')})")
     errors = [c.predicted / c.ours for c in sweep.cases if isfinite(c.predicted / c.ours)]
     near = sum(abs(error - 1) <= NEAR for error in errors)
     lines.append(

@@ -21,10 +21,10 @@ from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import divided
+from tilesolve.machine.what_if import divide_machine
 from tilesolve.plans.plan import plan
 from tilesolve.system.free_memory import free_memory
-from tilesolve.system.units import size
+from tilesolve.system.units import format_size
 
 FLUSHED = 2
 """Times the last cache that is written between runs, as TCCG does."""
@@ -98,7 +98,7 @@ def sweep(
     2
     """
     waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
-    machine = divided(machine, effort.batch)
+    machine = divide_machine(machine, effort.batch)
     many = len(contenders)
     weight = weights(waiting, contenders, machine, effort)
     found = start
@@ -263,7 +263,9 @@ def lacking(count: int) -> str:
     """
     if count <= (free := free_memory()):
         return ""
-    return f"does not fit into memory: {size(count)} are needed, {size(free)} are free"
+    return (
+        f"does not fit into memory: {format_size(count)} are needed, {format_size(free)} are free"
+    )
 
 
 def flushed(machine: Machine) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import harmonic_mean
 
-from tilesolve.calibration.peak_rate import Pace
+from tilesolve.calibration.peak_rate import PeakMeter
 
 SHARE = 0.02
 """Of a run's seconds: how long its peak is measured before it, and again after it."""
@@ -39,7 +39,7 @@ class Turn:
     peak: float | None = None
 
 
-def beside(timed: Callable[[], float], measured: Pace, last: float) -> Callable[[], Turn]:
+def beside(timed: Callable[[], float], measured: PeakMeter, last: float) -> Callable[[], Turn]:
     """Return what times runs and measures the peak around each of them.
 
     Parameters

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from tilesolve.bench.run.oracle import digest, drawn, expected, places, tiny, wrong
 from tilesolve.bench.run.turn import Turn, beside
-from tilesolve.calibration.peak_rate import pace
+from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.packing.buffers import allocate
@@ -139,7 +139,9 @@ def ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     found = Ready(preparation, seconds, digest(np.asarray(result)), fault, taken)
     timed = timer(run, trash)
     if order.paced:
-        return found, beside(timed, pace(order.machine, problem.dtype, order.threads), seconds)
+        return found, beside(
+            timed, peak_meter(order.machine, problem.dtype, order.threads), seconds
+        )
     return found, lambda: Turn(timed())
 
 

@@ -15,7 +15,7 @@ from tilesolve.bench.results.kept import Kept, problem_cells
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.plans.plan import Plan
-from tilesolve.system.units import counted, duration
+from tilesolve.system.units import format_count, format_duration
 
 FAR = 0.2
 """Share by which the solver's plan should never be slower than the fastest."""
@@ -252,8 +252,8 @@ def rows(found: Study) -> list[tuple[str, ...]]:
             trial.around,
             trial.tiles,
             trial.packed,
-            duration(trial.predicted),
-            f"{'> ' if trial.ended else ''}{duration(trial.median)}",
+            format_duration(trial.predicted),
+            f"{'> ' if trial.ended else ''}{format_duration(trial.median)}",
             str(len(trial.seconds)),
             f"{trial.median / found.fastest:.2f}",
         )
@@ -300,7 +300,7 @@ over 20 % in 0; rank correlation nan in the median
     excesses = [found.excess for found in run]
     known = [found.correlation for found in run if not isnan(found.correlation)]
     total = (
-        f"{counted(len(run), 'case')}: the solver's plan is "
+        f"{format_count(len(run), 'case')}: the solver's plan is "
         f"{statistics.median(excesses):.1%} slower than the fastest in the median, "
         f"{max(excesses):.1%} at worst, over {FAR:.0%} in "
         f"{sum(excess > FAR for excess in excesses)}; rank correlation "

@@ -42,7 +42,7 @@ from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.plans.plan import Plan, plan
-from tilesolve.system.cancellation import NEVER, deadline
+from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
 RUNNERS_UP = 4
 """Other choices of loops that are tried with the tiles that suit them best."""
@@ -224,7 +224,7 @@ def _timed(
     trash = allocate(flushed(machine))
     timers = [timer(_run(found, first, second, out), trash) for found in plans]
     times: list[list[float]] = []
-    right, limit = None, NEVER
+    right, limit = None, NEVER_SECONDS
     ended: set[int] = set()
     for number, timed in enumerate(timers, start=1):
         step(f"checking plan {number} of {len(plans)}")
@@ -376,7 +376,7 @@ def variant(
     machine, share = best.machine, best.share
     vectors = lanes(share.dtype, machine.vector_bits)
     with_copies = replace(tiles, packed=packed)
-    line, hinders = machine.memory.line, machine.hinders(share.dtype)
+    line, hinders = machine.memory.line, machine.avoids_aliased_stores(share.dtype)
     nest = unfuse(share, setting.fused, with_copies, line, vectors, hinders=hinders)
     cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)

@@ -320,7 +320,7 @@ def _packing(
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
     line, vectors = machine.memory.line, lanes(share.dtype, machine.vector_bits)
-    hinders = machine.hinders(share.dtype)
+    hinders = machine.avoids_aliased_stores(share.dtype)
     options = []
     for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
         loaded = any(letter in rows for letter in operand.letters)
