@@ -365,8 +365,8 @@ def _cache(
 
     if clear:
         done = clear_cache()
-        what = f"{format_count(done.plans, 'plan')} and {format_count(done.kernels, 'file')} of kernels"
-        typer.echo(f"removed {what} from {cache_dir()}")
+        plans, files = format_count(done.plans, "plan"), format_count(done.kernels, "file")
+        typer.echo(f"removed {plans} and {files} of kernels from {cache_dir()}")
         return
     found = plan_cache.stored()
     state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"

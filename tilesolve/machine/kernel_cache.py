@@ -42,7 +42,7 @@ def clear() -> int:
     FileAccessError
         If a file cannot be removed.
     """
-    return remove_files(folder(), "*.o")
+    return remove_files(code_folder(), "*.o")
 
 
 def family_of(dtype: str, machine: Machine) -> Family:
