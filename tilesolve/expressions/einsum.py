@@ -66,7 +66,8 @@ def einsum(
     *operands
         Arrays, or what numpy makes arrays of numbers of.
     out
-        Where the result goes. It may not share memory with an operand.
+        Where the result goes. Where it shares memory with an operand, the result is computed into
+        a temporary array first, as numpy does.
     dtype
         To compute in; else what numpy promotes the operands and `out` to.
     order
@@ -81,7 +82,7 @@ def einsum(
         or a list of pairs. False goes from left to right.
     memory_limit
         Bytes that intermediate results and copies may take at any time; operands are taken to be
-        contiguous, and `out` to have the result's dtype.
+        contiguous, and `out` to have the result's dtype and memory of its own.
 
     Returns
     -------
@@ -273,7 +274,7 @@ def _placed(
             order = "F" if all(array.flags.f_contiguous for array in arrays) else "C"
         return np.asarray(result, order=order) if np.ndim(result) else result
     form = found.subscripts
-    target = check_output(out, form.output, found.shape, arrays, form.text)
+    target = check_output(out, form.output, found.shape, (), form.text)
     if target.dtype == found.dtype:
         found.run(*arrays, out=target)
     else:

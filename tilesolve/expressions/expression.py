@@ -15,7 +15,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.subscripts import Subscripts
 from tilesolve.expressions.contraction_order import Step
 from tilesolve.expressions.step_kernels import Loops, Prepare, Transpose
-from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.system.checks import as_array, check_output
 
 
@@ -74,7 +74,8 @@ class Expression:
         *operands
             Of the expression's shapes and dtypes; any strides, never modified.
         out
-            Where the result goes; a new array if None. It may not share memory with an operand.
+            Where the result goes; a new array if None. Where it shares memory with an operand, the
+            result is computed into a temporary array first.
 
         Returns
         -------
@@ -100,7 +101,7 @@ class Expression:
         if out is None:
             return self.run(*arrays)
         text = self.subscripts.text
-        target = check_output(out, self.subscripts.output, self.shape, arrays, text)
+        target = check_output(out, self.subscripts.output, self.shape, (), text)
         if target.dtype != self.dtype:
             raise DtypeError(f"out of {text!r} is {target.dtype}, the result is {self.dtype}")
         self.run(*arrays, out=target)
@@ -109,16 +110,14 @@ class Expression:
     def run(self, *operands: Array, out: Array | None = None) -> Any:  # noqa: ANN401
         """Compute it for operands and an `out` that have been checked.
 
-        Infinities and what is no number come without a warning or an error, as from numpy's einsum.
-
-        Examples
-        --------
-        >>> from tilesolve import expression
-        >>> expression("i,i", (2,), (2,)).run(np.ones(2), np.ones(2))
-        np.float64(2.0)
+        Operands may share memory with `out`. Infinities and NaN come without a warning or an error,
+        as from numpy's einsum.
         """
         with np.errstate(all="ignore"):
-            return self._run(operands, out)
+            if out is None or not any(overlap(out, operand) for operand in operands):
+                return self._run(operands, out)
+            out[...] = self._run(operands, None)
+            return out
 
     def _run(self, operands: Sequence[Array], out: Array | None) -> Any:  # noqa: ANN401
         arrays = [

@@ -1,0 +1,101 @@
+"""An `out` that shares memory with operands: the result is numpy's, as if it shared none."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy._core.tests import test_einsum as numpys
+
+import tilesolve
+from tilesolve.contractions.errors import PlanError
+from tilesolve.expressions import einsum as einsum_module
+
+SPECS = (
+    "ij,jk->ik",
+    "ij,jk->ki",
+    "ij,kj->ik",
+    "ij,ij->ij",
+    "ij,ji->ij",
+    "ij->ji",
+    "ij->ij",
+    "ij,jk,kl->il",
+    "ij,jk,lk->li",
+    "ij,i->ij",
+    "i,j->ij",
+    "ij,j->i",
+    "ii->i",
+)
+
+VIEWS = {
+    "itself": lambda room, n: room[:n, :n],
+    "transposed": lambda room, n: room[:n, :n].T,
+    "rows reversed": lambda room, n: room[:n, :n][::-1],
+    "columns reversed": lambda room, n: room[:n, :n][:, ::-1],
+    "both reversed": lambda room, n: room[:n, :n][::-1, ::-1],
+    "moved down": lambda room, n: room[1 : n + 1, :n],
+    "moved right, transposed": lambda room, n: room[:n, 1 : n + 1].T,
+    "every second column": lambda room, n: room[:n, : 2 * n : 2],
+    "every second row": lambda room, n: room[1 : 2 * n : 2, :n],
+}
+
+
+def test_numpys_own_tests(monkeypatch):
+    """Those of numpy for an output that is an operand, with our einsum in place of numpy's."""
+    for planned in (False, True):
+        if planned:
+            monkeypatch.setattr(einsum_module, "ONE_OFF", 0)
+        monkeypatch.setattr(numpys.np, "einsum", tilesolve.einsum)
+        numpys.test_overlap()
+        numpys.TestEinsum().test_out_is_res()
+
+
+def overlapping(text, names, n, dtype, lower):
+    """Return operands and an output that are views of one array, and a copy of that array."""
+    room = np.random.default_rng(n).integers(-9, 9, (2 * n + 1, 2 * n + 1)).astype(dtype)
+    inputs, output = text.split("->")
+    *operands, out = (VIEWS[name](room, n) for name in names[: inputs.count(",") + 2])
+    operands = [
+        array if len(letters) == 2 else array[0]
+        for letters, array in zip(inputs.split(","), operands, strict=True)
+    ]
+    if lower:  # for which the result is cast
+        out = room.view(f"{room.dtype.kind}{room.itemsize // 2}")[: out.shape[0], : out.shape[1]]
+    return room, operands, out if len(output) == 2 else out[0]
+
+
+@given(
+    st.sampled_from(SPECS),
+    st.lists(st.sampled_from(sorted(VIEWS)), min_size=4, max_size=4),
+    st.sampled_from([1, 2, 3, 8, 21, 40]),
+    st.sampled_from(["i8", "f8", "c16"]),
+    st.booleans(),
+)
+def test_every_overlap_gives_what_numpy_gives(text, names, n, dtype, lower):
+    """Operands and output are views of one array: what is around the output stays as it was."""
+    options = {"casting": "same_kind"} if lower else {}
+    found = []
+    for einsum in (tilesolve.einsum, np.einsum):
+        room, operands, out = overlapping(text, names, n, dtype, lower)
+        assert einsum(text, *operands, out=out, **options) is out
+        found.append(room)
+    np.testing.assert_array_equal(*found)
+    if not lower:
+        room, operands, out = overlapping(text, names, n, dtype, lower)
+        contraction = tilesolve.expression(text, *operands)
+        assert contraction(*operands, out=out) is out
+        np.testing.assert_array_equal(room, found[0])
+
+
+@pytest.mark.parametrize("view", ["itself", "transposed", "both reversed"])
+def test_plans_compute_into_a_temporary_result(view, monkeypatch):
+    """A contraction that is planned, too; a plan that is called itself refuses the overlap."""
+    monkeypatch.setattr(einsum_module, "ONE_OFF", 0)
+    n = 150
+    first, second = np.random.default_rng(1).integers(-9, 9, (2, n, n)).astype(float)
+    expected = first @ second
+    contraction = tilesolve.plan("ik-ij-jk", n)
+    with pytest.raises(PlanError, match="shares memory"):
+        contraction(first, second, out=VIEWS[view](second, n))
+    out = VIEWS[view](second, n)
+    assert tilesolve.einsum("ij,jk->ik", first, second, out=out) is out
+    np.testing.assert_array_equal(out, expected)
