@@ -138,6 +138,11 @@ TRANSPOSE_NEXT_ROWS_BYTES = 128
 """Bytes beyond the next rows at which a source is prefetched: those of the next rows come too
 late."""
 
+# Calls that are kept
+
+MAX_KEPT_EINSUMS = 4096
+"""Calls of einsum, and expressions behind them, that are kept; with more, all are forgotten."""
+
 # Probes: how bandwidth, frequency and microkernels are measured
 
 SWEEP_BYTES = 512

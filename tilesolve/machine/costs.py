@@ -115,6 +115,56 @@ class Costs:
         0.25, "ratio", "of a near L3, for the source and the target of a transpose"
     )
     transpose_last_share: float = _cost(0.5, "ratio", "of another last cache, for the same")
+    transpose_run_bytes: float = _cost(
+        2048.0, "bytes", "of the target that a tile of a transpose has side by side, about"
+    )
+    transpose_long_run_bytes: float = _cost(
+        float(1 << 15), "bytes", "of a run at most that holds all rows of a tile of a transpose"
+    )
+    transpose_tile_bytes: float = _cost(float(1 << 20), "bytes", "of a tile of a transpose, about")
+    transpose_staging_bytes: float = _cost(
+        5.0 * (1 << 12), "bytes", "of rows in the staging buffer of a transpose, about"
+    )
+    transpose_source_bytes: float = _cost(
+        float(1 << 14), "bytes", "of rows that share lines of the source and stay in L1, about"
+    )
+    transpose_group_bytes: float = _cost(
+        512.0, "bytes", "of rows that are transposed at once, without the staging buffer, about"
+    )
+    transpose_element_bytes: float = _cost(
+        128.0, "bytes", "that stay together, from which on no staging buffer is needed"
+    )
+    transpose_aliased_lines: float = _cost(
+        4.0, "lines/way", "of a set that the source of whole lines may have, of L2 or else L1"
+    )
+    transpose_block_lines: float = _cost(
+        8.0, "lines", "at one place in pages that L1 holds: the side of a block then"
+    )
+    transpose_small_block_slowdown: float = _cost(
+        2.0, "ratio", "of rows that are transposed by smaller blocks"
+    )
+    transpose_row_slowdown: float = _cost(4.0, "ratio", "of rows that are transposed one by one")
+    # Einsum: who computes a contraction
+    einsum_loop_products: float = _cost(
+        float(1 << 13),
+        "products",
+        "up to which numpy's loops are fastest, for all operands at once",
+    )
+    einsum_kernel_flops: float = _cost(
+        float(1 << 22), "flops", "of a matrix product from which on plans are as fast as BLAS"
+    )
+    einsum_plan_flops: float = _cost(
+        float(1 << 27), "flops", "of a matrix product from which on a call of einsum plans it"
+    )
+    einsum_layout_flops: float = _cost(
+        1e9, "flops", "of two planned steps from which on layouts between them are compared"
+    )
+    einsum_transpose_bytes: float = _cost(
+        float(1 << 22), "bytes", "of a copy in another order from which on numpy does not make it"
+    )
+    einsum_batch_extent: float = _cost(
+        8.0, "elements", "of a batch that comes last, from which on it is transposed to the front"
+    )
 
     def __post_init__(self) -> None:
         for known in fields(self):

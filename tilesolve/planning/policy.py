@@ -100,3 +100,13 @@ SIDES_PER_LETTER = 24
 
 EVEN_ITERATIONS = 1 << 14
 """Iterations of the largest even box of a sum that is considered: calls sum fewer products."""
+
+# What is too small for a choice
+SMALL_EINSUM_PRODUCTS = 1 << 10
+"""Products of an einsum that numpy's loops take on any machine, without a look at its costs."""
+
+SMALL_COPY_BYTES = 1 << 20
+"""Bytes of a copy in another order that numpy makes on any machine."""
+
+TRANSPOSE_GROUP_GAIN = 1.05
+"""How much more work per row is worth a smaller staging buffer of a transpose."""
