@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tilesolve.kernels.tuning import BROADCAST_REGISTERS
+
 _REALS = {"complex64": "float32", "complex128": "float64"}
 _BYTES = {"float32": 4, "float64": 8, "int64": 8}
 
-SPARE = 1
-"""Vectors that a microkernel needs beside its tile and its rows: the broadcast."""
 
-HALVED = 512
+HALVED_VECTOR_BITS = 512
 """Bits of vectors of which a half takes half the time."""
 
 
@@ -45,31 +45,31 @@ def halves(dtype: str, bits: int) -> bool:
     >>> halves("float32", 512), halves("float32", 256), halves("complex64", 512)
     (True, False, False)
     """
-    return bits == HALVED and real_of(dtype) == dtype
+    return bits == HALVED_VECTOR_BITS and real_of(dtype) == dtype
 
 
-def columns_together(dtype: str, registers: int) -> int:
+def panel_columns(dtype: str, registers: int) -> int:
     """Return how many columns lie together in a packed strip.
 
     Examples
     --------
-    >>> columns_together("float64", 32), columns_together("float64", 16)
+    >>> panel_columns("float64", 32), panel_columns("float64", 16)
     (8, 4)
     """
     group = 8 if registers >= 32 else 4
     return group // (2 if real_of(dtype) != dtype else 1)
 
 
-def most_columns(dtype: str, registers: int, groups: int) -> int:
+def max_columns(dtype: str, registers: int, groups: int) -> int:
     """Return the columns of the widest tile with so many groups of rows that registers hold.
 
     A complex tile has two accumulators for each, and two vectors of rows for each group.
 
     Examples
     --------
-    >>> most_columns("float64", 16, groups=2), most_columns("complex128", 16, groups=1)
+    >>> max_columns("float64", 16, groups=2), max_columns("complex128", 16, groups=1)
     (6, 6)
     """
     parts = 1 if real_of(dtype) == dtype else 2
-    room = registers - SPARE * parts - parts * groups
+    room = registers - BROADCAST_REGISTERS * parts - parts * groups
     return max(0, room // (parts * groups))

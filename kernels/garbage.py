@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def not_collected() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Have no garbage looked for meanwhile, in the whole process.
 
     Each search visits all instructions of a module, and all that numba knows of a function: without
@@ -16,7 +16,7 @@ def not_collected() -> Iterator[None]:
 
     Examples
     --------
-    >>> with not_collected():
+    >>> with pause_collection():
     ...     gc.isenabled()
     False
     """

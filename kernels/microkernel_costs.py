@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Self
 
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels.dtypes import lanes, most_columns
+from tilesolve.kernels.dtypes import lanes, max_columns
 
 PACK = 2.5
 """Cycles that packing one element takes, from wherever it is (measured: 1 to 7, as its lines come;
@@ -126,9 +126,9 @@ def default(dtype: str, vector_bits: int, registers: int) -> Microkernel:
     vectors, columns = (3, 8) if registers >= 32 else (2, 6)
     if dtype.startswith("complex"):
         vectors, columns = (vectors, columns // 2) if registers >= 32 else (1, columns)
-    elif vectors * most_columns(dtype, registers, vectors) < HIDDEN:
+    elif vectors * max_columns(dtype, registers, vectors) < HIDDEN:
         vectors, columns = 1, vectors * columns
-    columns = min(columns, most_columns(dtype, registers, vectors))
+    columns = min(columns, max_columns(dtype, registers, vectors))
     if not columns:
         raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
     return Microkernel(vectors * group, columns, placed=PLACED if registers < 32 else 1.0)

@@ -12,39 +12,29 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-ALIGNMENT = 64
-"""Bytes that a buffer begins on a multiple of: a line, and the widest vector."""
-
-GUARD = 64
-"""Bytes beyond a copy that a buffer has."""
-
-SPACE = 64
-"""Bytes that may be between two strips of a copy: a line, so that they begin in different sets of
-a cache."""
-
-HUGE = 1 << 21
-"""Bytes of a huge page; smaller buffers are not worth one."""
-
-KEPT = 1 << 28
-"""Bytes of a thread's idle buffer at most; a larger one is given back after its run."""
+from tilesolve.packing.sizes import (
+    ALIGNMENT_BYTES,
+    HUGE_PAGE_BYTES,
+    MAX_IDLE_WORKSPACE_BYTES,
+)
 
 Bytes = NDArray[np.uint8]
 
 
 def allocate(size: int) -> Bytes:
-    """Return `size` bytes, aligned to `ALIGNMENT`, of unknown content.
+    """Return `size` bytes, aligned to `ALIGNMENT_BYTES`, of unknown content.
 
     Examples
     --------
-    >>> allocate(1000).ctypes.data % ALIGNMENT
+    >>> allocate(1000).ctypes.data % ALIGNMENT_BYTES
     0
     """
-    if size < HUGE:
-        raw = np.empty(size + ALIGNMENT, np.uint8)
-        begin = -raw.ctypes.data % ALIGNMENT
+    if size < HUGE_PAGE_BYTES:
+        raw = np.empty(size + ALIGNMENT_BYTES, np.uint8)
+        begin = -raw.ctypes.data % ALIGNMENT_BYTES
         return raw[begin : begin + size]
-    block = pages(size + HUGE)
-    begin = -block.ctypes.data % HUGE
+    block = allocate_pages(size + HUGE_PAGE_BYTES)
+    begin = -block.ctypes.data % HUGE_PAGE_BYTES
     return block[begin : begin + size]
 
 
@@ -57,17 +47,17 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     (2, 3)
     """
     size = prod(shape) * dtype.itemsize
-    if size < HUGE:
+    if size < HUGE_PAGE_BYTES:
         return np.empty(shape, dtype)
     return allocate(size).view(dtype).reshape(shape)
 
 
-def pages(size: int) -> Bytes:
+def allocate_pages(size: int) -> Bytes:
     """Return `size` zero bytes from the system: huge pages where it grants them, page-aligned.
 
     Examples
     --------
-    >>> pages(4096).ctypes.data % 4096
+    >>> allocate_pages(4096).ctypes.data % 4096
     0
     """
     # Private: what is shared with forked processes has no huge pages on most systems.
@@ -82,7 +72,7 @@ def pages(size: int) -> Bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class Workspace:
     """A buffer and what compiled code needs to know of it.
 
     Parameters
@@ -96,7 +86,7 @@ class Room:
 
     Examples
     --------
-    >>> Room.of(100).address % ALIGNMENT
+    >>> Workspace.of(100).address % ALIGNMENT_BYTES
     0
     """
 
@@ -111,30 +101,30 @@ class Room:
         return cls(found, found.ctypes.data, size)
 
 
-class _Kept(threading.local):
+class _Idle(threading.local):
     """The idle buffer of one thread."""
 
     def __init__(self) -> None:
-        self.room = Room.of(0)
+        self.workspace = Workspace.of(0)
 
 
-_kept = _Kept()
+_idle = _Idle()
 
 
-def room(size: int) -> Room:
+def workspace(size: int) -> Workspace:
     """Return the calling thread's buffer, of at least `size` bytes.
 
-    Whoever asks next in this thread gets it too, so it is for what has been used up by then. A
-    thread keeps the largest buffer that it has needed, if that is not beyond `KEPT`.
+    The next call in this thread returns it too, so it is for what has been used up by then. A
+    thread keeps the largest buffer that it has needed, up to `MAX_IDLE_WORKSPACE_BYTES`.
 
     Examples
     --------
-    >>> room(200) is room(100)
+    >>> workspace(200) is workspace(100)
     True
     """
-    found = _kept.room
+    found = _idle.workspace
     if found.size < size:
-        found = Room.of(size)
-        if size <= KEPT:
-            _kept.room = found
+        found = Workspace.of(size)
+        if size <= MAX_IDLE_WORKSPACE_BYTES:
+            _idle.workspace = found
     return found

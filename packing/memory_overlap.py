@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.packing.sizes import MAX_OVERLAP_PROOF_STEPS
+
 Array = npt.NDArray[Any]
 
-OVERLAP_WORK = 10_000
-"""Effort to prove that two arrays share no element before they count as overlapping."""
 
-HEAD = object.__basicsize__
+OBJECT_HEADER_BYTES = object.__basicsize__
 """Bytes from the beginning of an object to what is its own."""
 
 
-def pointer(array: Array) -> int:
+def data_pointer_address(array: Array) -> int:
     """Return the address of the word that holds the address of an array's first element.
 
     It is right behind what every object has: NumPy's C interface promises that. `array.ctypes.data`
@@ -26,19 +26,19 @@ def pointer(array: Array) -> int:
     --------
     >>> import ctypes
     >>> array = np.zeros(3)[1:]
-    >>> ctypes.c_size_t.from_address(pointer(array)).value == array.ctypes.data
+    >>> ctypes.c_size_t.from_address(data_pointer_address(array)).value == array.ctypes.data
     True
     """
-    return id(array) + HEAD
+    return id(array) + OBJECT_HEADER_BYTES
 
 
-def span(array: Array) -> tuple[int, int]:
+def address_range(array: Array) -> tuple[int, int]:
     """Return the addresses of an array's first byte and of the one past its last.
 
     Examples
     --------
     >>> array = np.zeros(4)[::-1]
-    >>> low, high = span(array)
+    >>> low, high = address_range(array)
     >>> high - low, array.ctypes.data - low
     (32, 24)
     """
@@ -49,15 +49,17 @@ def span(array: Array) -> tuple[int, int]:
     )
 
 
-def folded(array: Array) -> bool:
+def overlaps_itself(array: Array) -> bool:
     """Return whether elements of an array share memory, or may: a proof can be too long.
 
     Examples
     --------
     >>> from numpy.lib.stride_tricks import as_strided
     >>> memory = np.zeros(8)
-    >>> folded(as_strided(memory, (3, 3), (16, 8))), folded(as_strided(memory, (2, 3), (24, 16)))
-    (True, False)
+    >>> overlaps_itself(as_strided(memory, (3, 3), (16, 8)))
+    True
+    >>> overlaps_itself(as_strided(memory, (2, 3), (24, 16)))
+    False
     """
     if array.flags.forc or not array.size:
         return False
@@ -92,6 +94,6 @@ def overlap(out: Array, array: Array) -> bool:
     if not np.may_share_memory(out, array):
         return False
     try:
-        return np.shares_memory(out, array, max_work=OVERLAP_WORK)  # type: ignore[arg-type]
+        return np.shares_memory(out, array, max_work=MAX_OVERLAP_PROOF_STEPS)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

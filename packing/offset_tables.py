@@ -1,7 +1,7 @@
 """Tables: axes as flat arrays of integers, with all that packing and the microkernels ask of them.
 
-A table begins with `HEADER` positions, by the names of `Field`; position 0 stands for what an
-axis does not have.
+A table begins with `HEADER_ENTRIES` positions, by the names of `Field`; position 0 stands for what
+an axis does not have.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.packing.buffers import ALIGNMENT
 from tilesolve.packing.offsets import Axis, Integers
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, VECTOR_BYTES
 
 Truths = NDArray[np.bool_]
 
-HEADER = 44
+HEADER_ENTRIES = 44
 """Entries before the data."""
-
-FEW = 16
-"""Bytes of a block of few entries: the smallest vector."""
 
 
 class Field(IntEnum):
@@ -30,7 +27,7 @@ class Field(IntEnum):
 
     Examples
     --------
-    >>> max(Field) < HEADER
+    >>> max(Field) < HEADER_ENTRIES
     True
     """
 
@@ -50,7 +47,7 @@ class Field(IntEnum):
     """For each group whether as many indices as a full one has follow each other in the operand,
     from its first one on: those that it lacks may belong to the next group."""
     STORED = 16
-    """For each cell a number of `Stored`: how its groups lie in the output."""
+    """For each cell a number of `TileLayout`: how its groups lie in the output."""
     BLOCKS = 17
     """First of the fields of how each of the two operands is transposed: `Blocks`."""
     COUNTING = 37
@@ -98,12 +95,12 @@ class Blocks(IntEnum):
     SIZE = 10
 
 
-class Stored(IntEnum):
+class TileLayout(IntEnum):
     """How a cell lies in the output.
 
     Examples
     --------
-    >>> Stored.SCATTERED < Stored.PART < Stored.WHOLE
+    >>> TileLayout.SCATTERED < TileLayout.PART < TileLayout.WHOLE
     True
     """
 
@@ -116,7 +113,7 @@ class Stored(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class TransposedBlocks:
     """Blocks of a segment that are contiguous in a tensor, to be transposed as they are packed.
 
     Parameters
@@ -132,7 +129,7 @@ class Turned:
 
     Examples
     --------
-    >>> Turned(level=2, lanes=8, element=8, lined=True).few
+    >>> TransposedBlocks(level=2, lanes=8, element=8, lined=True).few
     2
     """
 
@@ -144,27 +141,27 @@ class Turned:
     @property
     def few(self) -> int:
         """Length of a block of few entries."""
-        return few(self.lanes, self.element)
+        return short_block(self.lanes, self.element)
 
 
-def few(lanes: int, element: int) -> int:
+def short_block(lanes: int, element: int) -> int:
     """Return how many entries are packed together where there are less than lanes: 16 bytes.
 
     Examples
     --------
-    >>> few(16, 4), few(8, 8), few(4, 16)
+    >>> short_block(16, 4), short_block(8, 8), short_block(4, 16)
     (4, 2, 1)
     """
-    return max(1, min(lanes, FEW // element))
+    return max(1, min(lanes, VECTOR_BYTES // element))
 
 
-def table(
+def offset_table(
     axis: Axis,
     *,
     operand: int = 0,
     group: int = 0,
     element: int = 0,
-    turned: Sequence[Turned | None] = (None, None),
+    turned: Sequence[TransposedBlocks | None] = (None, None),
 ) -> Integers:
     """Return an axis as a table.
 
@@ -184,17 +181,17 @@ def table(
 
     Examples
     --------
-    >>> from tilesolve.packing.offsets import Tile, lay
-    >>> tiles = [Tile("m", (8,)), Tile("m", (20,))]
-    >>> axis = lay(tiles, [{"m": 8}, {"m": 80}, {}], {"m": 4})
-    >>> found = table(axis, operand=1, group=4, element=8)
+    >>> from tilesolve.packing.offsets import RoleTile, build_axis
+    >>> tiles = [RoleTile("m", (8,)), RoleTile("m", (20,))]
+    >>> axis = build_axis(tiles, [{"m": 8}, {"m": 80}, {}], {"m": 4})
+    >>> found = offset_table(axis, operand=1, group=4, element=8)
     >>> at = found[Field.PLACES]
     >>> found[at : at + 4].tolist()
     [0, 2, 4, 5]
     """
-    header = np.zeros(HEADER, np.int64)
+    header = np.zeros(HEADER_ENTRIES, np.int64)
     data = [header]
-    used = HEADER
+    used = HEADER_ENTRIES
 
     def put(field: int, values: Integers) -> None:
         nonlocal used
@@ -218,7 +215,7 @@ def table(
         inside = starts + group <= axis.size
         put(Field.WHOLE, _contiguous(source, starts, group, element) & inside)
         groups = _contiguous(target, starts, counts, element) * np.where(
-            counts == group, int(Stored.WHOLE), int(Stored.PART)
+            counts == group, int(TileLayout.WHOLE), int(TileLayout.PART)
         )
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
         put(Field.STORED, stored)
@@ -302,7 +299,7 @@ def _blocks(
     alike: Integers | None,
     even: Truths | None,
     ranges: Sequence[tuple[int, int]],
-    how: Turned,
+    how: TransposedBlocks,
 ) -> list[Integers]:
     """Return the fields of `Blocks` for some ranges; of lines, an entry that is in each.
 
@@ -344,7 +341,7 @@ def _even(rows: Integers) -> Truths:
 
 
 def _parted(
-    run: Integers, begin: int, how: Turned
+    run: Integers, begin: int, how: TransposedBlocks
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Return the blocks of a run, those of few entries, its rest, and what is in each of its lines.
 
@@ -353,8 +350,8 @@ def _parted(
     `abc-bda-dc` in float32 22.6 and 31.3 ms).
     """
     cut = len(run) // how.lanes * how.lanes
-    lines = run[:: max(1, ALIGNMENT // how.element)]
-    if not (how.lined and begin % ALIGNMENT == len(run) * how.element % ALIGNMENT == 0):
+    lines = run[:: max(1, ALIGNMENT_BYTES // how.element)]
+    if not (how.lined and begin % ALIGNMENT_BYTES == len(run) * how.element % ALIGNMENT_BYTES == 0):
         lines = np.append(lines, run[-1:])
     if len(run) < how.few:
         return run[:0], run[:0], run, lines

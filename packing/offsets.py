@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class RoleTile:
     """One level's tile of a role: its loops and how far they go.
 
     Parameters
@@ -32,7 +32,7 @@ class Tile:
 
     Examples
     --------
-    >>> Tile(("c", "a"), (4, 2)).sides
+    >>> RoleTile(("c", "a"), (4, 2)).sides
     (4, 2)
     """
 
@@ -61,7 +61,8 @@ class Axis:
     --------
     A box of 6 cut into tiles of 4, and these into cells of 3 at most:
 
-    >>> axis = lay([Tile("m", (3,)), Tile("m", (4,)), Tile("m", (6,))], [{"m": 8}, {}, {}])
+    >>> tiles = [RoleTile("m", (side,)) for side in (3, 4, 6)]
+    >>> axis = build_axis(tiles, [{"m": 8}, {}, {}])
     >>> axis.bounds[0].tolist(), axis.bounds[1].tolist(), axis.bounds[2].tolist()
     ([0, 2, 4, 6], [0, 2, 3], [0, 2])
     >>> axis.offsets[0].tolist()
@@ -89,7 +90,7 @@ class Axis:
         return int(self.bounds[0][low]), int(self.bounds[0][high])
 
 
-def even(extent: int, most: int, lanes: int, parts: int = 1) -> int:
+def equal_side(extent: int, most: int, lanes: int, parts: int = 1) -> int:
     """Return the side that cuts an extent into as few cells as `most` does, but near-equal ones.
 
     Nine columns are two cells of five and four: a cell of one column would keep the FMA units
@@ -99,9 +100,9 @@ def even(extent: int, most: int, lanes: int, parts: int = 1) -> int:
 
     Examples
     --------
-    >>> even(9, 8, 1), even(40, 24, 8), even(32, 24, 8), even(7, 24, 8)
+    >>> equal_side(9, 8, 1), equal_side(40, 24, 8), equal_side(32, 24, 8), equal_side(7, 24, 8)
     (5, 24, 16, 7)
-    >>> even(72, 48, 16), even(72, 48, 16, parts=2)
+    >>> equal_side(72, 48, 16), equal_side(72, 48, 16, parts=2)
     (48, 40)
     """
     if extent <= most:
@@ -111,8 +112,8 @@ def even(extent: int, most: int, lanes: int, parts: int = 1) -> int:
     return min(most, ceil(side / unit) * unit)
 
 
-def lay(
-    tiles: Sequence[Tile],
+def build_axis(
+    tiles: Sequence[RoleTile],
     strides: Sequence[Mapping[str, int]],
     lanes: Mapping[str, int] = MappingProxyType({}),
     parts: int = 1,
@@ -132,7 +133,8 @@ def lay(
 
     Examples
     --------
-    >>> lay([Tile("ab", (2, 1)), Tile("ab", (2, 2))], [{"a": 8, "b": 100}] * 3).offsets[1].tolist()
+    >>> tiles = [RoleTile("ab", sides) for sides in ((2, 1), (2, 2))]
+    >>> build_axis(tiles, [{"a": 8, "b": 100}] * 3).offsets[1].tolist()
     [0, 8, 100, 108]
     """
     letters = tiles[-1].order
@@ -148,7 +150,7 @@ def lay(
         extent = dict(zip(letters, sides, strict=True))
         inner = {letter: max(1, tiles[level - 1].side(letter)) for letter in letters}
         if level == 1:
-            inner = {i: even(extent[i], inner[i], lanes.get(i, 1), parts) for i in letters}
+            inner = {i: equal_side(extent[i], inner[i], lanes.get(i, 1), parts) for i in letters}
         outermost_first = tiles[level].order[::-1]
         steps = [range(0, extent[letter], inner[letter]) for letter in outermost_first]
         pieces, shifts = [], []
@@ -175,7 +177,7 @@ def lay(
 
 
 def _cell(
-    tile: Tile,
+    tile: RoleTile,
     letters: tuple[str, ...],
     sides: tuple[int, ...],
     strides: Sequence[Mapping[str, int]],

@@ -13,7 +13,7 @@ from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.codegen.vectors import INT64
 
 
-class Tile:
+class TileEmitter:
     """One kernel while it is written.
 
     Parameters
@@ -31,7 +31,8 @@ class Tile:
     --------
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> tile = Tile(builder, Shape("float64", 256, 2, 6, 4, packed=True), function.args[0], 256)
+    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
+    >>> tile = TileEmitter(builder, shape, function.args[0], 256)
     >>> print(tile.kind, tile.parts, tile.element)
     <4 x double> 1 8
     """
@@ -64,12 +65,12 @@ class Tile:
 
     def integer(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """Return the integer at an address."""
-        where = vectors.pointer(self.builder, address, offset)
+        where = vectors.to_pointer(self.builder, address, offset)
         return self.builder.load(where, typ=INT64, align=8)
 
     def number(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """Return the real number at an address, which may be any."""
-        where = vectors.pointer(self.builder, address, offset)
+        where = vectors.to_pointer(self.builder, address, offset)
         return self.builder.load(where, typ=self.scalar, align=1)
 
     def rows_of_c(self) -> list[ir.Value]:
@@ -107,7 +108,9 @@ class Tile:
         groups.append([ir.Constant(self.kinds[-1], None)] * columns)
         while groups:
             pieces = groups[:1] if groups[0][0].type == self.kind else groups[:2]
-            found += [vectors.joined(self.builder, parts) for parts in zip(*pieces, strict=True)]
+            found += [
+                vectors.concatenate(self.builder, parts) for parts in zip(*pieces, strict=True)
+            ]
             groups = groups[len(pieces) :]
         return found
 
@@ -135,9 +138,9 @@ class Tile:
         builder, kind = self.builder, kind or self.kind
         loaded = []
         for part in range(self.parts):
-            where = vectors.pointer(builder, place, part * self.shape.bits // 8)
+            where = vectors.to_pointer(builder, place, part * self.shape.bits // 8)
             if masks:
-                loaded.append(vectors.load_part(builder, where, kind, masks[part]))
+                loaded.append(vectors.load_masked(builder, where, kind, masks[part]))
             else:
                 loaded.append(vectors.load(builder, where, kind, align))
         return loaded if self.parts == 1 else self._shuffled(loaded, self._turns())

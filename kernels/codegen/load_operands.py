@@ -8,10 +8,11 @@ from typing import Protocol
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.emitter import Tile
-from tilesolve.kernels.codegen.transpose_blocks import LINE
-from tilesolve.kernels.codegen.unrolling import WIDE, folded
+from tilesolve.kernels.codegen.emitter import TileEmitter
+from tilesolve.kernels.codegen.unrolling import vectors_from_memory
 from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.tuning import WIDE_VECTOR_BITS
+from tilesolve.packing.sizes import LINE_BYTES
 
 Rows = Callable[[], list[ir.Value]]
 """The vectors of a group of rows: held in registers, or loaded wherever they are asked for."""
@@ -20,7 +21,7 @@ Operands = tuple[list[Rows], list[tuple[ir.Value, int]]]
 """What one step of k multiplies: each group's vectors, and the address of each column's element."""
 
 
-class Reader(Protocol):
+class StepLoader(Protocol):
     """Emits the loads of one step of k.
 
     Examples
@@ -29,7 +30,7 @@ class Reader(Protocol):
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> from tilesolve.kernels.codegen.shape import Shape
     >>> shape = Shape("float64", 256, 1, 2, 4, packed=True)
-    >>> read: Reader = reader(Tile(builder, shape, function.args[0], 256))
+    >>> read: StepLoader = step_loader(TileEmitter(builder, shape, function.args[0], 256))
     >>> _ = read(INT64(0)), read(INT64(0), 1, follow=False, listed=False)
     >>> str(function).count("llvm.prefetch")
     2
@@ -52,7 +53,7 @@ class Reader(Protocol):
         """
 
 
-def reader(tile: Tile) -> Reader:
+def step_loader(tile: TileEmitter) -> StepLoader:
     """Return what emits the loads of a step of k, with the prefetches that go with them.
 
     Examples
@@ -61,14 +62,14 @@ def reader(tile: Tile) -> Reader:
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    >>> rows, columns = reader(Tile(builder, shape, function.args[0], 256))(INT64(0))
+    >>> rows, columns = step_loader(TileEmitter(builder, shape, function.args[0], 256))(INT64(0))
     >>> len(rows), len(columns)
     (2, 6)
     """
     return _packed(tile) if tile.shape.packed else _placed(tile)
 
 
-def _packed(tile: Tile) -> Reader:
+def _packed(tile: TileEmitter) -> StepLoader:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     a_step, b_step = tile.field("a_step"), tile.field("b_step")
@@ -85,7 +86,7 @@ def _packed(tile: Tile) -> Reader:
         groups.append(builder.add(groups[-1], b_step))
     stride_a = tile.parts * shape.bits // 8
     stride_b = shape.group * tile.element
-    from_memory = folded(shape)
+    from_memory = vectors_from_memory(shape)
 
     def read(
         step: ir.Value,
@@ -104,9 +105,13 @@ def _packed(tile: Tile) -> Reader:
 
         if follow:
             # Narrow kernels have no register left for another pace than that of strips.
-            moved = builder.mul(step, tile.field("next_step")) if shape.bits >= WIDE else at_a
+            moved = (
+                builder.mul(step, tile.field("next_step"))
+                if shape.bits >= WIDE_VECTOR_BITS
+                else at_a
+            )
             line = builder.add(builder.add(soon, moved), INT64(beyond * stride_a))
-            vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
+            vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)
         if listed:
             number, more = step, 8 * beyond
             if few:
@@ -114,7 +119,7 @@ def _packed(tile: Tile) -> Reader:
                 number = builder.select(builder.icmp_signed("<", number, fetches), number, fetches)
             entry = builder.add(wanted, builder.mul(number, INT64(8)))
             line = tile.integer(entry, more)
-            vectors.prefetch(builder, vectors.pointer(builder, line), near=False)
+            vectors.prefetch(builder, vectors.to_pointer(builder, line), near=False)
         loaded = [
             _group(tile, place(row), kind, held=at >= from_memory)
             for at, (row, kind) in enumerate(zip(rows, tile.kinds, strict=True))
@@ -131,7 +136,7 @@ def _packed(tile: Tile) -> Reader:
     return read
 
 
-def _group(tile: Tile, place: ir.Value, kind: ir.VectorType, *, held: bool) -> Rows:
+def _group(tile: TileEmitter, place: ir.Value, kind: ir.VectorType, *, held: bool) -> Rows:
     """Return the vectors of a group of rows: loaded once, or anew for each column."""
 
     def load() -> list[ir.Value]:
@@ -144,7 +149,7 @@ def _held(found: list[ir.Value]) -> Rows:
     return lambda: found
 
 
-def _placed(tile: Tile) -> Reader:
+def _placed(tile: TileEmitter) -> StepLoader:
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
@@ -152,7 +157,7 @@ def _placed(tile: Tile) -> Reader:
     a_ahead, b_ahead = tile.field("a_ahead"), tile.field("b_ahead")
     rows = [builder.add(a, tile.integer(rows_a, 8 * shape.lanes * i)) for i in range(shape.vectors)]
     columns = [builder.add(b, tile.integer(columns_b, 8 * c)) for c in range(shape.columns)]
-    each = max(1, LINE // (tile.parts * shape.bits // 8))
+    each = max(1, LINE_BYTES // (tile.parts * shape.bits // 8))
     turns = builder.select(_close(tile, sums_b), INT64(8 * (shape.group - 1)), INT64(0))
 
     def read(
@@ -188,7 +193,7 @@ def _placed(tile: Tile) -> Reader:
     return read
 
 
-def _close(tile: Tile, sums: ir.Value) -> ir.Value:
+def _close(tile: TileEmitter, sums: ir.Value) -> ir.Value:
     """Return whether steps of k are within a line of an operand in place, given their offsets.
 
     Then columns are in lines of their own, and take turns in being asked for while k is in one.
@@ -198,8 +203,8 @@ def _close(tile: Tile, sums: ir.Value) -> ir.Value:
     table = builder.select(several, sums, tile.frame)
     second = builder.select(several, builder.add(sums, INT64(8)), tile.frame)
     step = builder.sub(tile.integer(second, INT64(0)), tile.integer(table, INT64(0)))
-    return builder.icmp_unsigned("<", builder.add(step, INT64(LINE)), INT64(2 * LINE))
+    return builder.icmp_unsigned("<", builder.add(step, INT64(LINE_BYTES)), INT64(2 * LINE_BYTES))
 
 
-def _prefetch(tile: Tile, address: ir.Value) -> None:
-    vectors.prefetch(tile.builder, vectors.pointer(tile.builder, address))
+def _prefetch(tile: TileEmitter, address: ir.Value) -> None:
+    vectors.prefetch(tile.builder, vectors.to_pointer(tile.builder, address))

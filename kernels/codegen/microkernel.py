@@ -30,8 +30,8 @@ with all of the tile in registers. The contract, which `frame` addresses by `sha
   of which only the rows that there are need be contiguous. The scattered modes need nothing. But
   for ``STREAM``, C is asked for while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
-* One call computes ``more`` further tiles of the same size: after each, the fields named in `MOVED`
-  count as grown by their ``_move``. The frame itself is only read.
+* One call computes ``more`` further tiles of the same size: after each, the fields named in
+  `ADVANCED_FIELDS` count as grown by their ``_move``. The frame itself is only read.
 
 No other memory is touched, and no alignment of arrays is assumed but what is said here, not even
 that of their elements; frames and tables are aligned to their words, strips to their numbers.
@@ -42,22 +42,28 @@ from __future__ import annotations
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.accumulate import Lengths, accumulate
-from tilesolve.kernels.codegen.emitter import Tile
-from tilesolve.kernels.codegen.load_operands import reader
+from tilesolve.kernels.codegen.accumulate import LoopSplit, accumulate
+from tilesolve.kernels.codegen.emitter import TileEmitter
+from tilesolve.kernels.codegen.load_operands import step_loader
 from tilesolve.kernels.codegen.shape import Shape
-from tilesolve.kernels.codegen.store_output import kept_back, scales, weave, woven, write
-from tilesolve.kernels.codegen.unrolling import unrolled
+from tilesolve.kernels.codegen.store_output import (
+    interleaved_steps,
+    needs_scaling,
+    steps_kept_back,
+    write_interleaved,
+    write_tile,
+)
+from tilesolve.kernels.codegen.unrolling import is_unrolled
 from tilesolve.kernels.codegen.vectors import INT64
 
-MOVED = {
+ADVANCED_FIELDS = {
     True: ("a", "b", "next_a", "rows_c", "columns_c", "fetch"),
     False: ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c"),
 }
 """Fields that differ from one tile of a call to the next, for kernels that read strips or not."""
 
 
-def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
+def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     """Add a microkernel to a module.
 
     Parameters
@@ -72,42 +78,42 @@ def emit(module: ir.Module, shape: Shape, native: int) -> ir.Function:
     Examples
     --------
     >>> module = ir.Module()
-    >>> emit(module, Shape("float32", 256, 2, 6, 6, packed=True), native=256).name
+    >>> emit_microkernel(module, Shape("float32", 256, 2, 6, 6, packed=True), native=256).name
     'packed_float32_256_2x6_6'
     """
     signature = ir.FunctionType(ir.VoidType(), (INT64,))
     function = ir.Function(module, signature, shape.name)
     function.attributes.add("nounwind")
     builder = ir.IRBuilder(function.append_basic_block())
-    frame = Tile(builder, shape, function.args[0], native)
-    scaling = scales(frame)
-    last = kept_back(frame, scaling) if woven(shape) else INT64(0)
+    frame = TileEmitter(builder, shape, function.args[0], native)
+    scaling = needs_scaling(frame)
+    last = steps_kept_back(frame, scaling) if interleaved_steps(shape) else INT64(0)
     first = builder.sub(frame.field("k"), last)
-    lengths = Lengths.of(frame, first) if unrolled(shape) else None
-    names = MOVED[shape.packed]
+    lengths = LoopSplit.of(frame, first) if is_unrolled(shape) else None
+    names = ADVANCED_FIELDS[shape.packed]
 
     def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         tile = frame.having(dict(zip(names, values, strict=True)))
-        read = reader(tile)
+        read = step_loader(tile)
         sums = accumulate(tile, read, first, lengths)
-        if not woven(shape):
-            write(tile, sums, scaling)
+        if not interleaved_steps(shape):
+            write_tile(tile, sums, scaling)
         else:
             some = builder.icmp_signed(">", last, INT64(0))
             with builder.if_else(some, likely=True) as (then, otherwise):
                 with then:
-                    weave(tile, read, first, sums)
+                    write_interleaved(tile, read, first, sums)
                 with otherwise:
-                    write(tile, sums, scaling)
+                    write_tile(tile, sums, scaling)
         return _moved(tile)
 
     tiles = builder.add(frame.field("more"), INT64(1))
-    vectors.loop(builder, tiles, [frame.field(name) for name in names], compute)
+    vectors.emit_loop(builder, tiles, [frame.field(name) for name in names], compute)
     builder.ret_void()
     return function
 
 
-def _moved(tile: Tile) -> list[ir.Value]:
+def _moved(tile: TileEmitter) -> list[ir.Value]:
     """Emit the way from one tile of a call to the next; return the fields that differ there."""
-    names = MOVED[tile.shape.packed]
+    names = ADVANCED_FIELDS[tile.shape.packed]
     return [tile.builder.add(tile.field(name), tile.field(f"{name}_move")) for name in names]

@@ -19,17 +19,12 @@ from llvmlite import ir
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels import dtypes
 from tilesolve.kernels.codegen import microkernel, pack
-from tilesolve.kernels.codegen.pack import Strip
+from tilesolve.kernels.codegen.pack import MicroPanel
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.dtypes import halves
-from tilesolve.kernels.garbage import not_collected
+from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.sources import LAYOUT
-
-MOST_VECTORS = 4
-"""Groups of rows in one tile at most."""
-
-MOST_COLUMNS = 24
-"""Columns in one tile at most: each is an address."""
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ class Family:
     Examples
     --------
     >>> family = Family.of("float64", 512, 32)
-    >>> family.group, len(family.tiles), family.most_columns(3)
+    >>> family.group, len(family.tiles), family.max_columns(3)
     (8, 53, 9)
     """
 
@@ -75,7 +70,7 @@ class Family:
         """
         if bits not in (128, 256, 512):
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
-        group, halved = dtypes.columns_together(dtype, registers), halved and halves(dtype, bits)
+        group, halved = dtypes.panel_columns(dtype, registers), halved and halves(dtype, bits)
         found = cls(dtype, bits, min(registers, 32), group, halved)
         if not found.tiles:
             raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
@@ -86,17 +81,17 @@ class Family:
         """Rows of one group of rows."""
         return dtypes.lanes(self.dtype, self.bits)
 
-    def most_columns(self, groups: int) -> int:
+    def max_columns(self, groups: int) -> int:
         """Return the columns of the widest tile with so many groups of rows."""
-        return min(MOST_COLUMNS, dtypes.most_columns(self.dtype, self.registers, groups))
+        return min(MAX_TILE_COLUMNS, dtypes.max_columns(self.dtype, self.registers, groups))
 
     @property
     def tiles(self) -> tuple[tuple[int, int], ...]:
         """Groups of rows and columns of every tile that fits the registers."""
         return tuple(
             (groups, columns)
-            for groups in range(1, MOST_VECTORS + 1)
-            for columns in range(1, self.most_columns(groups) + 1)
+            for groups in range(1, MAX_TILE_VECTORS + 1)
+            for columns in range(1, self.max_columns(groups) + 1)
         )
 
     @property
@@ -111,13 +106,13 @@ class Family:
         )
 
     @property
-    def strips(self) -> tuple[Strip, Strip]:
+    def micro_panels(self) -> tuple[MicroPanel, MicroPanel]:
         """How packed rows and packed columns lie."""
-        return Strip(self.dtype, self.lanes), Strip(self.dtype, self.group)
+        return MicroPanel(self.dtype, self.lanes), MicroPanel(self.dtype, self.group)
 
 
 @dataclass(frozen=True, slots=True)
-class Cpu:
+class TargetCpu:
     """What code is made for.
 
     Parameters
@@ -133,7 +128,7 @@ class Cpu:
 
     Examples
     --------
-    >>> Cpu.named("haswell", 256)
+    >>> TargetCpu.named("haswell", 256)
     Cpu(triple='x86_64-unknown-linux-gnu', name='haswell', features='', bits=256)
     """
 
@@ -143,7 +138,7 @@ class Cpu:
     bits: int
 
     @classmethod
-    def here(cls) -> Cpu:
+    def here(cls) -> TargetCpu:
         """Return the CPU that this runs on."""
         found = llvm.get_host_cpu_features()
         bits = 512 if found.get("avx512f") else 256 if found.get("avx") else 128
@@ -151,7 +146,7 @@ class Cpu:
         return cls(llvm.get_default_triple(), llvm.get_host_cpu_name(), features, bits)
 
     @classmethod
-    def named(cls, name: str, bits: int) -> Cpu:
+    def named(cls, name: str, bits: int) -> TargetCpu:
         """Return another x86 CPU: what is made for it can be read, not run."""
         return cls("x86_64-unknown-linux-gnu", name, _whole_vectors(bits), bits)
 
@@ -161,7 +156,9 @@ def _whole_vectors(bits: int) -> str:
     return "-prefer-256-bit" if bits == 512 else ""
 
 
-def build(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> bytes:
+def build(
+    family: Family, shapes: Sequence[Shape] | None = None, cpu: TargetCpu | None = None
+) -> bytes:
     """Return the object file of a family's kernels.
 
     Parameters
@@ -184,7 +181,9 @@ def build(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None
     return code
 
 
-def assembly(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | None = None) -> str:
+def assembly(
+    family: Family, shapes: Sequence[Shape] | None = None, cpu: TargetCpu | None = None
+) -> str:
     """Return the assembly of what `build` makes.
 
     Raises
@@ -202,16 +201,18 @@ def assembly(family: Family, shapes: Sequence[Shape] | None = None, cpu: Cpu | N
     return text
 
 
-def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> tuple[Any, Any]:
-    cpu = cpu or Cpu.here()
+def _module(
+    family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
+) -> tuple[Any, Any]:
+    cpu = cpu or TargetCpu.here()
     machine = _target(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
-    with not_collected():
-        for strip in dict.fromkeys(family.strips):
-            pack.emit(module, strip)
+    with pause_collection():
+        for strip in dict.fromkeys(family.micro_panels):
+            pack.emit_packers(module, strip)
         for wanted in family.shapes if shapes is None else shapes:
-            microkernel.emit(module, wanted, cpu.bits)
+            microkernel.emit_microkernel(module, wanted, cpu.bits)
         text = str(module)
     parsed = llvm.parse_assembly(text)
     parsed.verify()
@@ -219,7 +220,7 @@ def _module(family: Family, shapes: Sequence[Shape] | None, cpu: Cpu | None) -> 
 
 
 @cache
-def _target(cpu: Cpu) -> Any:
+def _target(cpu: TargetCpu) -> Any:
     # Every architecture that LLVM was built with: to be known costs one nothing.
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -245,11 +246,11 @@ def fingerprint(family: Family) -> str:
     >>> fingerprint(Family.of("float64", 256, 16)) != fingerprint(Family.of("float64", 256, 32))
     True
     """
-    parts = [repr(family), repr(Cpu.here()), version("llvmlite"), str(LAYOUT)]
+    parts = [repr(family), repr(TargetCpu.here()), version("llvmlite"), str(LAYOUT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-class Loaded:
+class LoadedCode:
     """An object file in memory, ready to be called.
 
     Parameters
@@ -260,7 +261,7 @@ class Loaded:
     Examples
     --------
     >>> family = Family("float64", 128, 4, 4)
-    >>> Loaded(build(family)).address("packed_float64_128_1x1_4") > 0
+    >>> LoadedCode(build(family)).address("packed_float64_128_1x1_4") > 0
     True
     """
 

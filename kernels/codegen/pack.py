@@ -27,10 +27,11 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.transpose_blocks import LINE
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.dtypes import lanes, real_of
-from tilesolve.packing.offset_tables import few
+from tilesolve.kernels.tuning import PACK_PREFETCH_STEPS
+from tilesolve.packing.offset_tables import short_block
+from tilesolve.packing.sizes import LINE_BYTES
 
 FIELDS = (
     "source",
@@ -56,14 +57,12 @@ of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks
 ``turn_sums`` does next.
 """
 
-AHEAD = 4
-"""Steps of a packing kernel from asking for a line to reading it."""
 
 KINDS = ("copy", "turn_sums", "turn_rows", "gather", "few_sums", "few_rows", "even_rows")
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class MicroPanel:
     """How the elements of strips lie.
 
     Parameters
@@ -75,7 +74,7 @@ class Strip:
 
     Examples
     --------
-    >>> Strip("float64", 8).name("copy")
+    >>> MicroPanel("float64", 8).name("copy")
     'copy_float64_8'
     """
 
@@ -87,15 +86,15 @@ class Strip:
         return f"{kind}_{self.dtype}_{self.lanes}"
 
 
-def emit(module: ir.Module, strip: Strip) -> list[ir.Function]:
+def emit_packers(module: ir.Module, strip: MicroPanel) -> list[ir.Function]:
     """Add the packing kernels of one kind of strip to a module.
 
     Examples
     --------
-    >>> [f.name for f in emit(ir.Module(), Strip("float64", 4))][:3]
+    >>> [f.name for f in emit_packers(ir.Module(), MicroPanel("float64", 4))][:3]
     ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4']
     """
-    together = few(strip.lanes, np.dtype(strip.dtype).itemsize)
+    together = short_block(strip.lanes, np.dtype(strip.dtype).itemsize)
     return [
         _Packer(module, strip, "copy").copy(),
         _Packer(module, strip, "turn_sums").turn_sums(strip.lanes),
@@ -110,7 +109,7 @@ def emit(module: ir.Module, strip: Strip) -> list[ir.Function]:
 class _Packer:
     """One packing kernel while it is written."""
 
-    def __init__(self, module: ir.Module, strip: Strip, kind: str) -> None:
+    def __init__(self, module: ir.Module, strip: MicroPanel, kind: str) -> None:
         signature = ir.FunctionType(ir.VoidType(), (INT64,))
         self.function = ir.Function(module, signature, strip.name(kind))
         self.function.attributes.add("nounwind")
@@ -127,7 +126,7 @@ class _Packer:
         return self.integer(self.frame, INT64(FIELDS.index(name)))
 
     def integer(self, table: ir.Value, index: ir.Value) -> ir.Value:
-        where = vectors.pointer(self.builder, table, self.builder.mul(index, INT64(8)))
+        where = vectors.to_pointer(self.builder, table, self.builder.mul(index, INT64(8)))
         return self.builder.load(where, typ=INT64, align=8)
 
     def end(self) -> ir.Function:
@@ -150,19 +149,19 @@ class _Packer:
 
             def move(group: ir.Value) -> None:
                 row = self.integer(rows, group)
-                vectors.prefetch(builder, vectors.pointer(builder, soon, row))
-                place = vectors.pointer(builder, near, row)
+                vectors.prefetch(builder, vectors.to_pointer(builder, soon, row))
+                place = vectors.to_pointer(builder, near, row)
                 value = vectors.load(builder, place, self.kind, self.size)
-                where = vectors.pointer(builder, far, builder.mul(group, strip))
+                where = vectors.to_pointer(builder, far, builder.mul(group, strip))
                 vectors.store(builder, value, where, min(self.step, 64))
 
-            vectors.each(builder, groups, move)
+            vectors.repeat(builder, groups, move)
 
-        vectors.each(builder, self.field("count"), at_k)
+        vectors.repeat(builder, self.field("count"), at_k)
         return self.end()
 
     def ahead(
-        self, first: ir.Value, trip: ir.Value, trips: ir.Value, steps: int = AHEAD
+        self, first: ir.Value, trip: ir.Value, trips: ir.Value, steps: int = PACK_PREFETCH_STEPS
     ) -> ir.Value:
         """Return the number of the entry so many trips later, or of the last one."""
         builder = self.builder
@@ -175,7 +174,7 @@ class _Packer:
     def _expect(self, sources: Sequence[ir.Value], offset: ir.Value, *, near: bool = True) -> None:
         """Have the lines at an offset from each source fetched."""
         for source in sources:
-            place = vectors.pointer(self.builder, source, offset)
+            place = vectors.to_pointer(self.builder, source, offset)
             vectors.prefetch(self.builder, place, near=near)
 
     def _lanes_from(self, base: ir.Value) -> list[ir.Value]:
@@ -189,14 +188,14 @@ class _Packer:
         builder, count = self.builder, len(targets)
         kind = ir.VectorType(self.kind.element, count * self.parts)
         loaded = [
-            vectors.load(builder, vectors.pointer(builder, place), kind, self.size)
+            vectors.load(builder, vectors.to_pointer(builder, place), kind, self.size)
             for place in sources
         ]
         # Vectors of pieces of every so many rows: transposing each piece brings rows in order.
-        wide = [vectors.joined(builder, loaded[at::count]) for at in range(count)]
-        turned = vectors.transpose(builder, wide, self.parts)
+        wide = [vectors.concatenate(builder, loaded[at::count]) for at in range(count)]
+        turned = vectors.transpose_vectors(builder, wide, self.parts)
         for value, place in zip(turned, targets, strict=True):
-            vectors.store(builder, value, vectors.pointer(builder, place), min(self.step, 64))
+            vectors.store(builder, value, vectors.to_pointer(builder, place), min(self.step, 64))
 
     def turn_sums(self, length: int) -> ir.Function:
         """Emit blocks of so many steps of one group.
@@ -239,13 +238,13 @@ class _Packer:
                     [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
                 )
 
-        line = max(1, LINE // size)
+        line = max(1, LINE_BYTES // size)
         lines = builder.udiv(count, INT64(line))
         done = builder.mul(lines, INT64(line))
-        vectors.each(builder, lines, lambda trip: blocks(builder.mul(trip, INT64(line)), line))
+        vectors.repeat(builder, lines, lambda trip: blocks(builder.mul(trip, INT64(line)), line))
         if line > 1:
             rest = builder.sub(count, done)
-            vectors.each(builder, rest, lambda trip: blocks(builder.add(done, trip), 1))
+            vectors.repeat(builder, rest, lambda trip: blocks(builder.add(done, trip), 1))
         return self.end()
 
     def turn_rows(self, length: int, *, even: bool = False) -> ir.Function:
@@ -291,9 +290,9 @@ class _Packer:
                 self._expect(places(soon, lanes, self.lanes), INT64(0), near=False)
                 self._block(places(near, lanes, self.lanes), places(far, strips, length))
 
-            vectors.each(builder, blocks, turn)
+            vectors.repeat(builder, blocks, turn)
 
-        vectors.each(builder, self.field("count"), at_k)
+        vectors.repeat(builder, self.field("count"), at_k)
         return self.end()
 
     def _evenly(self, base: ir.Value, ends: Sequence[ir.Value], count: int) -> list[ir.Value]:
@@ -308,7 +307,7 @@ class _Packer:
         twice, thrice = (builder.mul(apart, INT64(times)) for times in (2, 3))
         for lane in range(count):
             if lane and lane % 4 == 0:
-                at = vectors.opaque(builder, builder.add(at, builder.mul(apart, INT64(4))))
+                at = vectors.hide_origin(builder, builder.add(at, builder.mul(apart, INT64(4))))
             found.append(builder.add(at, (INT64(0), apart, twice, thrice)[lane % 4]))
         return found
 
@@ -329,25 +328,25 @@ class _Packer:
 
             def move(lane: ir.Value) -> None:
                 row = self.integer(rows, lane)
-                vectors.prefetch(builder, vectors.pointer(builder, soon, row))
+                vectors.prefetch(builder, vectors.to_pointer(builder, soon, row))
                 place = builder.add(near, row)
                 where = builder.add(far, builder.mul(lane, INT64(pitch)))
                 for part in range(self.parts):
                     at = part * self.size
                     value = builder.load(
-                        vectors.pointer(builder, place, at), typ=scalar, align=self.size
+                        vectors.to_pointer(builder, place, at), typ=scalar, align=self.size
                     )
-                    builder.store(value, vectors.pointer(builder, where, at), align=self.size)
+                    builder.store(value, vectors.to_pointer(builder, where, at), align=self.size)
 
             def clear(missing: ir.Value) -> None:
                 lane = builder.add(found, missing)
                 where = builder.add(far, builder.mul(lane, INT64(pitch)))
                 for part in range(self.parts):
-                    at = vectors.pointer(builder, where, part * self.size)
+                    at = vectors.to_pointer(builder, where, part * self.size)
                     builder.store(ir.Constant(scalar, 0.0), at, align=self.size)
 
-            vectors.each(builder, found, move)
-            vectors.each(builder, builder.sub(INT64(self.lanes), found), clear)
+            vectors.repeat(builder, found, move)
+            vectors.repeat(builder, builder.sub(INT64(self.lanes), found), clear)
 
-        vectors.each(builder, count, at_k)
+        vectors.repeat(builder, count, at_k)
         return self.end()

@@ -12,30 +12,19 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.accumulate import multiply
-from tilesolve.kernels.codegen.emitter import Tile
-from tilesolve.kernels.codegen.load_operands import Reader
+from tilesolve.kernels.codegen.accumulate import multiply_steps
+from tilesolve.kernels.codegen.emitter import TileEmitter
+from tilesolve.kernels.codegen.load_operands import StepLoader
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.codegen.transpose_blocks import LINE
-from tilesolve.kernels.codegen.unrolling import WIDE
 from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.tuning import MIN_INTERLEAVED_VECTORS, NEXT_PANEL_LINES, WIDE_VECTOR_BITS
+from tilesolve.packing.sizes import LINE_BYTES
 
-WHOLE = (Mode.STORE, Mode.ADD, Mode.STREAM)
+WHOLE_VECTOR_MODES = (Mode.STORE, Mode.ADD, Mode.STREAM)
 """Modes that write whole vectors."""
 
-ENTERING = 16
-"""Lines of each of the next tile's strips that are asked for before C goes past the caches. What is
-on its way there is so for long, and takes the same few buffers as what comes from the second cache:
-asked for afterwards, the first lines keep the next tile waiting (measured on a Granite Rapids: sums
-of 24 take 350 cycles a tile instead of 400, sums of 72 take 940 instead of 1000). Where there are
-buffers enough they are only so many more instructions (Zen 4: `abcdef-` takes 1 to 3 % longer). So
-the frame's `entering` says whether they are."""
 
-MANY = 16
-"""Vectors of a tile from which on stores are woven into the sums."""
-
-
-def woven(shape: Shape) -> int:
+def interleaved_steps(shape: Shape) -> int:
     """Return how many steps of k a kernel's stores are woven into; none where that gains nothing.
 
     Vectors of 256 bits are stored in half the time, and small tiles have few: with and without,
@@ -45,17 +34,22 @@ def woven(shape: Shape) -> int:
 
     Examples
     --------
-    >>> woven(Shape("float64", 512, 3, 8, 8, packed=True))
+    >>> interleaved_steps(Shape("float64", 512, 3, 8, 8, packed=True))
     3
-    >>> woven(Shape("float64", 256, 2, 6, 4, packed=True))
+    >>> interleaved_steps(Shape("float64", 256, 2, 6, 4, packed=True))
     0
     """
-    if not shape.packed or shape.halved or shape.bits < WIDE or shape.accumulators < MANY:
+    if (
+        not shape.packed
+        or shape.halved
+        or shape.bits < WIDE_VECTOR_BITS
+        or shape.accumulators < MIN_INTERLEAVED_VECTORS
+    ):
         return 0
     return 3 if shape.vectors == 3 else 2
 
 
-def scales(tile: Tile) -> ir.Value:
+def needs_scaling(tile: TileEmitter) -> ir.Value:
     """Return whether alpha is not one, as an integer that is not 0.
 
     Examples
@@ -63,7 +57,7 @@ def scales(tile: Tile) -> ir.Value:
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    >>> print(scales(Tile(builder, shape, function.args[0], 256)).type)
+    >>> print(needs_scaling(TileEmitter(builder, shape, function.args[0], 256)).type)
     i64
     """
     builder = tile.builder
@@ -75,11 +69,11 @@ def scales(tile: Tile) -> ir.Value:
         zero = ir.Constant(tile.scalar, 0.0)
         plain = builder.and_(plain, builder.fcmp_ordered("==", imaginary, zero))
     # LLVM would compare again for each tile.
-    return vectors.opaque(builder, builder.zext(builder.not_(plain), INT64))
+    return vectors.hide_origin(builder, builder.zext(builder.not_(plain), INT64))
 
 
-def kept_back(tile: Tile, scaling: ir.Value) -> ir.Value:
-    """Return how many of the last steps of k `weave` is to compute: all of its own, or none.
+def steps_kept_back(tile: TileEmitter, scaling: ir.Value) -> ir.Value:
+    """Return how many of the last steps of k `write_interleaved` computes: all of its own or none.
 
     It writes whole vectors that are not scaled.
 
@@ -88,26 +82,28 @@ def kept_back(tile: Tile, scaling: ir.Value) -> ir.Value:
     tile
         The kernel.
     scaling
-        What `scales` returned for it.
+        What `needs_scaling` returned for it.
 
     Examples
     --------
     >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
     >>> builder = ir.IRBuilder(function.append_basic_block())
     >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
-    >>> tile = Tile(builder, shape, function.args[0], 512)
-    >>> print(kept_back(tile, scales(tile)).type)
+    >>> tile = TileEmitter(builder, shape, function.args[0], 512)
+    >>> print(steps_kept_back(tile, needs_scaling(tile)).type)
     i64
     """
-    builder, steps = tile.builder, INT64(woven(tile.shape))
-    whole = builder.icmp_unsigned("<=", tile.field("mode"), INT64(int(max(WHOLE))))
+    builder, steps = tile.builder, INT64(interleaved_steps(tile.shape))
+    whole = builder.icmp_unsigned("<=", tile.field("mode"), INT64(int(max(WHOLE_VECTOR_MODES))))
     enough = builder.icmp_signed(">=", tile.field("k"), steps)
     plain = builder.icmp_unsigned("==", scaling, INT64(0))
     able = builder.and_(builder.and_(whole, enough), plain)
     return builder.select(able, steps, INT64(0))
 
 
-def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> None:
+def write_interleaved(
+    tile: TileEmitter, read: StepLoader, first: ir.Value, sums: list[ir.Value]
+) -> None:
     """Emit the last steps of k, writing each column of whole vectors as soon as it is summed.
 
     Parameters
@@ -125,29 +121,32 @@ def weave(tile: Tile, read: Reader, first: ir.Value, sums: list[ir.Value]) -> No
     --------
     `microkernel.emit` calls it:
 
-    >>> from tilesolve.kernels.codegen.microkernel import emit
-    >>> text = str(emit(ir.Module(), Shape("float64", 512, 3, 8, 8, packed=True), native=512))
-    >>> text.count("!nontemporal")  # here and in `write`
+    >>> from tilesolve.kernels.codegen.microkernel import emit_microkernel
+    >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
+    >>> text = str(emit_microkernel(ir.Module(), shape, native=512))
+    >>> text.count("!nontemporal")  # here and in `write_tile`
     48
     """
     builder, function = tile.builder, tile.builder.function
     end = function.append_basic_block("woven")
-    usual, *others = [function.append_basic_block(f"weave_{way.name.lower()}") for way in WHOLE]
+    usual, *others = [
+        function.append_basic_block(f"weave_{way.name.lower()}") for way in WHOLE_VECTOR_MODES
+    ]
     choice = builder.switch(tile.field("mode"), usual)
-    for way, block in zip(WHOLE, (usual, *others), strict=True):
+    for way, block in zip(WHOLE_VECTOR_MODES, (usual, *others), strict=True):
         if block is not usual:
             choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
         if way is Mode.STREAM:
             with builder.if_then(builder.icmp_signed("!=", tile.field("entering"), INT64(0))):
                 _bring_next(tile)
-        steps = [read(builder.add(first, INT64(i))) for i in range(woven(tile.shape))]
-        multiply(tile, steps, sums, _columns(tile, way))
+        steps = [read(builder.add(first, INT64(i))) for i in range(interleaved_steps(tile.shape))]
+        multiply_steps(tile, steps, sums, _columns(tile, way))
         builder.branch(end)
     builder.position_at_end(end)
 
 
-def _bring_next(tile: Tile) -> None:
+def _bring_next(tile: TileEmitter) -> None:
     """Emit what asks for the first lines of the strips that the next tile of a call has anew."""
     builder, shape = tile.builder, tile.shape
     a, b = (builder.add(tile.field(name), tile.field(f"{name}_move")) for name in "ab")
@@ -159,17 +158,19 @@ def _bring_next(tile: Tile) -> None:
             _ask_for(tile, a, tile.field("a_step"), shape.vectors)
 
 
-def _ask_for(tile: Tile, strip: ir.Value, step: ir.Value, strips: int) -> None:
+def _ask_for(tile: TileEmitter, strip: ir.Value, step: ir.Value, strips: int) -> None:
     """Emit prefetches of the first lines of some strips, so many bytes apart."""
     places = [strip]
     for _ in range(1, strips):
         places.append(tile.builder.add(places[-1], step))
-    for line in range(ENTERING):
+    for line in range(NEXT_PANEL_LINES):
         for place in places:
-            vectors.prefetch(tile.builder, vectors.pointer(tile.builder, place, LINE * line))
+            vectors.prefetch(
+                tile.builder, vectors.to_pointer(tile.builder, place, LINE_BYTES * line)
+            )
 
 
-def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
+def write_tile(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> None:
     """Emit the ways of writing C once all is summed, and the choice between them.
 
     Parameters
@@ -179,15 +180,16 @@ def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
     sums
         Of all steps.
     scaling
-        What `scales` returned for it.
+        What `needs_scaling` returned for it.
 
     Examples
     --------
     `microkernel.emit` calls it:
 
-    >>> from tilesolve.kernels.codegen.microkernel import emit
+    >>> from tilesolve.kernels.codegen.microkernel import emit_microkernel
     >>> from tilesolve.kernels.codegen.shape import Shape
-    >>> text = str(emit(ir.Module(), Shape("float64", 256, 2, 6, 4, packed=True), native=256))
+    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
+    >>> text = str(emit_microkernel(ir.Module(), shape, native=256))
     >>> "!nontemporal" in text
     True
     """
@@ -197,7 +199,7 @@ def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
     end = function.append_basic_block("end")
     otherwise = function.append_basic_block("otherwise")
     choice = builder.switch(mode, otherwise)
-    for way in () if tile.shape.halved else WHOLE:
+    for way in () if tile.shape.halved else WHOLE_VECTOR_MODES:
         block = function.append_basic_block(way.name.lower())
         choice.add_case(INT64(int(way)), block)
         builder.position_at_end(block)
@@ -222,7 +224,7 @@ def write(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> None:
     builder.position_at_end(end)
 
 
-def _scaled(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
+def _scaled(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
     """Emit the product with alpha, which is skipped where alpha is one, as it mostly is."""
     builder = tile.builder
     before = builder.block
@@ -244,7 +246,7 @@ def _scaled(tile: Tile, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Valu
     return chosen
 
 
-def _factor(tile: Tile, name: str) -> list[ir.Value]:
+def _factor(tile: TileEmitter, name: str) -> list[ir.Value]:
     names = (name, f"{name}_imaginary")[: tile.parts]
     return [
         vectors.broadcast(tile.builder, tile.number(tile.frame, 8 * FIELDS.index(field)), tile.kind)
@@ -252,7 +254,7 @@ def _factor(tile: Tile, name: str) -> list[ir.Value]:
     ]
 
 
-def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]:
+def _product(tile: TileEmitter, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]:
     multiply = tile.builder.fmul
     return [
         tile.fms(x[1], y[1], multiply(x[0], y[0])),
@@ -260,7 +262,7 @@ def _product(tile: Tile, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]
     ]
 
 
-def _columns(tile: Tile, way: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
+def _columns(tile: TileEmitter, way: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
     """Return what emits the writing of one column, given the parts of each of its groups."""
     builder, shape = tile.builder, tile.shape
     rows, columns_c = tile.rows_of_c(), tile.field("columns_c")
@@ -274,14 +276,14 @@ def _columns(tile: Tile, way: Mode) -> Callable[[int, list[list[ir.Value]]], Non
             if way is Mode.ADD:
                 value = _sum(tile, beta, tile.unpacked(place, 1), value)
             for part, vector in enumerate(tile.interleaved(value)):
-                where = vectors.pointer(builder, place, part * shape.bits // 8)
+                where = vectors.to_pointer(builder, place, part * shape.bits // 8)
                 vectors.store(builder, vector, where, aligned, streaming=way is Mode.STREAM)
 
     return put
 
 
 def _sum(
-    tile: Tile, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
+    tile: TileEmitter, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
 ) -> list[ir.Value]:
     """Return ``beta * old + new``."""
     found = [tile.fma(beta[0], x, y) for x, y in zip(old, new, strict=True)]
@@ -291,7 +293,7 @@ def _sum(
     return found
 
 
-def _scratch(tile: Tile, values: list[ir.Value]) -> ir.Value:
+def _scratch(tile: TileEmitter, values: list[ir.Value]) -> ir.Value:
     """Emit stores of the tile, column by column, to memory of its own; return its address.
 
     What is read from there is written by a loop: code for cells at edges, straight as that for
@@ -306,16 +308,16 @@ def _scratch(tile: Tile, values: list[ir.Value]) -> ir.Value:
         for i, value in enumerate(tile.column(values, column)):
             base = column * _column_bytes(tile) + i * shape.lanes * tile.element
             for part, vector in enumerate(tile.interleaved(value)):
-                where = vectors.pointer(builder, scratch, base + part * shape.bits // 8)
+                where = vectors.to_pointer(builder, scratch, base + part * shape.bits // 8)
                 vectors.store(builder, vector, where, shape.bits // 8)
     return scratch
 
 
-def _column_bytes(tile: Tile) -> int:
+def _column_bytes(tile: TileEmitter) -> int:
     return tile.shape.rows * tile.element
 
 
-def _part(tile: Tile, values: list[ir.Value]) -> None:
+def _part(tile: TileEmitter, values: list[ir.Value]) -> None:
     """Emit the writing of a tile in vectors, of which the last in a column has a mask."""
     builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
     rows = tile.rows_of_c()
@@ -326,7 +328,7 @@ def _part(tile: Tile, values: list[ir.Value]) -> None:
             _put_part(tile, tile.interleaved(value), builder.add(rows[i], offset), last)
 
 
-def _part_add(tile: Tile, scratch: ir.Value) -> None:
+def _part_add(tile: TileEmitter, scratch: ir.Value) -> None:
     """Emit the same of a scratch tile, which is added to C."""
     builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
     rows, beta = tile.rows_of_c(), _factor(tile, "beta")
@@ -342,34 +344,36 @@ def _part_add(tile: Tile, scratch: ir.Value) -> None:
             values = _sum(tile, beta, tile.unpacked(place, 1, last), new)
             _put_part(tile, tile.interleaved(values), place, last)
 
-    vectors.each(builder, INT64(shape.columns), in_column)
+    vectors.repeat(builder, INT64(shape.columns), in_column)
 
 
-def _last_masks(tile: Tile) -> list[ir.Value]:
+def _last_masks(tile: TileEmitter) -> list[ir.Value]:
     """Return masks of the rows that there are of the last group: one for each of its vectors."""
     builder, shape = tile.builder, tile.shape
     rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
     numbers = builder.mul(rows, INT64(tile.parts))
     return [
-        vectors.first_lanes(builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes)))
+        vectors.mask_first_lanes(
+            builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes))
+        )
         for part in range(tile.parts)
     ]
 
 
 def _put_part(
-    tile: Tile, parts: Sequence[ir.Value], place: ir.Value, masks: Sequence[ir.Value]
+    tile: TileEmitter, parts: Sequence[ir.Value], place: ir.Value, masks: Sequence[ir.Value]
 ) -> None:
     """Store the vectors of a group of rows, each with its mask if there are any."""
     builder = tile.builder
     for part, vector in enumerate(parts):
-        where = vectors.pointer(builder, place, part * tile.shape.bits // 8)
+        where = vectors.to_pointer(builder, place, part * tile.shape.bits // 8)
         if masks:
-            vectors.store_part(builder, vector, where, masks[part])
+            vectors.store_masked(builder, vector, where, masks[part])
         else:
             vectors.store(builder, vector, where, 1)
 
 
-def _scatter(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
+def _scatter(tile: TileEmitter, scratch: ir.Value, adding: ir.Value) -> None:
     """Emit the way from a scratch tile an element at a time."""
     builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
@@ -396,13 +400,13 @@ def _scatter(tile: Tile, scratch: ir.Value, adding: ir.Value) -> None:
                 _put(tile, new, place)
 
     def in_column(column: ir.Value) -> None:
-        vectors.each(builder, rows, lambda row: element(row, column))
+        vectors.repeat(builder, rows, lambda row: element(row, column))
 
-    vectors.each(builder, INT64(shape.columns), in_column)
+    vectors.repeat(builder, INT64(shape.columns), in_column)
 
 
 def _scalar_sum(
-    tile: Tile, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
+    tile: TileEmitter, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
 ) -> list[ir.Value]:
     builder = tile.builder
     found = [builder.fadd(builder.fmul(beta[0], x), y) for x, y in zip(old, new, strict=True)]
@@ -412,7 +416,7 @@ def _scalar_sum(
     return found
 
 
-def _put(tile: Tile, parts: list[ir.Value], place: ir.Value) -> None:
+def _put(tile: TileEmitter, parts: list[ir.Value], place: ir.Value) -> None:
     for i, part in enumerate(parts):
-        where = vectors.pointer(tile.builder, place, i * tile.size)
+        where = vectors.to_pointer(tile.builder, place, i * tile.size)
         tile.builder.store(part, where, align=1)

@@ -15,13 +15,13 @@ from numba.extending import intrinsic
 
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.tuning import MIN_NON_TEMPORAL_BYTES
+from tilesolve.packing.sizes import LINE_BYTES
 
 _intrinsic: Any = intrinsic
 
-LINE = 64
-"""Bytes that are asked for, and streamed, at once."""
 
-BLOCKS = {
+BLOCK_SIDES = {
     1: (16, 4, 1),
     2: (16, 4, 1),
     4: (16, 8, 4, 1),
@@ -33,18 +33,22 @@ BLOCKS = {
 """For each size of an element in bytes, the sides of the blocks that there is code for. Registers
 need not hold a block: what they cannot goes to the stack and back."""
 
-LISTED = tuple((size, side) for size, sides in BLOCKS.items() for side in sides if len(sides) > 1)
-"""The size of an element and the side of the blocks that `turn_listed` knows, by its numbers."""
-
-KINDS = (
-    *((size, side, False) for size, sides in BLOCKS.items() for side in sides),
-    *((size, LINE // size, True) for size, sides in BLOCKS.items() if LINE // size in sides[:-1]),
+LISTED_KINDS = tuple(
+    (size, side) for size, sides in BLOCK_SIDES.items() for side in sides if len(sides) > 1
 )
-"""All of these, in the order of the numbers that `turn` takes, and after them those whose columns
-are lines that go past the caches: the size of an element, the side, and whether they do."""
+"""Size of an element and side of the blocks that `transpose_listed` knows, by its numbers."""
 
-STREAMED = 4
-"""Bytes of the smallest part of a line that is written past the caches."""
+BLOCK_KINDS = (
+    *((size, side, False) for size, sides in BLOCK_SIDES.items() for side in sides),
+    *(
+        (size, LINE_BYTES // size, True)
+        for size, sides in BLOCK_SIDES.items()
+        if LINE_BYTES // size in sides[:-1]
+    ),
+)
+"""Size of an element, side, and whether columns are lines that are stored non-temporally: all
+blocks, by the numbers that `transpose_tile` takes."""
+
 
 _PART = 8
 """Bytes of the largest part of an element that a vector's lane holds."""
@@ -54,7 +58,7 @@ _DISTANCE = 8
 
 
 @_intrinsic
-def turn(
+def transpose_tile(
     _context,
     kind,
     source,
@@ -65,7 +69,7 @@ def turn(
     column_steps,
     row_steps,
 ):
-    """Move a tile by blocks of a kind: a number of `KINDS`.
+    """Move a tile by blocks of a kind: a number of `BLOCK_KINDS`.
 
     Parameters
     ----------
@@ -84,7 +88,7 @@ def turn(
     --------
     It is for compiled functions only:
 
-    >>> type(turn).__name__
+    >>> type(transpose_tile).__name__
     '_Intrinsic'
     """
 
@@ -97,7 +101,7 @@ def turn(
         done = builder.append_basic_block("moved")
         choice = builder.switch(number, done)
         down, across = (rows, row_near, row_far), (columns, column_near, column_far)
-        for at, (size, side, whole) in enumerate(KINDS):
+        for at, (size, side, whole) in enumerate(BLOCK_KINDS):
             choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
             builder.position_at_end(choice.cases[-1][1])
 
@@ -125,7 +129,7 @@ def turn(
 
 
 @_intrinsic
-def turn_listed(
+def transpose_listed(
     _context,
     kind,
     source,
@@ -136,7 +140,7 @@ def turn_listed(
     rows,
     row_steps,
 ):
-    """Move a tile by blocks of a kind, a number of `LISTED`, whose columns lie anywhere.
+    """Move a tile by blocks of a kind, a number of `LISTED_KINDS`, whose columns lie anywhere.
 
     Parameters
     ----------
@@ -145,13 +149,13 @@ def turn_listed(
     distances
         Address of the bytes from there to each column.
     target, later, columns, rows, row_steps
-        As of `turn`. Columns are next to each other in the target, and rows in the source.
+        As of `transpose_tile`; columns are next to each other in the target, rows in the source.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(turn_listed).__name__
+    >>> type(transpose_listed).__name__
     '_Intrinsic'
     """
 
@@ -161,7 +165,7 @@ def turn_listed(
         ahead = builder.sub(later, source)
         done = builder.append_basic_block("moved")
         choice = builder.switch(number, done)
-        for at, (size, side) in enumerate(LISTED):
+        for at, (size, side) in enumerate(LISTED_KINDS):
             choice.add_case(INT64(at), builder.append_basic_block(f"listed{size}x{side}"))
             builder.position_at_end(choice.cases[-1][1])
 
@@ -173,7 +177,7 @@ def turn_listed(
                 side: int = side,
             ) -> None:
                 listed = [
-                    vectors.pointer(builder, distance, INT64(_DISTANCE * lane))
+                    vectors.to_pointer(builder, distance, INT64(_DISTANCE * lane))
                     for lane in range(side)
                 ]
                 places = [
@@ -195,61 +199,61 @@ def turn_listed(
 
 
 @_intrinsic
-def expect(_context, address):
+def prefetch_source(_context, address):
     """Have a line brought to the second cache, to be read.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(expect).__name__
+    >>> type(prefetch_source).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        vectors.prefetch(builder, vectors.pointer(builder, args[0]), near=False)
+        vectors.prefetch(builder, vectors.to_pointer(builder, args[0]), near=False)
 
     return types.void(address), generate
 
 
 @_intrinsic
-def own(_context, address):
+def prefetch_target(_context, address):
     """Have a line brought to the nearest cache, to be written to.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(own).__name__
+    >>> type(prefetch_target).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        vectors.prefetch(builder, vectors.pointer(builder, args[0]), write=True)
+        vectors.prefetch(builder, vectors.to_pointer(builder, args[0]), write=True)
 
     return types.void(address), generate
 
 
 @_intrinsic
-def stream(_context, source, target):
-    """Copy a line to an address that is a multiple of `LINE`, past the caches.
+def store_line(_context, source, target):
+    """Copy a line to an address that is a multiple of `LINE_BYTES`, past the caches.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(stream).__name__
+    >>> type(store_line).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _copy(builder, LINE, args, streaming=True)
+        _copy(builder, LINE_BYTES, args, streaming=True)
 
     return types.void(source, target), generate
 
 
 @_intrinsic
-def join(_context, before, source, target, size):
+def store_joined_line(_context, before, source, target, size):
     """Write a line past the caches: so many bytes from one address, then those of another line.
 
     Both are read in whole lines from registers on: in memory, the second part would have to wait
@@ -259,59 +263,61 @@ def join(_context, before, source, target, size):
     --------
     It is for compiled functions only:
 
-    >>> type(join).__name__
+    >>> type(store_joined_line).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         *places, target, size = args
-        kind = ir.VectorType(ir.IntType(8), LINE)
+        kind = ir.VectorType(ir.IntType(8), LINE_BYTES)
         first, second = (
-            vectors.load(builder, vectors.pointer(builder, place), kind, 1) for place in places
+            vectors.load(builder, vectors.to_pointer(builder, place), kind, 1) for place in places
         )
         count = builder.trunc(size, kind.element)
         counts = vectors.broadcast(builder, count, kind)
-        lanes = ir.Constant(kind, list(range(LINE)))
+        lanes = ir.Constant(kind, list(range(LINE_BYTES)))
         value = builder.select(builder.icmp_signed("<", lanes, counts), first, second)
-        vectors.store(builder, value, vectors.pointer(builder, target), LINE, streaming=True)
+        vectors.store(
+            builder, value, vectors.to_pointer(builder, target), LINE_BYTES, streaming=True
+        )
 
     return types.void(before, source, target, size), generate
 
 
 @_intrinsic
-def move(_context, source, target):
-    """Copy `LINE` bytes.
+def copy_line(_context, source, target):
+    """Copy `LINE_BYTES` bytes.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(move).__name__
+    >>> type(copy_line).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _copy(builder, LINE, args)
+        _copy(builder, LINE_BYTES, args)
 
     return types.void(source, target), generate
 
 
 @_intrinsic
-def piece(_context, source, target, size):
-    """Copy less than `LINE` bytes.
+def copy_part(_context, source, target, size):
+    """Copy less than `LINE_BYTES` bytes.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(piece).__name__
+    >>> type(copy_part).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         source, target, size = args
         done = builder.append_basic_block("copied")
-        power = LINE // 2
+        power = LINE_BYTES // 2
         while power:  # two parts that may overlap
             enough = builder.icmp_unsigned(">=", size, INT64(power))
             with builder.if_then(enough, likely=True):
@@ -328,37 +334,37 @@ def piece(_context, source, target, size):
 
 
 @_intrinsic
-def head(_context, source, target, size):
+def store_head(_context, source, target, size):
     """Copy the bytes up to the end of a line, past the caches.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(head).__name__
+    >>> type(store_head).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _streamed(builder, args, [1 << at for at in range(LINE.bit_length() - 1)])
+        _streamed(builder, args, [1 << at for at in range(LINE_BYTES.bit_length() - 1)])
 
     return types.void(source, target, size), generate
 
 
 @_intrinsic
-def tail(_context, source, target, size):
-    """Copy less than `LINE` bytes to the beginning of a line, past the caches.
+def store_tail(_context, source, target, size):
+    """Copy less than `LINE_BYTES` bytes to the beginning of a line, past the caches.
 
     Examples
     --------
     It is for compiled functions only:
 
-    >>> type(tail).__name__
+    >>> type(store_tail).__name__
     '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _streamed(builder, args, [LINE >> at for at in range(1, LINE.bit_length())])
+        _streamed(builder, args, [LINE_BYTES >> at for at in range(1, LINE_BYTES.bit_length())])
 
     return types.void(source, target, size), generate
 
@@ -376,19 +382,21 @@ def _turned(
     """Transpose a block whose columns are at given places, and ask for what is so far ahead."""
     side, part = len(places), min(size, _PART)
     vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
-    loaded = [vectors.load(builder, vectors.pointer(builder, place), vector, 1) for place in places]
+    loaded = [
+        vectors.load(builder, vectors.to_pointer(builder, place), vector, 1) for place in places
+    ]
     # Of many requests that follow each other at once most are dropped, so they are spread over the
     # stores. Beside stores past the caches more are: each line is asked for once more there. (All
     # measured on a Zen 4: two requests a row cost 3 to 10 % there, three cost 1 % elsewhere.)
     ends = (0, side * size - 1, 2 * side * size - 1)[: 3 if whole else 2] if side > 1 else (0,)
-    moved = vectors.transpose(builder, loaded, size // part)
+    moved = vectors.transpose_vectors(builder, loaded, size // part)
     for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
-        where = vectors.pointer(builder, far, builder.mul(INT64(lane), step))
-        align = LINE if whole else 1
+        where = vectors.to_pointer(builder, far, builder.mul(INT64(lane), step))
+        align = LINE_BYTES if whole else 1
         vectors.store(builder, value, where, align, streaming=whole)
         for away in ends:
             line = builder.add(ahead, INT64(away))
-            vectors.prefetch(builder, vectors.pointer(builder, place, line), near=False)
+            vectors.prefetch(builder, vectors.to_pointer(builder, place, line), near=False)
 
 
 def _each_block(
@@ -412,7 +420,7 @@ def _each_block(
         else:
             block(*here)
 
-    vectors.each(builder, _trips(builder, extent, side), at)
+    vectors.repeat(builder, _trips(builder, extent, side), at)
 
 
 def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
@@ -429,18 +437,18 @@ def _place(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -
 
 
 def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:
-    """Copy less than `LINE` bytes past the caches, each part to a multiple of its size."""
+    """Copy less than `LINE_BYTES` bytes past the caches, each part to a multiple of its size."""
     source, target, size = args
     for power in powers:
         part = builder.and_(size, INT64(power))
         with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
-            _copy(builder, power, (source, target), streaming=power >= STREAMED)
+            _copy(builder, power, (source, target), streaming=power >= MIN_NON_TEMPORAL_BYTES)
         source, target = builder.add(source, part), builder.add(target, part)
 
 
 def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:
     part = min(size, _PART)
     kind = ir.VectorType(ir.IntType(8 * part), size // part)
-    source, target = (vectors.pointer(builder, place) for place in places)
+    source, target = (vectors.to_pointer(builder, place) for place in places)
     value = vectors.load(builder, source, kind, 1)
     vectors.store(builder, value, target, size if streaming else 1, streaming=streaming)

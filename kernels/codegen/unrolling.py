@@ -3,54 +3,40 @@
 from __future__ import annotations
 
 from tilesolve.kernels.codegen.shape import Shape
-
-PENDING = 8
-"""Independent FMA chains that a kernel keeps busy: the latency times the rate of all CPUs known."""
-
-WIDE = 512
-"""Bits of vectors from which on a step takes so long that asking for lines costs nothing, and that
-as many stores as a tile has fill the queue of stores."""
-
-UNROLLED = 4
-"""Steps of k in a trip of the loop, twice as many of narrow vectors and half as many of complex
-numbers, once all lines of ``fetch`` are asked for. With both prefetches in each of six cycles whole
-runs were a tenth slower (Zen 4, AVX2 kernels). A line of C is asked for in each trip: all of them
-at once keep what comes from the second cache waiting (24 lines, 190 ns away, took 0.35 µs a call
-instead of 0.1; Granite Rapids)."""
-
-LISTED = 4
-"""Steps in a trip of narrow kernels while these lines are asked for."""
-
-SPARE_LOADS = 1
-"""Loads in the time of a step that are left for what is asked for ahead."""
+from tilesolve.kernels.tuning import (
+    INDEPENDENT_FMAS,
+    SPARE_LOADS_PER_STEP,
+    UNROLLED_STEPS,
+    WIDE_VECTOR_BITS,
+)
 
 
-def pending(shape: Shape) -> int:
+def accumulator_sets(shape: Shape) -> int:
     """Return how many steps of k have sums of their own, so that enough FMAs are under way.
 
     Examples
     --------
-    >>> pending(Shape("float64", 256, 1, 3, 4, packed=True))
+    >>> accumulator_sets(Shape("float64", 256, 1, 3, 4, packed=True))
     4
     """
     sets = 1
-    while sets * shape.accumulators < PENDING:
+    while sets * shape.accumulators < INDEPENDENT_FMAS:
         sets *= 2
     return sets
 
 
-def unrolled(shape: Shape) -> bool:
+def is_unrolled(shape: Shape) -> bool:
     """Return whether a kernel does several steps of k a trip once all lines are asked for.
 
     Examples
     --------
-    >>> [unrolled(Shape("float64", 512, 2, 6, 8, packed=packed)) for packed in (True, False)]
+    >>> [is_unrolled(Shape("float64", 512, 2, 6, 8, packed=packed)) for packed in (True, False)]
     [True, False]
     """
-    return shape.packed and not shape.halved and pending(shape) == 1
+    return shape.packed and not shape.halved and accumulator_sets(shape) == 1
 
 
-def folded(shape: Shape) -> int:
+def vectors_from_memory(shape: Shape) -> int:
     """Return how many groups of rows an unrolled kernel's FMAs take from memory for each column.
 
     That spares an instruction and a register for each, and takes more loads, of which a CPU does
@@ -58,12 +44,18 @@ def folded(shape: Shape) -> int:
 
     Examples
     --------
-    >>> [folded(Shape("float64", 256, *sides, 4, packed=True)) for sides in ((3, 4), (2, 6))]
+    >>> shapes = [Shape("float64", 256, *sides, 4, packed=True) for sides in ((3, 4), (2, 6))]
+    >>> [vectors_from_memory(shape) for shape in shapes]
     [1, 0]
     """
-    if not unrolled(shape) or shape.complex or shape.bits >= WIDE or shape.columns == 1:
+    if (
+        not is_unrolled(shape)
+        or shape.complex
+        or shape.bits >= WIDE_VECTOR_BITS
+        or shape.columns == 1
+    ):
         return 0
-    spare = shape.accumulators - shape.columns - shape.vectors - SPARE_LOADS
+    spare = shape.accumulators - shape.columns - shape.vectors - SPARE_LOADS_PER_STEP
     return max(0, min(shape.vectors, spare // (shape.columns - 1)))
 
 
@@ -78,5 +70,5 @@ def trip_steps(shape: Shape) -> int:
     >>> [trip_steps(Shape("float64", bits, 2, 6, 8, packed=True)) for bits in (256, 512)]
     [8, 4]
     """
-    steps = UNROLLED if shape.bits >= WIDE else 2 * UNROLLED
+    steps = UNROLLED_STEPS if shape.bits >= WIDE_VECTOR_BITS else 2 * UNROLLED_STEPS
     return steps // 2 if shape.complex else steps

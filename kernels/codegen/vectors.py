@@ -32,13 +32,13 @@ def vector_type(dtype: str, bits: int) -> ir.VectorType:
     return ir.VectorType(_SCALARS[dtype], lanes(dtype, bits))
 
 
-def pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+def to_pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
     """Return a pointer to ``address + offset``, both in bytes.
 
     Examples
     --------
     >>> builder, address = _example()
-    >>> print(pointer(builder, address, 64).type)
+    >>> print(to_pointer(builder, address, 64).type)
     ptr
     """
     if isinstance(offset, int):
@@ -54,7 +54,7 @@ def load(builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, align: int
     Examples
     --------
     >>> builder, address = _example()
-    >>> print(load(builder, pointer(builder, address), vector_type("float64", 256), 32))
+    >>> print(load(builder, to_pointer(builder, address), vector_type("float64", 256), 32))
     %".5" = load <4 x double>, ptr %".4", align 32
     """
     return builder.load(where, typ=kind, align=align)
@@ -69,7 +69,7 @@ def store(
     --------
     >>> builder, address = _example()
     >>> values = broadcast(builder, address, vector_type("int64", 256))
-    >>> store(builder, values, pointer(builder, address), 32, streaming=True)
+    >>> store(builder, values, to_pointer(builder, address), 32, streaming=True)
     >>> print(builder.block.instructions[-1])
     store <4 x i64> %".5", ptr %".6", align 32, !nontemporal !0
     """
@@ -78,20 +78,20 @@ def store(
         instruction.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
 
 
-def first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
+def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
     """Return the mask of so many first lanes of a vector: none if the count is not positive.
 
     Examples
     --------
     >>> builder, count = _example()
-    >>> print(first_lanes(builder, vector_type("float32", 128), count).type)
+    >>> print(mask_first_lanes(builder, vector_type("float32", 128), count).type)
     <4 x i1>
     """
     numbers = ir.Constant(ir.VectorType(INT64, kind.count), [INT64(i) for i in range(kind.count)])
     return builder.icmp_signed("<", numbers, broadcast(builder, count, numbers.type))
 
 
-def load_part(
+def load_masked(
     builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, mask: ir.Value
 ) -> ir.Value:
     """Load the lanes of a mask from an address that may be any; the others are zero.
@@ -102,15 +102,15 @@ def load_part(
     --------
     >>> builder, count = _example()
     >>> kind = vector_type("float64", 256)
-    >>> mask = first_lanes(builder, kind, count)
-    >>> load_part(builder, pointer(builder, count), kind, mask).callee.name
+    >>> mask = mask_first_lanes(builder, kind, count)
+    >>> load_masked(builder, to_pointer(builder, count), kind, mask).callee.name
     'llvm.masked.load.v4f64.p0'
     """
     arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
     return _masked(builder, "load", kind, kind, arguments)
 
 
-def store_part(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
+def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
     """Store the lanes of a mask to an address that may be any.
 
     Memory of the other lanes is not accessed.
@@ -119,8 +119,8 @@ def store_part(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir
     --------
     >>> builder, count = _example()
     >>> values = broadcast(builder, count, vector_type("int64", 256))
-    >>> mask = first_lanes(builder, values.type, count)
-    >>> store_part(builder, values, pointer(builder, count), mask)
+    >>> mask = mask_first_lanes(builder, values.type, count)
+    >>> store_masked(builder, values, to_pointer(builder, count), mask)
     >>> builder.block.instructions[-1].callee.name
     'llvm.masked.store.v4i64.p0'
     """
@@ -167,7 +167,7 @@ def multiply_add(
     Examples
     --------
     >>> builder, address = _example()
-    >>> x = load(builder, pointer(builder, address), vector_type("float32", 128), 16)
+    >>> x = load(builder, to_pointer(builder, address), vector_type("float32", 128), 16)
     >>> multiply_add(builder, x, x, x, "float32").callee.name
     'llvm.fmuladd.v4f32'
     """
@@ -184,7 +184,7 @@ def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int
     Examples
     --------
     >>> builder, address = _example()
-    >>> x = load(builder, pointer(builder, address), vector_type("float64", 256), 8)
+    >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 256), 8)
     >>> print(shuffle(builder, x, x, [0, 4]).type)
     <2 x double>
     """
@@ -193,7 +193,9 @@ def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int
     return builder.shuffle_vector(x, y, mask)
 
 
-def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -> list[ir.Value]:
+def transpose_vectors(
+    builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1
+) -> list[ir.Value]:
     """Return the columns of as many vectors as each has elements, a power of two.
 
     Halves, quarters, … of vectors change places, so every step is a shuffle of two vectors. An
@@ -203,10 +205,10 @@ def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -
     Examples
     --------
     >>> builder, address = _example()
-    >>> x = load(builder, pointer(builder, address), vector_type("float64", 256), 8)
-    >>> [len(transpose(builder, [x] * count)) for count in (4, 2)]
+    >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 256), 8)
+    >>> [len(transpose_vectors(builder, [x] * count)) for count in (4, 2)]
     [4, 2]
-    >>> len(transpose(builder, [x, x], parts=2))
+    >>> len(transpose_vectors(builder, [x, x], parts=2))
     2
     """
     found = list(rows)
@@ -227,14 +229,14 @@ def transpose(builder: ir.IRBuilder, rows: Sequence[ir.Value], parts: int = 1) -
     return found
 
 
-def joined(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
+def concatenate(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
     """Return the vector of the elements of as many pieces as a power of two, one after the other.
 
     Examples
     --------
     >>> builder, address = _example()
-    >>> x = load(builder, pointer(builder, address), vector_type("float64", 128), 8)
-    >>> print(joined(builder, [x, x, x, x]).type)
+    >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 128), 8)
+    >>> print(concatenate(builder, [x, x, x, x]).type)
     <8 x double>
     """
     found = list(pieces)
@@ -256,7 +258,7 @@ def prefetch(
     Examples
     --------
     >>> builder, address = _example()
-    >>> prefetch(builder, pointer(builder, address))
+    >>> prefetch(builder, to_pointer(builder, address))
     >>> print(builder.block.instructions[-1].callee.name)
     llvm.prefetch.p0
     """
@@ -266,7 +268,7 @@ def prefetch(
     builder.call(function, (where, _INT32(int(write)), _INT32(3 if near else 2), _INT32(1)))
 
 
-def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
+def order_after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
     """Have no memory access that follows move before the point where these vectors are computed.
 
     An empty piece of assembly that takes the vectors in registers and claims to touch memory.
@@ -276,9 +278,9 @@ def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
     Examples
     --------
     >>> builder, address = _example()
-    >>> x = load(builder, pointer(builder, address), vector_type("float64", 128), 8)
+    >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 128), 8)
     >>> builder.module.triple = "x86_64-unknown-linux-gnu"
-    >>> after(builder, [x])
+    >>> order_after(builder, [x])
     >>> print(builder.block.instructions[-1])
     call void asm sideeffect "", "v,~{memory}"(<2 x double> %".5")
     """
@@ -289,7 +291,7 @@ def after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
         builder.asm(kind, "", f"{constraint},~{{memory}}", values, True)
 
 
-def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+def hide_origin(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """Return an integer of which the compiler no longer knows where it came from.
 
     It takes no instruction: an empty piece of assembly gives back the register that it is given.
@@ -297,20 +299,20 @@ def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     Examples
     --------
     >>> builder, count = _example()
-    >>> print(opaque(builder, count))
+    >>> print(hide_origin(builder, count))
     %".4" = call i64 asm  "", "=r,0"(i64 %".1")
     """
     kind = ir.FunctionType(value.type, [value.type])
     return builder.asm(kind, "", "=r,0", [value], False)
 
 
-def each(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
+def repeat(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
     """Emit ``for i in range(count)`` that carries nothing from trip to trip.
 
     Examples
     --------
     >>> builder, count = _example()
-    >>> each(builder, count, lambda i: compiler_barrier(builder))
+    >>> repeat(builder, count, lambda i: compiler_barrier(builder))
     >>> builder.block.name
     'after'
     """
@@ -319,10 +321,10 @@ def each(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], None
         body(index)
         return []
 
-    loop(builder, count, [], trip)
+    emit_loop(builder, count, [], trip)
 
 
-def loop(
+def emit_loop(
     builder: ir.IRBuilder,
     count: ir.Value,
     carried: Sequence[ir.Value],
@@ -350,7 +352,7 @@ def loop(
     Examples
     --------
     >>> builder, count = _example()
-    >>> [total] = loop(builder, count, [INT64(0)], lambda i, sums: [builder.add(sums[0], i)])
+    >>> [total] = emit_loop(builder, count, [INT64(0)], lambda i, sums: [builder.add(sums[0], i)])
     >>> print(total.type, builder.block.name)
     i64 after
     """

@@ -18,24 +18,17 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.transpose_blocks import LINE
-from tilesolve.packing.buffers import ALIGNMENT, pages
-
-STEP = 512
-"""Bytes that one trip of a sweep's loop covers; a block is a multiple of it."""
-
-PAGE = 4096
-"""Bytes of a page: `lines` writes one line of each, and then the next one of each."""
+from tilesolve.kernels.tuning import CHAIN_OPERATIONS, SWEEP_BYTES
+from tilesolve.packing.buffers import allocate_pages
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, LINE_BYTES, PAGE_BYTES
 
 _READ_ACCUMULATORS = 4
-CHAIN = 32
-"""Operations in one trip of `cycles`, one clock cycle each."""
 
 Kernel = Callable[..., Any]
 """A compiled kernel: a numba dispatcher, whose ``inspect_asm`` shows its machine code."""
 
 
-def buffer(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def block_of_ones(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """Return `size` bytes of page-aligned memory, on huge pages where the system grants them.
 
     The pages exist on return, and hold 1.0 in every float64, so that no sweep computes with
@@ -43,10 +36,10 @@ def buffer(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
     Examples
     --------
-    >>> buffer(4096).view("float64")[0]
+    >>> block_of_ones(4096).view("float64")[0]
     np.float64(1.0)
     """
-    block = pages(size)
+    block = allocate_pages(size)
     block[: size // 8 * 8].view(np.float64)[:] = 1.0
     return block
 
@@ -66,11 +59,11 @@ def sweep(dtype: str, bits: int) -> Kernel:
     -------
     Callable
         ``kernel(block, passes, scale, shift)``. The block is a writable uint8 array, aligned to
-        `ALIGNMENT` and a multiple of `STEP`; each pass loads and stores all of it.
+        `ALIGNMENT_BYTES` and a multiple of `SWEEP_BYTES`; each pass loads and stores all of it.
 
     Examples
     --------
-    >>> block = buffer(4096)
+    >>> block = block_of_ones(4096)
     >>> sweep("float64", 128)(block, 2, 0.5, 3.0)
     >>> block.view("float64")[0]
     np.float64(4.75)
@@ -114,7 +107,7 @@ def read(bits: int) -> Kernel:
     Examples
     --------
     >>> import numpy as np
-    >>> block = buffer(4096)
+    >>> block = block_of_ones(4096)
     >>> block.view(np.int64)[:] = 2
     >>> read(256)(block, 3)
     3072
@@ -154,7 +147,7 @@ def stream(bits: int) -> Kernel:
 
     Examples
     --------
-    >>> block = buffer(4096)
+    >>> block = block_of_ones(4096)
     >>> stream(128)(block, 1, 7.0)
     >>> block.view("float64")[-1]
     np.float64(7.0)
@@ -186,11 +179,11 @@ def lines(bits: int) -> Kernel:
     Returns
     -------
     Callable
-        ``kernel(block, passes, value)`` as of `stream`; the block is a multiple of `PAGE`.
+        ``kernel(block, passes, value)`` as of `stream`; the block is a multiple of `PAGE_BYTES`.
 
     Examples
     --------
-    >>> block = buffer(4096)
+    >>> block = block_of_ones(4096)
     >>> lines(128)(block, 1, 7.0)
     >>> block.view("float64")[-1]
     np.float64(7.0)
@@ -198,27 +191,27 @@ def lines(bits: int) -> Kernel:
 
     def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
         address, size, passes = extent
-        count = builder.sdiv(size, vectors.INT64(PAGE))
+        count = builder.sdiv(size, vectors.INT64(PAGE_BYTES))
 
         def walk(number: ir.Value) -> None:
             def fill(page: ir.Value) -> None:
-                turn = builder.mul(builder.add(page, number), vectors.INT64(LINE))
-                place = builder.and_(turn, vectors.INT64(PAGE - 1))
-                line = builder.add(builder.mul(page, vectors.INT64(PAGE)), place)
+                turn = builder.mul(builder.add(page, number), vectors.INT64(LINE_BYTES))
+                place = builder.and_(turn, vectors.INT64(PAGE_BYTES - 1))
+                line = builder.add(builder.mul(page, vectors.INT64(PAGE_BYTES)), place)
                 base = builder.add(address, line)
-                for offset in range(0, LINE, bits // 8):
-                    where = vectors.pointer(builder, base, offset)
+                for offset in range(0, LINE_BYTES, bits // 8):
+                    where = vectors.to_pointer(builder, base, offset)
                     vectors.store(builder, values, where, bits // 8, streaming=True)
 
-            vectors.each(builder, count, fill)
+            vectors.repeat(builder, count, fill)
             vectors.compiler_barrier(builder)
 
-        vectors.each(builder, builder.mul(passes, vectors.INT64(PAGE // LINE)), walk)
+        vectors.repeat(builder, builder.mul(passes, vectors.INT64(PAGE_BYTES // LINE_BYTES)), walk)
 
     run = _streaming(bits, write)
 
     def kernel(block, passes, value):
-        if block.size % PAGE:
+        if block.size % PAGE_BYTES:
             raise ValueError("a block must be a multiple of 4096 bytes")
         run((_address(block), block.size, passes, value))
 
@@ -258,7 +251,7 @@ def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
             vectors.broadcast(builder, ir.Constant(kind.element, float(number)), kind)
             for number in range(accumulators)
         ]
-        values = vectors.loop(builder, trips, starts, step)
+        values = vectors.emit_loop(builder, trips, starts, step)
         return _total(builder, values, builder.fadd)
 
     run = _intrinsic(real, (types.int64, real, real), emit)
@@ -276,8 +269,8 @@ def cycles() -> Kernel:
     Returns
     -------
     Callable
-        ``kernel(trips, x, y, z) -> int`` runs ``trips * CHAIN`` integer operations, each of which
-        waits for the one before; exclusive or and addition take one cycle on every CPU.
+        ``kernel(trips, x, y, z) -> int`` runs ``trips * CHAIN_OPERATIONS`` integer operations, each
+        of which waits for the one before; exclusive or and addition take one cycle on every CPU.
 
     Examples
     --------
@@ -290,11 +283,11 @@ def cycles() -> Kernel:
 
         def step(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
             (x,) = values
-            for _pair in range(CHAIN // 2):
+            for _pair in range(CHAIN_OPERATIONS // 2):
                 x = builder.add(builder.xor(x, y), z)
             return [x]
 
-        return vectors.loop(builder, trips, [start], step)[0]
+        return vectors.emit_loop(builder, trips, [start], step)[0]
 
     run = _intrinsic(types.int64, (types.int64,) * 4, emit)
 
@@ -311,21 +304,23 @@ def _passes(
     carried: list[ir.Value],
     step: Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
-    """Emit `passes` walks over a block, and `step` for the pointers to each `STEP` bytes of it."""
+    """Emit `passes` walks over a block; `step` gets the pointers to `SWEEP_BYTES` of it."""
     address, size, passes = extent
-    steps = builder.sdiv(size, vectors.INT64(STEP))
+    steps = builder.sdiv(size, vectors.INT64(SWEEP_BYTES))
 
     def trip(index: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        base = builder.add(address, builder.mul(index, vectors.INT64(STEP)))
-        where = [vectors.pointer(builder, base, offset) for offset in range(0, STEP, bits // 8)]
+        base = builder.add(address, builder.mul(index, vectors.INT64(SWEEP_BYTES)))
+        where = [
+            vectors.to_pointer(builder, base, offset) for offset in range(0, SWEEP_BYTES, bits // 8)
+        ]
         return step(where, values)
 
     def walk(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        results = vectors.loop(builder, steps, values, trip)
+        results = vectors.emit_loop(builder, steps, values, trip)
         vectors.compiler_barrier(builder)
         return results
 
-    return vectors.loop(builder, passes, carried, walk)
+    return vectors.emit_loop(builder, passes, carried, walk)
 
 
 def _streaming(
@@ -374,7 +369,7 @@ def _intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any
 
 def _aligned_address(block):
     address = block.ctypes.data
-    if address % ALIGNMENT or block.size % STEP:
+    if address % ALIGNMENT_BYTES or block.size % SWEEP_BYTES:
         raise ValueError("a block must be aligned to 64 bytes and be a multiple of 512")
     return address
 

@@ -16,17 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.kernels.codegen.object_code import Family, Loaded
+from tilesolve.kernels.codegen.object_code import Family, LoadedCode
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.codegen.store_output import woven
+from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.kernels.runtime.compiled import INT, compiled, invoke, renew
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.packing.buffers import pages
-
-SHORT, LONG = 16, 80
-"""Sums of two lengths: a step is what one more product costs, a tile's call what is left."""
+from tilesolve.kernels.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
+from tilesolve.packing.buffers import allocate_pages
 
 ROUNDS = 15
 """Times that everything is timed; the best round counts, as others were disturbed."""
@@ -59,7 +57,7 @@ ASKEW = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class NonTemporalStores:
     """How tiles are timed that write C past the caches.
 
     Parameters
@@ -73,7 +71,7 @@ class Streamed:
 
     Examples
     --------
-    >>> Streamed(4096).fresh
+    >>> NonTemporalStores(4096).fresh
     False
     """
 
@@ -82,12 +80,12 @@ class Streamed:
     asks: bool = False
 
 
-class Placed(Enum):
+class InPlace(Enum):
     """Which operand a kernel reads in place; the other one lies in strips.
 
     Examples
     --------
-    >>> [place.name for place in Placed]
+    >>> [place.name for place in InPlace]
     ['ROWS', 'COLUMNS']
     """
 
@@ -106,7 +104,7 @@ def _repeat(address, frame, count):
 
 def measure(
     family: Family,
-    loaded: Loaded,
+    loaded: LoadedCode,
     frequency: float,
     progress: Progress = silent,
     speed: Callable[[], float] = lambda: 1.0,
@@ -132,12 +130,16 @@ def measure(
     --------
     >>> from tilesolve.kernels.codegen.object_code import build
     >>> family = Family("float64", 128, 4, 4)
-    >>> found = measure(family, Loaded(build(family)), 3e9)
+    >>> found = measure(family, LoadedCode(build(family)), 3e9)
     >>> len(found.tiles) == len(family.tiles)
     True
     """
     shapes = [shape for shape in family.shapes if shape.packed and not shape.halved]
-    best = {(shape, sums): float("inf") for shape in shapes for sums in (SHORT, LONG)}
+    best = {
+        (shape, sums): float("inf")
+        for shape in shapes
+        for sums in (PROBE_SHORT_STEPS, PROBE_LONG_STEPS)
+    }
     usual = default(family.dtype, family.bits, family.registers)
     high, wide = usual.rows // family.lanes, usual.columns
     within = [tile for tile in family.tiles if tile[0] <= high and tile[1] <= wide]
@@ -150,12 +152,12 @@ def measure(
         )
         for packed in (True, False)
     )
-    beside = dict.fromkeys((None, *Placed), float("inf"))
-    past = dict.fromkeys((Streamed(PITCH), Streamed(CROWDED)), float("inf"))
+    beside = dict.fromkeys((None, *InPlace), float("inf"))
+    past = dict.fromkeys((NonTemporalStores(PITCH), NonTemporalStores(CROWDED)), float("inf"))
     # Narrow kernels never ask for lines.
-    turns = (False, True) if woven(usual_shape) else ()
-    past |= {Streamed(PITCH, fresh=True, asks=asks): float("inf") for asks in turns}
-    block = pages(_bytes(family)).view(np.int64)
+    turns = (False, True) if interleaved_steps(usual_shape) else ()
+    past |= {NonTemporalStores(PITCH, fresh=True, asks=asks): float("inf") for asks in turns}
+    block = allocate_pages(_bytes(family)).view(np.int64)
     block[:] = 0
     pace = speed()
     for number in range(ROUNDS):
@@ -170,23 +172,26 @@ def measure(
             seconds = _seconds(loaded, shape, STEPS, room, frequency, place=place)
             taken.append((beside, place, seconds))
         for way in past:
-            seconds = _seconds(loaded, usual_shape, SHORT, room, frequency, way)
+            seconds = _seconds(loaded, usual_shape, PROBE_SHORT_STEPS, room, frequency, way)
             taken.append((past, way, seconds))
         before, pace = pace, speed()
         for times, key, seconds in taken:
             # A turn that was disturbed tells too low a speed: one of the two mostly was not.
             times[key] = min(times[key], max(before, pace) * seconds)
     placed, streams = (
-        round(max(1.0, beside[place] / beside[None]), 2) for place in (Placed.ROWS, Placed.COLUMNS)
+        round(max(1.0, beside[place] / beside[None]), 2)
+        for place in (InPlace.ROWS, InPlace.COLUMNS)
     )
-    without, asking = (past.get(Streamed(PITCH, fresh=True, asks=asks)) for asks in (False, True))
+    without, asking = (
+        past.get(NonTemporalStores(PITCH, fresh=True, asks=asks)) for asks in (False, True)
+    )
     return Catalogue(
         family.dtype,
         family.bits,
         family.registers,
         tiles_of(best, frequency),
         placed,
-        round(max(1.0, past[Streamed(CROWDED)] / past[Streamed(PITCH)]), 2),
+        round(max(1.0, past[NonTemporalStores(CROWDED)] / past[NonTemporalStores(PITCH)]), 2),
         round(asking / without, 2) if asking and without else None,
         streams,
     )
@@ -202,20 +207,22 @@ def tiles_of(best: Mapping[tuple[Shape, int], float], frequency: float) -> tuple
     Parameters
     ----------
     best
-        Seconds of calls that sum `SHORT` and `LONG` products, per shape.
+        Seconds of calls that sum `PROBE_SHORT_STEPS` and `PROBE_LONG_STEPS` products, per shape.
     frequency
         Hz of the cycles that are counted.
 
     Examples
     --------
     >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
-    >>> tiles_of({(shape, SHORT): 448e-9, (shape, LONG): 2000e-9}, 1e9)
+    >>> tiles_of({(shape, PROBE_SHORT_STEPS): 448e-9, (shape, PROBE_LONG_STEPS): 2000e-9}, 1e9)
     (RegisterTile(vectors=3, columns=8, step=24.25, call=60.0),)
     """
     steps = {
-        shape: (best[shape, LONG] - best[shape, SHORT]) / (LONG - SHORT) * frequency
+        shape: (best[shape, PROBE_LONG_STEPS] - best[shape, PROBE_SHORT_STEPS])
+        / (PROBE_LONG_STEPS - PROBE_SHORT_STEPS)
+        * frequency
         for shape, sums in best
-        if sums == SHORT
+        if sums == PROBE_SHORT_STEPS
     }
     larger = sorted(steps, key=lambda shape: shape.accumulators)[len(steps) // 2 :]
     rates = sorted(steps[shape] / shape.accumulators for shape in larger)
@@ -223,7 +230,7 @@ def tiles_of(best: Mapping[tuple[Shape, int], float], frequency: float) -> tuple
     tiles = []
     for shape, found in steps.items():
         step = max(found, least * shape.accumulators)
-        call = max(0.0, best[shape, SHORT] * frequency - SHORT * step)
+        call = max(0.0, best[shape, PROBE_SHORT_STEPS] * frequency - PROBE_SHORT_STEPS * step)
         tiles.append(RegisterTile(shape.vectors, shape.columns, round(step, 2), round(call, 1)))
     return tuple(tiles)
 
@@ -233,20 +240,20 @@ def _bytes(family: Family) -> int:
     widest = max(shape.rows for shape in family.shapes)
     longest = max(shape.columns for shape in family.shapes) + family.group
     element = np.dtype(family.dtype).itemsize
-    sums = max(STEPS, LONG)
-    rows = widest * max(sums, SHORT * PASSING) * element
+    sums = max(STEPS, PROBE_LONG_STEPS)
+    rows = widest * max(sums, PROBE_SHORT_STEPS * PASSING) * element
     strips = longest * sums * element + max(rows, PITCH * (sums + 1))
     return strips + longest * PITCH + widest * PASSING * element + (1 << 14)
 
 
 def _seconds(
-    loaded: Loaded,
+    loaded: LoadedCode,
     shape: Shape,
     sums: int,
     room: tuple[int, int],
     frequency: float,
-    past: Streamed | None = None,
-    place: Placed | None = None,
+    past: NonTemporalStores | None = None,
+    place: InPlace | None = None,
 ) -> float:
     """Return the seconds of one tile of a call, over and over on the same zeros.
 
@@ -264,22 +271,22 @@ def _seconds(
     group = shape.lanes * element
     rows_a, sums_a, columns_b, sums_b = (
         (rows // group * a_step + rows % group, steps * group, columns * PITCH, steps * element)
-        if place is Placed.COLUMNS
+        if place is InPlace.COLUMNS
         else (rows, steps * PITCH, strips, steps * shape.group * element)
     )
     nothing = np.array([block])
     tiles = TILES if past is None else PASSING
     tall = shape.vectors * a_step
     fresh = past is not None and past.fresh
-    far = PITCH * (sums + 1) if place is Placed.ROWS else tall * (tiles if fresh else 1)
+    far = PITCH * (sums + 1) if place is InPlace.ROWS else tall * (tiles if fresh else 1)
     b = block + far
     c = b + -(-shape.columns // shape.group) * b_step
-    if place is Placed.COLUMNS:  # these lie in as many pages
+    if place is InPlace.COLUMNS:  # these lie in as many pages
         c = b + shape.columns * PITCH + sums * element
     across = columns * (shape.rows * element if past is None else past.pitch)
     down = np.arange(shape.rows * tiles, dtype=np.int64) * element
     values = {
-        "a": block + ASKEW if place is Placed.ROWS else block,
+        "a": block + ASKEW if place is InPlace.ROWS else block,
         "a_step": a_step,
         "b": b,
         "b_step": b_step,
@@ -290,7 +297,7 @@ def _seconds(
         "columns_b": columns_b.ctypes.data,
         "sums_b": sums_b.ctypes.data,
         "a_ahead": shape.rows * element,
-        "b_ahead": shape.columns * PITCH if place is Placed.COLUMNS else 0,
+        "b_ahead": shape.columns * PITCH if place is InPlace.COLUMNS else 0,
         "a_move": tall * fresh,
         "entering": past is not None and past.asks,
         "k": sums,

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilesolve.kernels.runtime.compiled import INT, compiled, pointer, renew
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.packing.memory_overlap import HEAD, Array, span
+from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array, address_range
 from tilesolve.packing.offsets import Integers
 
 
@@ -71,7 +71,7 @@ def like(given: Sequence[Array]) -> Integers:
     words: list[int] = []
     for array in given:
         begin = array.ctypes.data
-        low, high = span(array)
+        low, high = address_range(array)
         words += [array.ndim, id(array.dtype), low - begin, high - begin]
         words += [*array.shape, *array.strides]
     return np.array(words, np.int64)
@@ -103,7 +103,9 @@ def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: A
     at = _ARRAYS
     begin = end = 0
     for number in range(3):
-        array = pointer((out if number == 0 else first if number == 1 else second) + HEAD)
+        array = pointer(
+            (out if number == 0 else first if number == 1 else second) + OBJECT_HEADER_BYTES
+        )
         count = wanted[at]
         if (array[_AXES] >> _HALF) & 0xFFFFFFFF != count or array[_DTYPE] != wanted[at + 1]:
             return 0

@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.garbage import not_collected
+from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.sources import LAYOUT
 
 _intrinsic: Any = intrinsic
@@ -187,7 +187,7 @@ def compiled(
         options = {"nogil": True, "error_model": "numpy"}
         if inner:
             options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        with not_collected():
+        with pause_collection():
             try:
                 found = _njit(kind, cache=True, **options)(function)
             except RuntimeError:  # no folder for numba's cache can be written
@@ -226,5 +226,5 @@ def renew(module: str, compiled_for: int) -> None:
     >>> renew("no module", LAYOUT + 1)
     """
     for function in _functions.get(module, ()) if compiled_for != LAYOUT else ():
-        with not_collected():
+        with pause_collection():
             function.recompile()

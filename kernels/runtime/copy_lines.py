@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tilesolve.kernels.codegen.transpose_blocks import (
-    LINE,
-    expect,
-    head,
-    join,
-    move,
-    piece,
-    stream,
-    tail,
+    copy_line,
+    copy_part,
+    prefetch_source,
+    store_head,
+    store_joined_line,
+    store_line,
+    store_tail,
 )
 from tilesolve.kernels.runtime.compiled import INT, compiled, renew
 from tilesolve.kernels.sources import LAYOUT
+from tilesolve.packing.sizes import LINE_BYTES
 
 REACH = 2048
 """Bytes ahead by which a source is asked for that goes past the caches without the buffer: what
@@ -41,33 +41,33 @@ def copy(source, target, size, streamed, later):  # type: ignore[no-untyped-def]
     """
     reach = min(REACH, size)
     if streamed:
-        before = min(-target % LINE, size)
+        before = min(-target % LINE_BYTES, size)
         edges = streamed == ALL and before < size
         if before and edges:
-            head(source, target, before)
+            store_head(source, target, before)
         elif before:
-            piece(source, target, before)
+            copy_part(source, target, before)
         source, target, size = source + before, target + before, size - before
-        while size >= LINE:
+        while size >= LINE_BYTES:
             if later:
-                expect(source + reach if size > reach else later + reach - size)
-            stream(source, target)
-            source, target, size = source + LINE, target + LINE, size - LINE
+                prefetch_source(source + reach if size > reach else later + reach - size)
+            store_line(source, target)
+            source, target, size = source + LINE_BYTES, target + LINE_BYTES, size - LINE_BYTES
         if edges and size:
-            tail(source, target, size)
+            store_tail(source, target, size)
             return
-    while size >= LINE:
-        move(source, target)
-        source, target, size = source + LINE, target + LINE, size - LINE
-    piece(source, target, size)
+    while size >= LINE_BYTES:
+        copy_line(source, target)
+        source, target, size = source + LINE_BYTES, target + LINE_BYTES, size - LINE_BYTES
+    copy_part(source, target, size)
 
 
 @compiled(INT, INT, INT, INT, INT, INT)
 def release(source, target, size, streamed, before, after):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     """Move a run to the target: whole lines only where runs before or after it are kept as well.
 
-    What is kept are the `LINE` bytes before a run, at addresses that are 0 at either end of a row
-    of runs. There is as much room before a run in the buffer, bytes behind what is kept can be
+    What is kept are the `LINE_BYTES` bytes before a run, at addresses that are 0 at either end of
+    a row of runs. As much room is before a run in the buffer, bytes behind what is kept can be
     read, and runs of which the end is kept have a line at least.
 
     Examples
@@ -78,20 +78,20 @@ def release(source, target, size, streamed, before, after):  # type: ignore[no-u
     none
     """
     if before:
-        begun = target % LINE
-        if begun + size < LINE:
-            move(before, source - LINE)
+        begun = target % LINE_BYTES
+        if begun + size < LINE_BYTES:
+            copy_line(before, source - LINE_BYTES)
             source, target, size = source - begun, target - begun, size + begun
         elif begun:
-            join(before + LINE - begun, source - begun, target - begun, begun)
-            done = LINE - begun
+            store_joined_line(before + LINE_BYTES - begun, source - begun, target - begun, begun)
+            done = LINE_BYTES - begun
             source, target, size = source + done, target + done, size - done
     if after:
-        move(source + size - LINE, after)
-        size -= (target + size) % LINE
+        copy_line(source + size - LINE_BYTES, after)
+        size -= (target + size) % LINE_BYTES
         while before and size > 0:  # whole lines: no call, as runs are often few of them
-            stream(source, target)
-            source, target, size = source + LINE, target + LINE, size - LINE
+            store_line(source, target)
+            source, target, size = source + LINE_BYTES, target + LINE_BYTES, size - LINE_BYTES
     copy(source, target, size, streamed, 0)
 
 

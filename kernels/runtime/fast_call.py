@@ -18,7 +18,7 @@ from tilesolve.kernels.runtime.array_guard import Call, holds
 from tilesolve.kernels.runtime.compiled import INT, REAL, address, compiled, pointer, renew, result
 from tilesolve.kernels.runtime.macrokernel import run
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.packing.memory_overlap import HEAD, Array
+from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array
 from tilesolve.packing.offsets import Integers
 
 # Functions of Python's C interface, which the process itself exports.
@@ -28,7 +28,7 @@ _number = _external("PyFloat_AsDouble", REAL(INT))
 _let_others_run = _external("PyEval_SaveThread", INT())
 _go_on = _external("PyEval_RestoreThread", types.void(INT))
 
-_KIND = HEAD - np.dtype(np.intp).itemsize
+_KIND = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""
 
 _FASTCALL = 0x0080
@@ -55,7 +55,7 @@ def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: A
     count
         How many there are.
     """
-    words = pointer(myself + HEAD)[0]
+    words = pointer(myself + OBJECT_HEADER_BYTES)[0]
     call, given = pointer(words), pointer(arguments)
     found, array, number = call[_NONE], call[_ARRAY], call[_FLOAT]
     if count != _COUNT:
@@ -71,7 +71,11 @@ def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: A
         and holds(words, out, first, second)
     ):
         found = out
-        factor, summand, copies = _number(alpha), _number(beta), pointer(given[5] + HEAD)[0]
+        factor, summand, copies = (
+            _number(alpha),
+            _number(beta),
+            pointer(given[5] + OBJECT_HEADER_BYTES)[0],
+        )
         thread = _let_others_run()
         result(call[_RUN], words, out, first, second, copies, 0, factor, 0.0, summand, 0.0)
         _go_on(thread)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilesolve.kernels.codegen import object_code, shape
+from tilesolve.kernels import tuning
+from tilesolve.kernels.codegen import shape
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import prefetch_queue, state
 from tilesolve.kernels.runtime.array_guard import Call
@@ -32,8 +33,8 @@ from tilesolve.kernels.runtime.prefetch_queue import ask, expect
 from tilesolve.kernels.runtime.state import TRACE, WIDEST, Past, S, Step
 from tilesolve.kernels.runtime.stream_buffer import WORDS, arrange, leave
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.packing.memory_overlap import HEAD
-from tilesolve.packing.offset_tables import Field, Stored
+from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
+from tilesolve.packing.offset_tables import Field, TileLayout
 
 # numba takes plain integers for constants, not members of an enumeration.
 _F = {name: S.FRAME + at for at, name in enumerate(shape.FIELDS)}
@@ -60,8 +61,8 @@ _FAR = int(S.FAR)
 _TRACING, _CALLS, _BOX, _SELF = int(S.TRACING), int(S.CALLS), int(S.BOX), int(S.SELF)
 _KERNELS, _MOST_VECTORS, _MOST_COLUMNS = (
     int(S.KERNELS),
-    object_code.MOST_VECTORS,
-    object_code.MOST_COLUMNS,
+    tuning.MAX_TILE_VECTORS,
+    tuning.MAX_TILE_COLUMNS,
 )
 _GROUP, _PACKED, _PLACED, _HALVED = int(S.GROUP), state.PACKED, state.PLACED, state.HALVED
 _BOUNDS, _OFFSETS = int(Field.BOUNDS), int(Field.OFFSETS)
@@ -71,7 +72,7 @@ _STEP_ALIGNED, _STEP_LONG = int(Step.ALIGNED), int(Step.LONG)
 _STEP_FRESH, _STEP_SIZE = int(Step.FRESH), int(Step.SIZE)
 _STREAM, _ADD = int(Mode.STREAM), int(Mode.ADD)
 _PART_ADD, _SCATTER_ADD = int(Mode.PART_ADD), int(Mode.SCATTER_ADD)
-_SCATTERED, _PART, _WHOLE = int(Stored.SCATTERED), int(Stored.PART), int(Stored.WHOLE)
+_SCATTERED, _PART, _WHOLE = int(TileLayout.SCATTERED), int(TileLayout.PART), int(TileLayout.WHOLE)
 _ROOM, _STEPS, _ROOM_SIZE = int(S.ROOM), int(S.STEPS), 1 + prefetch_queue.MOST
 _STOP = int(S.STOP)
 _PACK, _EXPECT, _DESCEND = int(S.PACK), int(S.EXPECT), int(S.DESCEND)
@@ -352,9 +353,9 @@ def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
     if beta != 0 or beta_i != 0:
         s[_STREAMING], s[_STORE] = 0, _ADD
         s[_WRITE + _SCATTERED], s[_WRITE + _PART] = _SCATTER_ADD, _PART_ADD
-    s[_BASES] += pointer(out + HEAD)[0]
-    s[_BASES + 1] += pointer(rows + HEAD)[0]
-    s[_BASES + 2] += pointer(columns + HEAD)[0]
+    s[_BASES] += pointer(out + OBJECT_HEADER_BYTES)[0]
+    s[_BASES + 1] += pointer(rows + OBJECT_HEADER_BYTES)[0]
+    s[_BASES + 2] += pointer(columns + OBJECT_HEADER_BYTES)[0]
     s[_BUFFER] += memory
     s[_BUFFER + 1] += memory
     for box in range(call[_BOXES]):

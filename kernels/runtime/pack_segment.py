@@ -11,7 +11,7 @@ from tilesolve.kernels.runtime.compiled import INT, POINTER, compiled, invoke, p
 from tilesolve.kernels.runtime.prefetch_queue import extent, span
 from tilesolve.kernels.runtime.state import WIDEST, S
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.packing import buffers
+from tilesolve.packing import sizes
 from tilesolve.packing.offset_tables import Blocks, Field
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -28,7 +28,7 @@ _PLACED_ROWS, _TABLES, _SELF = int(S.PLACED_ROWS), int(S.TABLES), int(S.SELF)
 _BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
 _FIRSTS, _STARTS, _COUNTS = int(Field.FIRSTS), int(Field.STARTS), int(Field.COUNTS)
 _WHOLE, _BLOCKS, _COUNTING = int(Field.WHOLE), int(Field.BLOCKS), int(Field.COUNTING)
-_LANES, _SPACE = int(Field.LANES), buffers.SPACE
+_LANES, _SPACE = int(Field.LANES), sizes.PANEL_GAP_BYTES
 _COPY, _TURN_SUMS, _TURN_ROWS, _GATHER, _FEW_SUMS, _FEW_ROWS, _EVEN_ROWS = range(_WAYS)
 _TURNS, _ENTRIES, _BLOCK_BOUNDS = int(Blocks.SIZE), int(Blocks.ENTRIES), int(Blocks.BOUNDS)
 _FEW, _FEW_BOUNDS = int(Blocks.FEW), int(Blocks.FEW_BOUNDS)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tilesolve.kernels.codegen import pack, shape
-from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS
-from tilesolve.packing.offset_tables import Stored
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
+from tilesolve.packing.offset_tables import TileLayout
 
 LEVELS = 8
 """Levels of a nest at most, the cells included."""
@@ -138,10 +138,10 @@ class S(IntEnum):
     FIRST = OUTPUT + 1
     """Whether this box has the first k of all."""
     WRITE = FIRST + 1
-    """How C is written the first time, for each way of lying there: a number of `Stored`."""
-    LATER = WRITE + len(Stored)
+    """How C is written the first time, for each way of lying there: a number of `TileLayout`."""
+    LATER = WRITE + len(TileLayout)
     """The same for all further times."""
-    BETA = LATER + len(Stored)
+    BETA = LATER + len(TileLayout)
     """Two words of beta, for the first time; two words of one for later."""
     STREAMING = BETA + 4
     """Bytes that addresses must be multiples of to be streamed to; 0 if nothing is streamed."""
@@ -190,7 +190,7 @@ class S(IntEnum):
     KERNELS = DESCEND + 1
     """Addresses of the kernels that read strips, of those that read in place, and of those whose
     last vectors are half as wide."""
-    SIZE = KERNELS + KINDS * MOST_VECTORS * MOST_COLUMNS
+    SIZE = KERNELS + KINDS * MAX_TILE_VECTORS * MAX_TILE_COLUMNS
 
 
 class Step(IntEnum):

@@ -11,12 +11,12 @@ the tables of rows and columns.
 from __future__ import annotations
 
 from tilesolve.kernels.codegen import shape
-from tilesolve.kernels.codegen.transpose_blocks import LINE
 from tilesolve.kernels.runtime.compiled import INT, POINTER, compiled, pointer, renew
 from tilesolve.kernels.runtime.copy_lines import ALL, release
 from tilesolve.kernels.runtime.state import Past, S
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing.offset_tables import Field
+from tilesolve.packing.sizes import LINE_BYTES
 
 TOGETHER = 2048
 """Bytes of C that leave the room in one go, about: the more there are, the longer stores wait; but
@@ -41,15 +41,15 @@ _HELD = 3 << 12
 _RUNS = 128
 """Runs in the room, at most."""
 
-_GAP = 2 * LINE
+_GAP = 2 * LINE_BYTES
 """Bytes before each run, and behind the last one: a line for what was kept; and a tile's last
 vectors reach so far beyond its rows, as a group of complex numbers takes two."""
 
 _TABLES = _HELD + (_RUNS + 1) * _GAP
 _SLOTS = _TABLES + 2 * 8 * MOST
-_TAGS = _SLOTS + KEPT * LINE
+_TAGS = _SLOTS + KEPT * LINE_BYTES
 
-WORDS = (_TAGS + 8 * KEPT + LINE) // 8
+WORDS = (_TAGS + 8 * KEPT + LINE_BYTES) // 8
 """Words of the room with all that stands behind it."""
 
 # numba takes plain integers for constants, not members of an enumeration.
@@ -174,7 +174,7 @@ def leave(s, out, r, n, rows, columns, R, N):  # type: ignore[no-untyped-def]  #
     for at in range(0, high, unit):
         slot = (x + at - first) // unit
         base, source = out + X[X[_OFFSETS] + x + at], room + at // unit * pitch
-        kept = s[_ROOM] + _SLOTS + LINE * slot
+        kept = s[_ROOM] + _SLOTS + LINE_BYTES * slot
         done = 0
         while done < wide:
             now = min(_following(Y, y + done, length), wide - done)
@@ -184,7 +184,7 @@ def leave(s, out, r, n, rows, columns, R, N):  # type: ignore[no-untyped-def]  #
                 if tags[slot] == begin:
                     before = kept
                 tags[slot] = 0
-                more = done + now == wide and y + wide < last and size >= LINE
+                more = done + now == wide and y + wide < last and size >= LINE_BYTES
                 if more and base + Y[ends + wide] == begin + size:
                     after, tags[slot] = kept, begin + size
             release(source + done * length, begin, size, ALL, before, after)

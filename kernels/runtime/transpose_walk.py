@@ -16,13 +16,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tilesolve.kernels.codegen.transpose_blocks import (
-    LINE,
-    STREAMED,
-    move,
-    own,
-    piece,
-    turn,
-    turn_listed,
+    copy_line,
+    copy_part,
+    prefetch_target,
+    transpose_listed,
+    transpose_tile,
 )
 from tilesolve.kernels.runtime.compiled import (
     INT,
@@ -37,6 +35,8 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.kernels.runtime.copy_lines import ALL, REACH, copy, release
 from tilesolve.kernels.sources import LAYOUT
+from tilesolve.kernels.tuning import MIN_NON_TEMPORAL_BYTES
+from tilesolve.packing.sizes import LINE_BYTES
 
 MOST = 64
 """Axes at most, as many as arrays have."""
@@ -151,7 +151,7 @@ _PIECE, _MOVE, _LOOPS = int(W.PIECE), int(W.MOVE), int(W.LOOPS)
 _OUTER, _INNER, _FILLS = int(W.OUTER), int(W.INNER), int(W.FILLS)
 _EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
 _FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
-_LINE, _SMALLEST, _REACH = LINE, STREAMED, REACH
+_LINE, _SMALLEST, _REACH = LINE_BYTES, MIN_NON_TEMPORAL_BYTES, REACH
 _MOST, _TOGETHER, _SOON, _CLOSE, _BEYOND = MOST, TOGETHER, SOON, CLOSE, BEYOND
 
 # Fields of a part of columns and rows that blocks of one kind cover, behind the kind: where it
@@ -259,7 +259,7 @@ def _turn_listed(parts, end, source, here, ahead, distances):  # type: ignore[no
     """Move the columns of all fills to the buffer."""
     for at in range(0, end, _PART):
         begin = source + parts[at + _FROM]
-        turn_listed(
+        transpose_listed(
             parts[at],
             begin,
             here + parts[at + _TO],
@@ -286,7 +286,7 @@ def _pieces(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  
             streamed = ALL
         if element < _LINE and not streamed:
             for column in range(wide):
-                piece(x + column * across[1], y + column * across[0], element)
+                copy_part(x + column * across[1], y + column * across[0], element)
         else:
             for column in range(wide):
                 soon, begin = row * wide + column + away, near
@@ -350,9 +350,9 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
             if w[_STREAMED] and not (before and after):
                 for at in range(runs):
                     if begins[at] % _LINE and not before:
-                        own(begins[at])
+                        prefetch_target(begins[at])
                     if (begins[at] + length) % _LINE and not after:
-                        own(begins[at] + length)
+                        prefetch_target(begins[at] + length)
             source = near + row * w[rows + _NEAR]
             ahead = source + _CLOSE
             if w[_AHEAD]:
@@ -371,7 +371,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
                     _pieces(w, wide, now, there, source + away, ahead + away)
                 for at in range(0, end, _PART):
                     begin = source + away + parts[at + _FROM]
-                    turn(
+                    transpose_tile(
                         parts[at],
                         begin,
                         there + parts[at + _TO],
@@ -386,7 +386,7 @@ def _tile(walk, extents, places, begins, far, near, buffer, later, before, after
                     left = (begins[0] + filled) % _LINE
                     ready = filled - left
                     release(full, begins[0], ready, w[_STREAMED], ended, 0)
-                    move(full + ready, buffer)  # the next fill goes on behind what is left
+                    copy_line(full + ready, buffer)  # the next fill goes on behind what is left
                     here = buffer + left - offsets[fill + 3]
                     full, ended, length = buffer, 0, length - ready
                     begins[0] += ready

@@ -31,7 +31,7 @@ from tilesolve.calibration.staircase import (
 )
 from tilesolve.cli import app
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
-from tilesolve.kernels.probes.bandwidth import STEP
+from tilesolve.kernels.tuning import SWEEP_BYTES
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Level, Machine
 from tilesolve.show import pictures
@@ -336,11 +336,11 @@ def test_blocks(name, cores, limit, density):
     alone, together = block_sizes(machine, limit, density)
     for sizes in (alone, together):
         assert sizes == sorted(set(sizes))
-        assert all(size % STEP == 0 for size in sizes)
+        assert all(size % SWEEP_BYTES == 0 for size in sizes)
     assert alone[0] < nearest / 2
-    assert alone[-1] < limit + STEP
-    assert alone[-1] > limit - STEP or alone[-1] >= BEYOND_RATIO * last
-    assert cores * (together or [0])[-1] < limit + cores * STEP
+    assert alone[-1] < limit + SWEEP_BYTES
+    assert alone[-1] > limit - SWEEP_BYTES or alone[-1] >= BEYOND_RATIO * last
+    assert cores * (together or [0])[-1] < limit + cores * SWEEP_BYTES
     assert together == [] or cores > 1
 
 

@@ -17,10 +17,10 @@ from tilesolve import Machine, Problem, plan
 from tilesolve.calibration.microkernels import _speed, measure_catalogues
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels.codegen.object_code import Family, Loaded, build
+from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build
 from tilesolve.kernels.codegen.shape import Shape
-from tilesolve.kernels.codegen.store_output import woven
-from tilesolve.kernels.dtypes import columns_together, lanes
+from tilesolve.kernels.codegen.store_output import interleaved_steps
+from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.kernels.microkernel_costs import (
     ADDING,
     PACK,
@@ -32,8 +32,9 @@ from tilesolve.kernels.microkernel_costs import (
     default,
 )
 from tilesolve.kernels.probes import microkernels
-from tilesolve.kernels.probes.microkernels import LONG, SHORT, tiles_of
+from tilesolve.kernels.probes.microkernels import tiles_of
 from tilesolve.kernels.runtime.state import S
+from tilesolve.kernels.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
 from tilesolve.machine.level import Peak
 from tilesolve.packing.buffers import empty
 from tilesolve.planning.prefetch import near_third
@@ -76,10 +77,12 @@ def test_no_tile_is_faster_than_the_units(seed):
     draw = np.random.default_rng(seed)
     shapes = [shape for shape in FAMILY.shapes if shape.packed and not shape.halved]
     best = {
-        (shape, sums): 20 + sums * shape.accumulators for shape in shapes for sums in (SHORT, LONG)
+        (shape, sums): 20 + sums * shape.accumulators
+        for shape in shapes
+        for sums in (PROBE_SHORT_STEPS, PROBE_LONG_STEPS)
     }
     for number in draw.choice(len(shapes), 3, replace=False):
-        best[shapes[number], SHORT] *= draw.uniform(1.0, 1.3)
+        best[shapes[number], PROBE_SHORT_STEPS] *= draw.uniform(1.0, 1.3)
     tiles = tiles_of(best, 1.0)
     rate = Catalogue("float64", FAMILY.bits, FAMILY.registers, tiles).rate
     assert rate == pytest.approx(1.0, rel=0.01)
@@ -90,7 +93,7 @@ def test_no_tile_is_faster_than_the_units(seed):
 def test_another_clock_changes_no_figure(monkeypatch, pace):
     """Seconds count as of the speed that the frequency belongs to; a disturbed turn spoils none."""
     family = Family("float32", 128, 4, 4)
-    loaded, now, asked = Loaded(build(family)), [1.0], itertools.count()
+    loaded, now, asked = LoadedCode(build(family)), [1.0], itertools.count()
 
     def seconds(_loaded, shape, sums, _room, _frequency, past=None, place=None):
         more = (past.pitch if past else 0) + 50 * len(place.value if place else "")
@@ -217,7 +220,7 @@ def test_the_default_holds_without_a_catalogue():
 @pytest.mark.parametrize("registers", range(1, 41))
 def test_the_default_is_a_tile_that_there_is(registers, dtype):
     """Of any number of registers: one that kernels are made of, or an error where there is none."""
-    group = columns_together(dtype, registers)
+    group = panel_columns(dtype, registers)
     tiles = Family(dtype, 256, min(registers, 32), group).tiles
     if not tiles:
         for make in (default, Family.of):
@@ -456,7 +459,7 @@ def test_asking_is_measured_where_kernels_can(here):
     """Narrow kernels never ask; of wide ones it is known what that takes."""
     for catalogue in here.catalogues:
         tile = Shape(catalogue.dtype, catalogue.bits, 3, 8, 8, packed=True)
-        assert (catalogue.asked is not None) == (woven(tile) > 0)
+        assert (catalogue.asked is not None) == (interleaved_steps(tile) > 0)
 
 
 @pytest.mark.parametrize("fast", [(1, 3), (2, 2), (4, 1), (3, 2)])

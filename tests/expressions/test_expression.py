@@ -18,7 +18,7 @@ from tilesolve.contractions.errors import (
 )
 from tilesolve.expressions import contraction_order, dispatch
 from tilesolve.expressions.contraction_order import Settings, arranged
-from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.running.execution import Layout
 
 CHAIN = "abcd,cdef,efgh->abgh"
@@ -300,7 +300,7 @@ def test_the_peak_of_a_plan_is_what_its_runs_may_take(threads):
     first, second = random([(200, 200)] * 2)
     layout = Layout.of(step.kernel.plan, first, second, None)
     assert len(layout.tasks) == threads
-    nothing = 2 * (GUARD + ALIGNMENT)  # of operands that are read in place
+    nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)  # of operands that are read in place
     assert found.peak >= sum(task.room - nothing for task in layout.tasks)
 
 

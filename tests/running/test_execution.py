@@ -25,7 +25,7 @@ from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.runtime import macrokernel
 from tilesolve.model.nest import Band
-from tilesolve.packing.buffers import ALIGNMENT, GUARD
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.running import runnable_nest
 from tilesolve.running.execution import Layout, visited
@@ -122,7 +122,7 @@ def test_copies_take_no_more_than_said(problem, width, depth):
     task = Task.of(found, problem, {}, strides)
     planned = sum(level is not None for level in found.nest.packed)
     assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
-    nothing = 2 * (GUARD + ALIGNMENT)
+    nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)
     assert task.room <= sum(copy_bytes(found)) + nothing
 
 

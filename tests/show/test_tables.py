@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilesolve.packing.buffers import ALIGNMENT
-from tilesolve.packing.offset_tables import Blocks, Field, Turned, table
-from tilesolve.packing.offsets import Tile, lay
+from tilesolve.packing.offset_tables import Blocks, Field, TransposedBlocks, offset_table
+from tilesolve.packing.offsets import RoleTile, build_axis
+from tilesolve.packing.sizes import ALIGNMENT_BYTES
 
 
 def entries(found, number, bounds, field, size):
@@ -28,10 +28,12 @@ def test_blocks_cover_runs(unit, others, gap, element, lanes, summed):
     """Each entry is in a block, but for those of runs shorter than few; all lines are listed."""
     pitch = unit * element + gap * element
     strides = [{}, {"x": element, "y": pitch}, {}]
-    how = Turned(level=1, lanes=lanes, element=element, lined=pitch % ALIGNMENT == 0)
-    axis = lay([Tile("xy", (1, 1)), Tile("xy", (unit, others))], strides)
+    how = TransposedBlocks(
+        level=1, lanes=lanes, element=element, lined=pitch % ALIGNMENT_BYTES == 0
+    )
+    axis = build_axis([RoleTile("xy", (1, 1)), RoleTile("xy", (unit, others))], strides)
     groups = {} if summed else {"operand": 1, "group": 1, "element": element}
-    found = table(axis, turned=(how, None), **groups)
+    found = offset_table(axis, turned=(how, None), **groups)
     offsets = axis.offsets[1]
     blocks = entries(found, 0, Blocks.BOUNDS, Blocks.ENTRIES, lanes).reshape(-1, lanes)
     even = entries(found, 0, Blocks.EVEN_BOUNDS, Blocks.EVEN, lanes).reshape(-1, lanes)
@@ -46,20 +48,20 @@ def test_blocks_cover_runs(unit, others, gap, element, lanes, summed):
     assert set(everything.tolist()) == set(range(len(offsets)))
     assert len(np.unique(blocks)) == blocks.size
     assert not len(rest) or unit * (1 if gap else others) < how.few
-    touched = {int(at) // ALIGNMENT for at in offsets}
+    touched = {int(at) // ALIGNMENT_BYTES for at in offsets}
     lines = entries(found, 0, Blocks.LINE_BOUNDS, Blocks.LINES, 1)
-    assert {int(at) // ALIGNMENT for at in lines} == touched
+    assert {int(at) // ALIGNMENT_BYTES for at in lines} == touched
 
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(1, 9), st.sampled_from([2, 4, 8]))
 def test_even_blocks_are_those_whose_addresses_two_tell(unit, across, height, lanes):
     """Of a block all lanes, and all groups, are one distance apart exactly if it is called even."""
     strides = [{}, {"x": 8, "y": 1 << 12, "z": 3 << 20}, {}]
-    how = Turned(level=1, lanes=lanes, element=8, lined=True)
+    how = TransposedBlocks(level=1, lanes=lanes, element=8, lined=True)
     sizes = (across, height, unit)
-    tiles = [Tile("yzx", (2, lanes, 1)), Tile("yzx", sizes)]
-    axis = lay(tiles, strides, {"y": lanes})
-    found = table(axis, operand=1, group=lanes, element=8, turned=(how, None))
+    tiles = [RoleTile("yzx", (2, lanes, 1)), RoleTile("yzx", sizes)]
+    axis = build_axis(tiles, strides, {"y": lanes})
+    found = offset_table(axis, operand=1, group=lanes, element=8, turned=(how, None))
     groups = found[found[Field.PLACES] :][len(axis.bounds[0]) - 1]
     offsets = found[found[Field.LANES] :][: groups * lanes].reshape(groups, lanes)
     for even, bounds, field in (

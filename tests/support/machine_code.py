@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from llvmlite import binding
 
-from tilesolve.kernels.codegen.object_code import Cpu, Family, Loaded, build
+from tilesolve.kernels.codegen.object_code import Family, LoadedCode, TargetCpu, build
 
 WIDTHS = {128: 16, 256: 16, 512: 32}
 """Bits of vectors, and how many of them a machine with such vectors has."""
@@ -108,12 +108,12 @@ def loaded(dtype, bits, plain=False):
     """
     family = Family.of(dtype, bits, WIDTHS[bits])
     sides = {
-        (groups, min(columns, family.most_columns(groups)))
+        (groups, min(columns, family.max_columns(groups)))
         for groups, columns in ((1, 1), (1, 99), (2, 5), (3, 99), (4, 3))
     }
     shapes = [shape for shape in family.shapes if (shape.vectors, shape.columns) in sides]
-    cpu = Cpu(binding.get_default_triple(), "x86-64", "", 128) if plain else Cpu.here()
-    return family, shapes, Loaded(build(family, shapes, cpu))
+    cpu = TargetCpu(binding.get_default_triple(), "x86-64", "", 128) if plain else TargetCpu.here()
+    return family, shapes, LoadedCode(build(family, shapes, cpu))
 
 
 def plain_or_not():

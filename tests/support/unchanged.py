@@ -99,7 +99,8 @@ def kernels():
             for halved in (True, False):
                 family = code.Family.of(dtype, bits, registers, halved=halved)
                 shapes = family.shapes[:: max(1, len(family.shapes) // 24)]
-                made = code.build(family, shapes, code.Cpu.named(name, bits))
+                cpu = getattr(code, "TargetCpu", None) or code.Cpu
+                made = code.build(family, shapes, cpu.named(name, bits))
                 found[f"{dtype} for {name}, halved {halved}"] = hashlib.sha256(made).hexdigest()
     return found
 

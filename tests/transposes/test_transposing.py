@@ -258,7 +258,7 @@ def test_what_near_caches_hold_needs_no_buffer(reach, shape, size, buffered):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, threads):
     """Those of all fills of a run, which are some blocks and what is left of one, or more."""
-    side = transpose_blocks.BLOCKS[size][0]
+    side = transpose_blocks.BLOCK_SIDES[size][0]
     for columns, more, high in itertools.product(
         (side + 1, 2 * side + 1, 3 * side - 1), (2, 5), (3, side + 1, 5 * side + 2)
     ):

@@ -141,11 +141,11 @@ def block_sizes(machine: Machine, limit: int, density: int) -> tuple[list[int], 
 
 def _geometric(first: int, last: float, density: float) -> list[int]:
     """Return sizes that grow by equal factors, each a whole number of the kernels' steps."""
-    from tilesolve.kernels.probes.bandwidth import STEP
+    from tilesolve.kernels.tuning import SWEEP_BYTES
 
     steps = max(1, math.ceil(density * math.log2(last / first)))
     exact = (first * (last / first) ** (n / steps) for n in range(steps + 1))
-    return sorted({math.ceil(round(size, 3) / STEP) * STEP for size in exact})
+    return sorted({math.ceil(round(size, 3) / SWEEP_BYTES) * SWEEP_BYTES for size in exact})
 
 
 def make_probes(
@@ -181,7 +181,7 @@ def _sweeps(
     # Each core touches its own pages first, so that they come to lie in the memory next to it.
     largest = [max([*alone, *together]), *[max(together, default=0)] * (machine.cores - 1)]
     members = machine.cores if together else 1
-    buffers = crew.each(lambda member: kernels.buffer(largest[member]), members)
+    buffers = crew.each(lambda member: kernels.block_of_ones(largest[member]), members)
 
     def probe(kernel: str, cores: int, size: int) -> Probe:
         weight, run = moves[kernel]
@@ -207,13 +207,14 @@ def _sweeps(
 
 def _paged(block: Any) -> Any:  # noqa: ANN401 - an array
     """Return the whole pages of a block."""
-    from tilesolve.kernels.probes.bandwidth import PAGE
+    from tilesolve.packing.sizes import PAGE_BYTES
 
-    return block[: block.size // PAGE * PAGE]
+    return block[: block.size // PAGE_BYTES * PAGE_BYTES]
 
 
 def _arithmetic(machine: Machine) -> list[Probe]:
     from tilesolve.kernels.probes import bandwidth as kernels
+    from tilesolve.kernels.tuning import CHAIN_OPERATIONS
 
     clock = kernels.cycles()
     widths = [bits for bits in (128, 256, 512) if bits <= machine.vector_bits]
@@ -225,7 +226,7 @@ def _arithmetic(machine: Machine) -> list[Probe]:
             0,
             "int64",
             64,
-            float(kernels.CHAIN * TRIPS),
+            float(CHAIN_OPERATIONS * TRIPS),
             lambda _member, passes: clock(passes * TRIPS, 1, 3, 5),
         ),
         _fma("chain", 1, "float64", machine.vector_bits, 1),

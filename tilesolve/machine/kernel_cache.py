@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tilesolve.contractions.errors import FileAccessError
-from tilesolve.kernels.codegen.object_code import Family, Loaded, build, fingerprint
+from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build, fingerprint
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import cache_dir, remove_files, warn_once, write_atomically
 from tilesolve.system.locks import Lock
@@ -19,7 +19,7 @@ WAIT_SECONDS = 120.0
 
 _MAGIC = b"tilesolve kernels 1\n"
 _lock = Lock()
-_loaded: dict[Family, Loaded] = {}
+_loaded: dict[Family, LoadedCode] = {}
 _makers: dict[Family, subprocess.Popen[bytes]] = {}
 
 
@@ -85,7 +85,7 @@ def start_compiling(family: Family) -> None:
             return  # no process can be had
 
 
-def load_kernels(family: Family) -> Loaded:
+def load_kernels(family: Family) -> LoadedCode:
     """Return a family's kernels: from memory, from disk, or compiled now and kept in both.
 
     A file that is damaged is reported once and made again; it never runs.
@@ -98,7 +98,7 @@ def load_kernels(family: Family) -> Loaded:
     """
     with _lock:
         if family not in _loaded:
-            _loaded[family] = Loaded(_code(family))
+            _loaded[family] = LoadedCode(_code(family))
         return _loaded[family]
 
 

@@ -9,7 +9,7 @@ from math import ceil, prod
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.dtypes import columns_together, lanes, real_of
+from tilesolve.kernels.dtypes import lanes, panel_columns, real_of
 from tilesolve.kernels.microkernel_costs import (
     PACK,
     PLACED,
@@ -192,7 +192,7 @@ def _times(
     }
     sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
     times = max(1.0, sums / MOST_CALL_PRODUCTS)
-    together = columns_together(problem.dtype, machine.vector_registers)
+    together = panel_columns(problem.dtype, machine.vector_registers)
     written = problem.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
     second = machine.levels[min(1, len(machine.levels) - 1)]
     nearest = machine.levels[0].usable or 0

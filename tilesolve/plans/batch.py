@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.machine.what_if import divide_machine
-from tilesolve.packing.memory_overlap import Array, overlap, span
+from tilesolve.packing.memory_overlap import Array, address_range, overlap
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.system.checks import check_output, check_threads
 from tilesolve.system.workers import run_together
@@ -132,7 +132,7 @@ def _check_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | A
     for number, (out, pair) in enumerate(zip(outs, given, strict=True)):
         for array, written in ((out, True), *((operand, False) for operand in pair)):
             if array.size:
-                spans.append((*span(array), number, array, written))
+                spans.append((*address_range(array), number, array, written))
     spans.sort(key=itemgetter(0))
     open_: list[tuple[int, int, int, Array, bool]] = []
     for one in spans:

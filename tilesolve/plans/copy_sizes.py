@@ -6,8 +6,8 @@ from math import ceil, prod
 from typing import TYPE_CHECKING
 
 from tilesolve.contractions.roles import Roles
-from tilesolve.kernels.dtypes import columns_together, lanes
-from tilesolve.packing.buffers import ALIGNMENT, GUARD, SPACE
+from tilesolve.kernels.dtypes import lanes, panel_columns
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES, PANEL_GAP_BYTES
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
@@ -32,7 +32,7 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
     # Either operand may have the rows.
     groups = (
         lanes(dtype, machine.vector_bits),
-        columns_together(dtype, machine.vector_registers),
+        panel_columns(dtype, machine.vector_registers),
     )
     found = []
     operands = plan.problem.spec.operands
@@ -47,6 +47,9 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
         filled = max(n * group for n, group in zip(strips, groups, strict=True))
         # A strip has all of k, even for an operand that does not depend on some of it.
         sums = prod(tile[i] for i in roles.sums)
-        size = cells * (filled * sums * plan.problem.itemsize + max(strips) * SPACE) + GUARD
-        found.append(size + -size % ALIGNMENT)
+        size = (
+            cells * (filled * sums * plan.problem.itemsize + max(strips) * PANEL_GAP_BYTES)
+            + GUARD_BYTES
+        )
+        found.append(size + -size % ALIGNMENT_BYTES)
     return tuple(found)

@@ -16,8 +16,9 @@ from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime.array_guard import like
 from tilesolve.kernels.runtime.fast_call import PLACES, again
-from tilesolve.packing.buffers import ALIGNMENT, empty, room
+from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array, overlap
+from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.running.task import Task, Visit, in_place
 from tilesolve.system.checks import check_output
 from tilesolve.system.workers import run_together
@@ -142,7 +143,7 @@ class Recent:
             if beta:
                 return None
             out = empty(self.shape, self.dtype)
-        return self.call(first, second, out, alpha, beta, room(self.room).bytes)
+        return self.call(first, second, out, alpha, beta, workspace(self.room).bytes)
 
 
 def execute(
@@ -186,7 +187,7 @@ def execute(
     if layout is None:
         layout = _keep(plan, key, Layout.of(plan, first, second, out))
     if layout.lined:
-        amid = tuple(at for at in layout.lined if (first, second)[at].ctypes.data % ALIGNMENT)
+        amid = tuple(at for at in layout.lined if (first, second)[at].ctypes.data % ALIGNMENT_BYTES)
         if amid:
             key += amid
             layout = plan.layouts.get(key)

@@ -12,7 +12,8 @@ from math import prod
 from typing import Self
 
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
-from tilesolve.kernels.codegen.object_code import MOST_VECTORS, Family
+from tilesolve.kernels.codegen.object_code import Family
+from tilesolve.kernels.tuning import MAX_TILE_VECTORS
 from tilesolve.model.nest import Band, Nest
 
 MOST_INDICES = 1 << 17
@@ -77,7 +78,7 @@ class Runnable:
     def cell(self, role: int, order: Sequence[str], box: Mapping[str, int]) -> dict[str, int]:
         """Return a cell that a microkernel can cover: one batch, and no more than it has."""
         lanes, register = self.family.lanes, self.nest.bands[0]
-        wanted = min(MOST_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
+        wanted = min(MAX_TILE_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
         # Few registers have room for few vectors, whatever the register tile of the plan.
         groups, columns = max(tile for tile in self.family.tiles if tile[0] <= wanted)
         most = {

@@ -21,9 +21,9 @@ from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.runtime import stream_buffer
 from tilesolve.kernels.runtime.state import LEVELS
 from tilesolve.model.nest import Nest
-from tilesolve.packing.buffers import ALIGNMENT, SPACE
-from tilesolve.packing.offset_tables import Field, Turned, table
-from tilesolve.packing.offsets import Axis, Integers, Tile, lay
+from tilesolve.packing.offset_tables import Field, TransposedBlocks, offset_table
+from tilesolve.packing.offsets import Axis, Integers, RoleTile, build_axis
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, PANEL_GAP_BYTES
 from tilesolve.running.runnable_nest import Runnable
 
 COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(pack.KINDS))
@@ -72,7 +72,7 @@ class Box:
 
     def copy_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
-        return self.groups[side] * self.batches[side] * (self.sums[side] * step + SPACE)
+        return self.groups[side] * self.batches[side] * (self.sums[side] * step + PANEL_GAP_BYTES)
 
     def cells(self, role: int) -> int:
         """Return how many cells a role has."""
@@ -237,11 +237,11 @@ class Schedule:
                 return next((i for i in inner if cell[i] > 1), inner[0])
         return preferred if preferred in members else next(iter(members), None)
 
-    def _lay(self, role: int, tiles: Sequence[Tile], strides: Strides) -> Axis:
+    def _lay(self, role: int, tiles: Sequence[RoleTile], strides: Strides) -> Axis:
         """Return the axis of a box: rows are cut along vectors, or halves of them."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
-        return lay(tiles, strides, lanes, 2 if self.family.halved else 1)
+        return build_axis(tiles, strides, lanes, 2 if self.family.halved else 1)
 
     def _way(self, side: int) -> int:
         unit = self.unit(1 + side)
@@ -298,7 +298,7 @@ class Schedule:
         corners = [start + walk[0] for start, walk in zip(starts, within, strict=True)]
         return np.concatenate(corners), np.concatenate([walk[1] for walk in within])
 
-    def _tiles(self, role: int, sizes: Mapping[str, int]) -> list[Tile]:
+    def _tiles(self, role: int, sizes: Mapping[str, int]) -> list[RoleTile]:
         members = self.roles[role]
         tiles = []
         for at, band in enumerate(self.nest.bands[: self.top + 1]):
@@ -309,7 +309,7 @@ class Schedule:
             box = dict(sizes) if at == self.top else {i: min(band[i], sizes[i]) for i in order}
             if at == 0:
                 box = self.run.cell(role, order, box)
-            tiles.append(Tile(order, tuple(box[i] for i in order)))
+            tiles.append(RoleTile(order, tuple(box[i] for i in order)))
         return tiles
 
     def _box(self, sizes: Mapping[str, int], known: Known) -> Box:
@@ -348,16 +348,18 @@ class Schedule:
 
     def _table(self, role: int, axis: Axis) -> Integers:
         """Return what the macrokernel reads of an axis."""
-        turned: list[Turned | None] = [None, None]
+        turned: list[TransposedBlocks | None] = [None, None]
         for side in (ROWS, COLUMNS):
             turns = {TURN_SUMS: SUMS, TURN_ROWS: side}.get(self.ways[side])
             if self.packed[side] and turns == role:
                 steps = self.strides[1 + side].values()
-                lined = all(step % ALIGNMENT == 0 for step in steps if step != self.element)
-                turned[side] = Turned(self.packed[side], self.group(side), self.element, lined)
+                lined = all(step % ALIGNMENT_BYTES == 0 for step in steps if step != self.element)
+                turned[side] = TransposedBlocks(
+                    self.packed[side], self.group(side), self.element, lined
+                )
         if role not in (ROWS, COLUMNS):
-            return table(axis, turned=turned)
-        return table(
+            return offset_table(axis, turned=turned)
+        return offset_table(
             axis, operand=1 + role, group=self.group(role), element=self.element, turned=turned
         )
 

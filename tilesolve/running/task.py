@@ -14,7 +14,7 @@ import numpy as np
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.kernels.codegen import pack
-from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS, Family
+from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import macrokernel
 from tilesolve.kernels.runtime.state import (
@@ -26,11 +26,13 @@ from tilesolve.kernels.runtime.state import (
     S,
     Step,
 )
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.kernel_cache import family_of, load_kernels
-from tilesolve.packing.buffers import ALIGNMENT, GUARD, room
+from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
-from tilesolve.packing.offset_tables import Stored
+from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.prefetch import afar, foreseen, near_third
 from tilesolve.planning.register_tile import hindered, nearby
 from tilesolve.running.schedule import Boxes, Schedule
@@ -84,7 +86,7 @@ class Task:
     state: Integers
     sums: Integers
     words: Integers
-    room: int
+    workspace: int
 
     @classmethod
     def of(
@@ -138,8 +140,8 @@ class Task:
         for side in (ROWS, COLUMNS):
             state[S.BUFFER + side] = taken
             step = schedule.step(side)
-            taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD
-            taken += -taken % ALIGNMENT
+            taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD_BYTES
+            taken += -taken % ALIGNMENT_BYTES
         state[S.FAR] = afar(int(state[S.BUFFER + COLUMNS]), machine)
         rows = _rows(schedule, boxes, gathers=not near_third(machine))
         call = [state.ctypes.data, rows.ctypes.data, len(boxes), first]
@@ -150,7 +152,7 @@ class Task:
         self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
     ) -> int:
         """Compute the part and return how many calls of a microkernel that took."""
-        memory = room(self.room)
+        memory = workspace(self.room)
         calls: int = macrokernel.run(
             self.words.ctypes.data,
             *map(id, arrays),
@@ -279,8 +281,11 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
     state[S.SINGLE] = dtype in ("float32", "complex64")
     state[S.STREAMING] = family.bits // 8 if stream else 0
     state[S.STORE] = Mode.STORE
-    state[S.WRITE + Stored.SCATTERED], state[S.WRITE + Stored.PART] = Mode.SCATTER, Mode.PART
-    state[S.LATER : S.LATER + len(Stored)] = Mode.SCATTER_ADD, Mode.PART_ADD, Mode.ADD
+    state[S.WRITE + TileLayout.SCATTERED], state[S.WRITE + TileLayout.PART] = (
+        Mode.SCATTER,
+        Mode.PART,
+    )
+    state[S.LATER : S.LATER + len(TileLayout)] = Mode.SCATTER_ADD, Mode.PART_ADD, Mode.ADD
     return state
 
 
@@ -291,13 +296,13 @@ def _kernel_addresses(family: Family) -> Integers:
     state = np.zeros(S.SIZE, np.int64)
     state[S.STOP] = cancellation.CANCEL_ADDRESS
     state[S.PACK : S.KERNELS] = macrokernel.PLACES
-    addresses = state[S.KERNELS :].reshape(KINDS, MOST_VECTORS, MOST_COLUMNS)
+    addresses = state[S.KERNELS :].reshape(KINDS, MAX_TILE_VECTORS, MAX_TILE_COLUMNS)
     for shape in family.shapes:
         kind = HALVED if shape.halved else PACKED if shape.packed else PLACED
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
     if not family.halved:
         addresses[HALVED] = addresses[PACKED]
-    for side, strip in enumerate(family.strips):
+    for side, strip in enumerate(family.micro_panels):
         for number, kind_of_packer in enumerate(pack.KINDS):
             at = S.PACKERS + len(pack.KINDS) * side + number
             state[at] = loaded.address(strip.name(kind_of_packer))

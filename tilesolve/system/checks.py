@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
-from tilesolve.packing.memory_overlap import Array, folded, overlap
+from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
 
 def check_output(
@@ -58,7 +58,7 @@ the result has 4
         raise SizeError(f"{name} has the shape {out.shape}, the result has {shape}")
     if not out.flags.writeable:
         raise PlanError(f"{name} is read-only")
-    if folded(out):
+    if overlaps_itself(out):
         raise PlanError(f"{name} has elements that share memory: its strides are {out.strides}")
     for number, array in enumerate(operands):
         if overlap(out, array):

@@ -7,8 +7,8 @@ from functools import cache
 from math import inf
 from typing import Self
 
-from tilesolve.kernels.codegen.transpose_blocks import LINE
 from tilesolve.machine.model import Machine
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.planning.prefetch import near_third
 from tilesolve.system.files import read_setting
 
@@ -62,12 +62,12 @@ class Limits:
         third = near_third(machine)
         last = int((SHARED if third else LASTING) * machine.last_cache_bytes)
         nearest = machine.caches[:2]
-        way, ways = LINE, inf
+        way, ways = LINE_BYTES, inf
         if nearest and nearest[-1].capacity and nearest[-1].ways:
             way, ways = nearest[-1].capacity // nearest[-1].ways, nearest[-1].ways
         return cls(
             registers=machine.vector_registers * machine.vector_bits // 8,
-            at_once=machine.vector_bits == 8 * LINE,
+            at_once=machine.vector_bits == 8 * LINE_BYTES,
             near=max(last if third else 0, *(level.usable or 0 for level in nearest), 0),
             last=last,
             way=way,

@@ -11,9 +11,11 @@ from math import ceil, prod
 
 import numpy as np
 
-from tilesolve.kernels.codegen.transpose_blocks import BLOCKS, LINE, STREAMED
+from tilesolve.kernels.codegen.transpose_blocks import BLOCK_SIDES
 from tilesolve.kernels.runtime import transpose_walk
+from tilesolve.kernels.tuning import MIN_NON_TEMPORAL_BYTES
 from tilesolve.model.pages import crowded
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.transposes.limits import Limits
 
 SIDE = 2048
@@ -147,18 +149,18 @@ class Buffer:
             piece = element * axes[-1].tile * axes[rows].tile
             if piece != min((steps[at] for at in fills), default=0):  # fills lie amid them, or none
                 piece = 0
-            size = (min(length, piece + transpose_walk.SOON) if piece else length) + 2 * LINE
+            size = (min(length, piece + transpose_walk.SOON) if piece else length) + 2 * LINE_BYTES
             return cls(tuple(steps), run, tuple(others), (), ALL, True, size, piece=piece)
         inner = _inner(axes, rows, others)
         # Rows that follow each other in the target are written as one run, without parted lines.
-        joined = len(inner) == 1 and axes[rows].far == length and length % LINE != 0
-        steps[rows] = length if joined else LINE * (length // LINE + 2 | 1)
+        joined = len(inner) == 1 and axes[rows].far == length and length % LINE_BYTES != 0
+        steps[rows] = length if joined else LINE_BYTES * (length // LINE_BYTES + 2 | 1)
         covered = [at for at in range(len(axes)) if at not in others]
         crowded = _crowded(axes, covered, limits)
         total = prod(axes[at].tile for at in inner)
         group = _group(element, total, steps[rows], limits, crowded=crowded)
         outer = tuple(at for at in others if at not in inner)
-        size = group * steps[rows] + (2 if joined else 1) * LINE
+        size = group * steps[rows] + (2 if joined else 1) * LINE_BYTES
         return cls(tuple(steps), run, outer, tuple(inner), group, not crowded, size, joined)
 
     @classmethod
@@ -200,16 +202,16 @@ def in_lines(element: int, axes: Sequence[Axis], rows: int, *, at_once: bool) ->
     [True, False, False]
     """
     *others, last = axes
-    side = LINE // element
-    if side not in BLOCKS.get(element, ())[:-1] or not last.far == axes[rows].near == element:
+    side = LINE_BYTES // element
+    if side not in BLOCK_SIDES.get(element, ())[:-1] or not last.far == axes[rows].near == element:
         return False
-    if last.extent % side or any(axis.far % LINE for axis in others):
+    if last.extent % side or any(axis.far % LINE_BYTES for axis in others):
         return False
     high, far = axes[rows].extent, axes[rows].far
     if 4 * high < 3 * (high + -high % side):
         return False
     block = {"rows": side, "columns": side}
-    return at_once or not crowded({"rows": far, "columns": element}, block, LINE)
+    return at_once or not crowded({"rows": far, "columns": element}, block, LINE_BYTES)
 
 
 def cut(
@@ -253,15 +255,15 @@ def cut(
     """
     room = min(ROOM, element * prod(axis.extent for axis in axes) // threads)
     if whole:  # what is not whole lines of columns would end amid a block
-        side = max(LINE, SIDE // 2)
+        side = max(LINE_BYTES, SIDE // 2)
         tiled = _tiled(element, axes, side, room, whole=True)
-        while side > LINE and _crowd(tiled, _of_lines(tiled, element, rows), limits) > CROWD:
+        while side > LINE_BYTES and _crowd(tiled, _of_lines(tiled, element, rows), limits) > CROWD:
             side //= 2
             tiled = _tiled(element, axes, side, room, whole=True)
         return tiled, Buffer.skipped(tiled, element, rows, limits)
-    least = WHOLE if element % STREAMED == 0 else 2 * WHOLE
+    least = WHOLE if element % MIN_NON_TEMPORAL_BYTES == 0 else 2 * WHOLE
     if axes[-1].far == element < least and not (held and _spread(element, axes, rows)):
-        longest = min(SIDE, max(SIDE // 4, ROWS // -(-LINE // element)))
+        longest = min(SIDE, max(SIDE // 4, ROWS // -(-LINE_BYTES // element)))
         for side in (longest, longest // 2):
             tiled = _tiled(element, axes, side, room)
             if all(axis.trips == 1 for axis in tiled):
@@ -277,8 +279,8 @@ def cut(
 def _spread(element: int, axes: Sequence[Axis], rows: int) -> bool:
     """Return whether the target has whole lines along columns, in different places of pages."""
     steps = {"rows": axes[rows].far, "columns": element}
-    block = {"rows": min(EVEN, axes[rows].extent), "columns": max(1, LINE // element)}
-    return axes[-1].extent * element >= 2 * LINE and not crowded(steps, block, LINE)
+    block = {"rows": min(EVEN, axes[rows].extent), "columns": max(1, LINE_BYTES // element)}
+    return axes[-1].extent * element >= 2 * LINE_BYTES and not crowded(steps, block, LINE_BYTES)
 
 
 def _tiled(
@@ -347,7 +349,7 @@ def _inner(axes: Sequence[Axis], rows: int, others: Sequence[int]) -> list[int]:
 
 def _group(element: int, total: int, step: int, limits: Limits, *, crowded: bool) -> int:
     """Return how many of a tile's rows the buffer holds, which have so many bytes between them."""
-    line = -(-LINE // element)
+    line = -(-LINE_BYTES // element)
     if crowded:  # what is asked for is what follows, if a cache holds that of a block at all
         held = line <= limits.ways
         group = max(line, transpose_walk.CLOSE // element) if held else transpose_walk.TOGETHER
@@ -368,7 +370,7 @@ def _work(element: int, total: int, group: int) -> int:
 
     It is 2 in a smaller block, and 4 for one that is moved alone (measured on a Zen 4).
     """
-    side, parts = BLOCKS.get(element, (1,))[0], 2 if element >= STREAMED else 4
+    side, parts = BLOCK_SIDES.get(element, (1,))[0], 2 if element >= MIN_NON_TEMPORAL_BYTES else 4
 
     def of(rows: int) -> int:
         left = rows % side
@@ -402,7 +404,7 @@ def _crowd(axes: Sequence[Axis], run: Sequence[int], limits: Limits) -> float:
     lines = np.zeros(1, np.int64)
     for at in run:
         lines = np.add.outer(lines, np.arange(axes[at].tile) * axes[at].near).ravel()
-    return float(np.bincount(lines % limits.way // LINE).max()) / limits.ways
+    return float(np.bincount(lines % limits.way // LINE_BYTES).max()) / limits.ways
 
 
 def _share(extent: int, most: int, *, even: bool, within: bool = False) -> int:

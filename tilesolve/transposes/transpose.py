@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.machine.detect import default_threads
 from tilesolve.packing.buffers import empty
-from tilesolve.packing.memory_overlap import Array, folded, overlap
+from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 from tilesolve.system.checks import check_threads
 from tilesolve.transposes.walk_setup import copy
 
@@ -93,7 +93,7 @@ def _check_output(out: Array, turned: Array) -> None:
         raise DtypeError(f"out is {out.dtype}, the array {turned.dtype}")
     if not out.flags.writeable:
         raise PlanError("out is read-only")
-    if folded(out):
+    if overlaps_itself(out):
         raise PlanError(f"out has elements that share memory: its strides are {out.strides}")
     if overlap(out, turned):
         raise PlanError("out shares memory with the array")

@@ -15,13 +15,14 @@ from math import prod
 
 import numpy as np
 
-from tilesolve.kernels.codegen.transpose_blocks import BLOCKS, KINDS, LINE, LISTED
+from tilesolve.kernels.codegen.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
 from tilesolve.kernels.runtime import transpose_walk
 from tilesolve.kernels.runtime.transpose_walk import PLACE, A, W
 from tilesolve.model.pages import PAGE
-from tilesolve.packing.buffers import room
-from tilesolve.packing.memory_overlap import Array, pointer
+from tilesolve.packing.buffers import workspace
+from tilesolve.packing.memory_overlap import Array, data_pointer_address
 from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.system.workers import run_together
 from tilesolve.transposes.limits import Limits, in_force
 from tilesolve.transposes.tiles import Axis, Buffer, cut, in_lines
@@ -58,7 +59,7 @@ class Move:
 
     walk: Integers
     address: int
-    room: int
+    workspace: int
     parts: tuple[tuple[int, int], ...]
 
     def run(self, target: Array, source: Array) -> None:
@@ -72,9 +73,16 @@ class Move:
     def _part(self, target: Array, source: Array, first: int, last: int) -> None:
         # A store that crosses pages takes several times as long as others: a small buffer has one
         # (measured on a Zen 4, the case of `transpose_walk.SOON`: 11 instead of 16 ms).
-        memory = room(self.room + PAGE)
+        memory = workspace(self.room + PAGE)
         buffer = memory.address + -memory.address % PAGE
-        transpose_walk.run(self.address, pointer(target), pointer(source), buffer, first, last)
+        transpose_walk.run(
+            self.address,
+            data_pointer_address(target),
+            data_pointer_address(source),
+            buffer,
+            first,
+            last,
+        )
 
 
 def copy(target: Array, source: Array, threads: int) -> None:
@@ -92,7 +100,7 @@ def copy(target: Array, source: Array, threads: int) -> None:
     """
     both, here = 2 * target.nbytes, in_force()
     streamed, held = both > here.last, both <= here.near
-    aligned = streamed and target.ctypes.data % LINE == 0
+    aligned = streamed and target.ctypes.data % LINE_BYTES == 0
     found = move(
         source.shape,
         target.strides,
@@ -151,11 +159,11 @@ def move(
     rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
-    lined = streamed and aligned and begin[0] % LINE == 0
+    lined = streamed and aligned and begin[0] % LINE_BYTES == 0
     whole = lined and in_lines(element, axes, rows, at_once=limits.at_once)
     axes, buffer = cut(element, axes, rows, limits, whole=whole, held=held, threads=threads)
     blocked = axes[columns].far == axes[rows].near == element
-    least = BLOCKS.get(element, ())[-1:] or (0,)
+    least = BLOCK_SIDES.get(element, ())[-1:] or (0,)
     sides = _sides(element, limits, abs(axes[columns].near), whole=whole) if blocked else least
     count = len(axes)
     loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
@@ -181,7 +189,7 @@ def move(
     walk[W.BEGIN : W.BEGIN + 2] = begin
     walk[W.RUN : W.RUN + 2] = buffer.run
     walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
-    size = buffer.size + -buffer.size % LINE
+    size = buffer.size + -buffer.size % LINE_BYTES
     walk[W.KEPT], walk[W.OFFSETS], walk[W.MOVE] = kept and size, size + kept, PLACE
     walk[W.WHOLE], walk[W.LISTED], walk[W.JOINED] = whole, listed, buffer.joined
     walk[W.PIECE] = buffer.piece
@@ -203,7 +211,7 @@ def move(
     parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
     positions = prod(axes[at].tile for at in fills)
     offsets = walk.itemsize * positions * (axes[columns].tile if listed else 2)
-    return Move(walk, walk.ctypes.data, size + kept + offsets + 2 * LINE, parts)
+    return Move(walk, walk.ctypes.data, size + kept + offsets + 2 * LINE_BYTES, parts)
 
 
 _ALONE = Axis(1, 0, 0)
@@ -253,19 +261,19 @@ def _sides(element: int, limits: Limits, step: int, *, whole: bool) -> tuple[int
     pages, the nearest cache has no ways for many (measured on a Zen 4: axes of 5121×5121 numbers of
     4 bytes reversed at 80 instead of 74 % of a copy).
     """
-    *sides, least = BLOCKS.get(element, (0,))
+    *sides, least = BLOCK_SIDES.get(element, (0,))
     held = [side for side in sides if side * side * element <= limits.registers]
-    if not whole and WAYS in held[1:] and held[0] * min(step % PAGE, -step % PAGE) <= LINE:
+    if not whole and WAYS in held[1:] and held[0] * min(step % PAGE, -step % PAGE) <= LINE_BYTES:
         held = held[held.index(WAYS) :]
-    first = [LINE // element] if whole else held[:1]
+    first = [LINE_BYTES // element] if whole else held[:1]
     return tuple(dict.fromkeys((*first, *held[-1:], least)))
 
 
 def _kind(element: int, side: int, *, listed: bool, whole: bool) -> int:
     """Return the number of blocks."""
     if listed:
-        return LISTED.index((element, side))
-    return KINDS.index((element, side, whole and side * element == LINE))
+        return LISTED_KINDS.index((element, side))
+    return BLOCK_KINDS.index((element, side, whole and side * element == LINE_BYTES))
 
 
 def _in_a_row(
@@ -294,6 +302,6 @@ def _kept(
     step, along = buffer.run
     length, trips = step * axes[along].tile, axes[along].trips
     shared = threads > 1 and loops[0] == along and any(axes[at].trips > 1 for at in loops[1:])
-    if shared or trips == 1 or length < LINE:
+    if shared or trips == 1 or length < LINE_BYTES:
         return 0
-    return LINE * (prod(axis.tile for axis in axes) * element // length)
+    return LINE_BYTES * (prod(axis.tile for axis in axes) * element // length)

@@ -8,11 +8,17 @@ import pytest
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
-from tilesolve.kernels.codegen.object_code import Cpu, Family, assembly
-from tilesolve.kernels.codegen.store_output import ENTERING, woven
-from tilesolve.kernels.codegen.unrolling import LISTED, PENDING, WIDE, folded, trip_steps, unrolled
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
+from tilesolve.kernels.codegen.store_output import interleaved_steps
+from tilesolve.kernels.codegen.unrolling import is_unrolled, trip_steps, vectors_from_memory
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.microkernel_costs import default
+from tilesolve.kernels.tuning import (
+    INDEPENDENT_FMAS,
+    NEXT_PANEL_LINES,
+    PREFETCHING_STEPS,
+    WIDE_VECTOR_BITS,
+)
 
 MADE_FOR = (
     ("skylake-avx512", 512, 32),
@@ -35,7 +41,7 @@ def has_x86():
     """Whether this build of LLVM makes code for x86."""
     family = Family("float32", 128, 4, 4)
     try:
-        assembly(family, family.shapes[:1], Cpu.named("haswell", 256))
+        assembly(family, family.shapes[:1], TargetCpu.named("haswell", 256))
     except MachineError:
         return False
     return True
@@ -94,7 +100,7 @@ def around_default(cpu, bits, registers, dtype):
         if abs(shape.vectors - vectors) + abs(shape.columns - tile.columns) <= 1
     ]
     assert any((shape.vectors, shape.columns) == (vectors, tile.columns) for shape in wanted)
-    text = assembly(family, wanted, Cpu.named(cpu, 512 if registers == 32 else 256))
+    text = assembly(family, wanted, TargetCpu.named(cpu, 512 if registers == 32 else 256))
     return {shape: Code.of(text, shape.name) for shape in wanted}
 
 
@@ -112,14 +118,14 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
         step = shape.accumulators * (2 if shape.complex else 1)
         narrow = step if shape.narrow else shape.columns if shape.halved else 0
         sets = 1
-        while sets * shape.accumulators < PENDING:
+        while sets * shape.accumulators < INDEPENDENT_FMAS:
             sets *= 2
         full = rf"{FMA}{SUFFIX[shape.real]}\b.*%{REGISTERS[bits]}\d+$"
         expected = [step] if sets == 1 else [sets * step, step]
         if sets == 1 and shape.packed and not shape.halved:
-            asking = [LISTED * step] if bits < WIDE else []
+            asking = [PREFETCHING_STEPS * step] if bits < WIDE_VECTOR_BITS else []
             expected = [*asking, step, trip_steps(shape) * step]
-        if not (shape.packed or shape.complex) and bits < WIDE:
+        if not (shape.packed or shape.complex) and bits < WIDE_VECTOR_BITS:
             expected *= 2
         found = [step * count(loop, full) for loop in code.loops]
         assert found == [(step - narrow) * fmas for fmas in expected], shape.name
@@ -155,13 +161,15 @@ def test_narrow_steps_take_little_beside_their_products(cpu, bits, registers, dt
     instructions each.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
-        if shape.bits >= WIDE or shape.complex or not unrolled(shape):
+        if shape.bits >= WIDE_VECTOR_BITS or shape.complex or not is_unrolled(shape):
             continue
         steps, trip = trip_steps(shape), code.loops[-1]
-        loads = shape.columns + shape.vectors - folded(shape)
+        loads = shape.columns + shape.vectors - vectors_from_memory(shape)
         taken = count(trip, r"^[a-z]")
         assert taken - count(trip, "^prefetch") <= steps * (shape.accumulators + loads + 2)
-        assert count(trip, rf"{FMA}.*\(%r") == steps * folded(shape) * shape.columns, shape.name
+        assert count(trip, rf"{FMA}.*\(%r") == steps * vectors_from_memory(shape) * shape.columns, (
+            shape.name
+        )
 
 
 @kernels
@@ -190,7 +198,7 @@ def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         streamed = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
-        ways = 0 if shape.halved else 2 if woven(shape) else 1
+        ways = 0 if shape.halved else 2 if interleaved_steps(shape) else 1
         found = count(code.lines, streamed)
         assert min(ways, 1) * shape.accumulators <= found, shape.name
         assert found <= ways * shape.accumulators, shape.name
@@ -201,11 +209,11 @@ def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
 def test_stores_are_woven_into_the_last_steps(cpu, bits, registers, dtype):
     """Where large vectors are stored, each column's FMAs come before its stores, and no others."""
     around = around_default(cpu, bits, registers, dtype).items()
-    large = [(shape, code) for shape, code in around if woven(shape)]
+    large = [(shape, code) for shape, code in around if interleaved_steps(shape)]
     assert bool(large) == (bits == 512)
     for shape, code in large:
         products, vectors = (4, 2) if shape.complex else (1, 1)
-        fmas, stores = woven(shape) * shape.vectors * products, shape.vectors * vectors
+        fmas, stores = interleaved_steps(shape) * shape.vectors * products, shape.vectors * vectors
         events = "".join(
             "F" if re.search(FMA, line) else "S"
             for line in code.lines
@@ -224,7 +232,7 @@ def test_the_next_strips_are_asked_for_before_c_goes_past_the_caches(cpu, bits, 
         strips = -(-shape.columns // shape.group) + shape.vectors
         near = r"^prefetch(t0|w)"  # the loops ask for C, or strips for the second cache
         asked = count(code.lines, near) - sum(count(loop, near) for loop in code.loops)
-        lines = ENTERING * strips if woven(shape) else 0
+        lines = NEXT_PANEL_LINES * strips if interleaved_steps(shape) else 0
         assert asked - lines in (0, shape.accumulators), shape.name
 
 
@@ -248,4 +256,6 @@ def test_unknown_architectures_are_named():
     """An architecture that LLVM was not built with is an error that says so."""
     family = Family("float32", 128, 4, 4)
     with pytest.raises(MachineError, match="some-cpu"):
-        assembly(family, family.shapes[:1], Cpu("nowhere-unknown-linux-gnu", "some-cpu", "", 128))
+        assembly(
+            family, family.shapes[:1], TargetCpu("nowhere-unknown-linux-gnu", "some-cpu", "", 128)
+        )

@@ -5,8 +5,8 @@ import pytest
 
 import tilesolve
 from tilesolve import Machine, Problem
-from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.runtime.state import HALVED, KINDS, PACKED, S
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.running.execution import Layout
 
 WIDE = Machine.load("i7-6700k").replace(vector_bits=512, vector_registers=32)
@@ -24,5 +24,7 @@ def test_halves_are_left_out_where_that_saves_time(rate, rows):
     plan(a, b, out=c)
     np.testing.assert_allclose(c, a.astype(float) @ b, rtol=1e-5)
     task = Layout.of(plan, a, b, c).tasks[0]
-    kernels = task.state[S.KERNELS :][: KINDS * MOST_VECTORS * MOST_COLUMNS].reshape(KINDS, -1)
+    kernels = task.state[S.KERNELS :][: KINDS * MAX_TILE_VECTORS * MAX_TILE_COLUMNS].reshape(
+        KINDS, -1
+    )
     assert np.array_equal(kernels[HALVED], kernels[PACKED]) == (rate == 2)

@@ -10,17 +10,27 @@ from machine_code import NOWHERE, WIDTHS, Room, call, loaded, plain_or_not
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen import accumulate, object_code
-from tilesolve.kernels.codegen.accumulate import FAR
-from tilesolve.kernels.codegen.emitter import Tile
-from tilesolve.kernels.codegen.microkernel import MOVED
+from tilesolve.kernels.codegen.emitter import TileEmitter
+from tilesolve.kernels.codegen.microkernel import ADVANCED_FIELDS
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.tuning import MIN_STEPS_TO_PREFETCH_C
 
-COUNTS = (0, 1, 2, 3, 4, 7, FAR - 1, FAR, FAR + 1)
+COUNTS = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    MIN_STEPS_TO_PREFETCH_C - 1,
+    MIN_STEPS_TO_PREFETCH_C,
+    MIN_STEPS_TO_PREFETCH_C + 1,
+)
 """Steps of k: none, fewer than there are sets of sums, around as many as stores are woven into, and
 around where C is prefetched."""
 
-ALONE = {f"{name}_move": 0 for names in MOVED.values() for name in names} | {
+ALONE = {f"{name}_move": 0 for names in ADVANCED_FIELDS.values() for name in names} | {
     "more": 0,
     "next_step": 24,
 }
@@ -345,17 +355,24 @@ def test_runs(dtype, bits, plain, along):
 @pytest.mark.parametrize("mode", Mode)
 def test_c_is_asked_for_where_sums_are_long_and_it_is_read(mode):
     """Lines that streaming stores drop from the caches would be fetched for nothing."""
-    machine = object_code._target(object_code.Cpu.here())
+    machine = object_code._target(object_code.TargetCpu.here())
     module = ir.Module()
     module.triple = machine.triple
     function = ir.Function(module, ir.FunctionType(INT64, (INT64,)), "asks")
     builder = ir.IRBuilder(function.append_basic_block())
     shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    tile = Tile(builder, shape, function.args[0], native=256)
+    tile = TileEmitter(builder, shape, function.args[0], native=256)
     builder.ret(builder.zext(accumulate._awaits_c(tile), INT64))
-    kernels = object_code.Loaded(machine.emit_object(llvm.parse_assembly(str(module))))
+    kernels = object_code.LoadedCode(machine.emit_object(llvm.parse_assembly(str(module))))
     asks = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("asks"))
-    for steps in (1, FAR - 1, FAR, 2 * FAR):
+    for steps in (
+        1,
+        MIN_STEPS_TO_PREFETCH_C - 1,
+        MIN_STEPS_TO_PREFETCH_C,
+        2 * MIN_STEPS_TO_PREFETCH_C,
+    ):
         frame = np.zeros(len(FIELDS), np.int64)
         frame[FIELDS.index("k")], frame[FIELDS.index("mode")] = steps, mode
-        assert asks(frame.ctypes.data) == (steps >= FAR and mode is not Mode.STREAM)
+        assert asks(frame.ctypes.data) == (
+            steps >= MIN_STEPS_TO_PREFETCH_C and mode is not Mode.STREAM
+        )

@@ -6,7 +6,7 @@ from machine_code import NOWHERE, WIDTHS, Room, call, loaded
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.pack import FIELDS
-from tilesolve.packing.offset_tables import few
+from tilesolve.packing.offset_tables import short_block
 
 TRIALS = 20
 
@@ -80,7 +80,7 @@ def moved(room, kernels, name, fields, places, values):
 def test_copy(dtype, bits, side):
     """Groups that are contiguous arrive as they are, from anywhere, one from the same place too."""
     family, _, kernels = loaded(dtype, bits)
-    strip = family.strips[side]
+    strip = family.micro_panels[side]
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
         room = Room()
@@ -108,7 +108,7 @@ def test_copy(dtype, bits, side):
 
 def length_of(kind, strip):
     """Return how many entries a kernel's blocks have."""
-    few_of_them = few(strip.lanes, np.dtype(strip.dtype).itemsize)
+    few_of_them = short_block(strip.lanes, np.dtype(strip.dtype).itemsize)
     return few_of_them if kind.startswith("few") else strip.lanes
 
 
@@ -117,7 +117,7 @@ def length_of(kind, strip):
 def test_turn_sums(dtype, bits, side, kind):
     """Blocks of steps that are contiguous, in any order, are transposed; rows lie anywhere."""
     family, _, kernels = loaded(dtype, bits)
-    strip = family.strips[side]
+    strip = family.micro_panels[side]
     lanes, length = strip.lanes, length_of(kind, strip)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
@@ -159,7 +159,7 @@ def test_turn_rows(dtype, bits, side, kind):
     Even ones have lanes and groups one distance apart, which may be negative or nothing at all.
     """
     family, _, kernels = loaded(dtype, bits)
-    strip = family.strips[side]
+    strip = family.micro_panels[side]
     lanes, length = strip.lanes, length_of(kind, strip)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
@@ -203,7 +203,7 @@ def test_turn_rows(dtype, bits, side, kind):
 def test_gather(dtype, bits, side):
     """Any rows at any steps are moved; the lanes that a group lacks become zeros."""
     family, _, kernels = loaded(dtype, bits)
-    strip = family.strips[side]
+    strip = family.micro_panels[side]
     lanes = strip.lanes
     generator = np.random.default_rng(bits)
     for found in range(lanes + 1):

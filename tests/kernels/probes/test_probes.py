@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding
 
-from tilesolve.kernels.codegen.transpose_blocks import LINE
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.probes import bandwidth
+from tilesolve.kernels.tuning import CHAIN_OPERATIONS, SWEEP_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
 
 WIDTHS = (128, 256, 512)
 DTYPES = ("float32", "float64")
-GUARD = 4 * bandwidth.STEP
+GUARD = 4 * SWEEP_BYTES
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 FEATURES = binding.get_host_cpu_features() if X86 else {}
 REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
@@ -33,7 +34,7 @@ on_x86 = pytest.mark.skipif(not X86, reason="reads x86 mnemonics")
 
 def guarded(steps, seed):
     """Random bytes with a block of `steps` steps in the middle, and that block."""
-    whole = bandwidth.buffer(steps * bandwidth.STEP + 2 * GUARD)
+    whole = bandwidth.block_of_ones(steps * SWEEP_BYTES + 2 * GUARD)
     whole.view(np.float32)[:] = np.random.default_rng(seed).uniform(0.5, 2.0, whole.size // 4)
     return whole, whole[GUARD:-GUARD]
 
@@ -125,7 +126,7 @@ def test_stream_fills_the_block(bits, steps, value):
 @given(pages=st.integers(1, 70), value=st.floats(allow_nan=False))
 def test_lines_fill_the_block(bits, pages, value):
     """Line by line, page after page, every element of the block is set, and no other."""
-    whole, block = guarded(pages * bandwidth.PAGE // bandwidth.STEP, seed=0)
+    whole, block = guarded(pages * PAGE_BYTES // SWEEP_BYTES, seed=0)
     before = whole.copy()
     bandwidth.lines(bits)(block, 1, value)
     assert same_outside(whole, before)
@@ -136,10 +137,10 @@ def test_lines_fill_the_block(bits, pages, value):
 
 def test_lines_are_of_whole_pages():
     """What is left of a block after its last whole page would not be written."""
-    block = bandwidth.buffer(2 * bandwidth.PAGE)
+    block = bandwidth.block_of_ones(2 * PAGE_BYTES)
     before = block.copy()
     with pytest.raises(ValueError, match="multiple of 4096 bytes"):
-        bandwidth.lines(128)(block[: bandwidth.PAGE + bandwidth.STEP], 1, 7.0)
+        bandwidth.lines(128)(block[: PAGE_BYTES + SWEEP_BYTES], 1, 7.0)
     assert np.array_equal(block, before)
 
 
@@ -159,16 +160,16 @@ def test_multiply_adds_computes_every_accumulator(dtype, bits, accumulators):
 def test_cycles_computes_the_whole_chain(trips, numbers):
     """No operation of the chain is left out: its last value is the one computed step by step."""
     x, y, z = numbers
-    for _ in range(trips * bandwidth.CHAIN // 2):
+    for _ in range(trips * CHAIN_OPERATIONS // 2):
         x = ((x ^ y) + z) % 2**64
     assert bandwidth.cycles()(trips, *numbers) % 2**64 == x % 2**64
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("cut", [slice(8, 8 + bandwidth.STEP), slice(0, bandwidth.STEP - 64)])
+@pytest.mark.parametrize("cut", [slice(8, 8 + SWEEP_BYTES), slice(0, SWEEP_BYTES - 64)])
 def test_a_block_that_does_not_fit_is_refused(bits, cut):
     """A block that is not aligned, or not a whole number of steps, raises and stays as it is."""
-    whole = bandwidth.buffer(2 * bandwidth.STEP)
+    whole = bandwidth.block_of_ones(2 * SWEEP_BYTES)
     before = whole.copy()
     calls = [
         lambda block: bandwidth.sweep("float64", bits)(block, 1, 0.5, 1.0),
@@ -183,7 +184,7 @@ def test_a_block_that_does_not_fit_is_refused(bits, cut):
 
 def test_buffer_is_page_aligned():
     """A buffer starts on a page, so that no vector of it crosses one."""
-    assert bandwidth.buffer(10_000).ctypes.data % 4096 == 0
+    assert bandwidth.block_of_ones(10_000).ctypes.data % 4096 == 0
 
 
 @kinds
@@ -191,7 +192,7 @@ def test_intermediate_code_has_full_vectors(dtype, bits):
     """On every CPU the optimised code works on vectors of the width that was asked for."""
     kind = f"<{lanes(dtype, bits)} x {'float' if dtype == 'float32' else 'double'}>"
     code = "\n".join(bandwidth.sweep(dtype, bits).inspect_llvm().values())
-    vectors = bandwidth.STEP * 8 // bits
+    vectors = SWEEP_BYTES * 8 // bits
     assert len(re.findall(rf"= load {kind}", code)) >= vectors
     assert len(re.findall(rf"call {kind} @llvm.fmuladd", code)) >= vectors
     assert len(re.findall(rf"store {kind}", code)) >= vectors
@@ -208,7 +209,7 @@ def test_passes_are_kept_apart(bits):
 
 @pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize(
-    ("probe", "together"), [(bandwidth.stream, bandwidth.STEP), (bandwidth.lines, LINE)]
+    ("probe", "together"), [(bandwidth.stream, SWEEP_BYTES), (bandwidth.lines, LINE_BYTES)]
 )
 def test_streaming_stores_are_marked(bits, probe, together):
     """On every CPU the streaming kernels' stores are marked as non-temporal, and waited for."""
@@ -231,7 +232,7 @@ def test_sweep_assembly(dtype, bits):
         stores = matches(lines, rf"mov\w+\s+%{register}\d+, .*\(%")
         loads = matches(lines, rf"\(%.*\), .*%{register}\d+$")
         assert stores == loads == vector_accesses(lines) / 2
-        assert stores % (bandwidth.STEP * 8 // bits) == 0
+        assert stores % (SWEEP_BYTES * 8 // bits) == 0
         if bits > 128 and FEATURES.get("fma"):
             assert matches(lines, rf"vfmadd\w+p[sd]\s.*%{register}") == stores
         else:
@@ -248,13 +249,13 @@ def test_read_assembly(bits):
     for lines in found:
         loads = matches(lines, rf"\(%.*\), .*%{register}\d+$")
         assert loads == vector_accesses(lines)
-        assert loads % (bandwidth.STEP * 8 // bits) == 0
+        assert loads % (SWEEP_BYTES * 8 // bits) == 0
 
 
 @on_x86
 @pytest.mark.parametrize("bits", NATIVE)
 @pytest.mark.parametrize(
-    ("probe", "together"), [(bandwidth.stream, bandwidth.STEP), (bandwidth.lines, LINE)]
+    ("probe", "together"), [(bandwidth.stream, SWEEP_BYTES), (bandwidth.lines, LINE_BYTES)]
 )
 def test_stream_assembly(bits, probe, together):
     """A trip writes each vector with a non-temporal store of full width, and loads nothing."""

@@ -12,12 +12,12 @@ from strategies import problems, specs, unshrunk
 import tilesolve
 from tilesolve import Level, Machine, Problem
 from tilesolve.kernels.codegen import pack, shape
-from tilesolve.kernels.codegen.object_code import MOST_COLUMNS, MOST_VECTORS
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.runtime.prefetch_queue import LEAST
 from tilesolve.kernels.runtime.state import S
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.model.pages import PAGE, crowds_of
-from tilesolve.packing.offset_tables import few
+from tilesolve.packing.offset_tables import short_block
 from tilesolve.planning.prefetch import NEARER, foreseen, near_third, staying, staying_side
 from tilesolve.planning.register_tile import nearby
 from tilesolve.running.execution import Layout
@@ -36,7 +36,7 @@ def word(address):
 def lines(kind, lanes, frame):
     """Return the lines in which the vectors begin that a packing kernel reads."""
     f = {name: word(frame + 8 * at) for at, name in enumerate(pack.FIELDS)}
-    length = few(lanes, 8) if kind.startswith("few") else lanes
+    length = short_block(lanes, 8) if kind.startswith("few") else lanes
     ks = range(f["first"], f["first"] + f["count"])
     if kind == "copy":
         rows, sums = range(f["groups"]), ks
@@ -65,7 +65,7 @@ def replaced(problem, machine, *functions):
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
     task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
     kept = [ENTRY(function) for function in functions]
-    count = MOST_VECTORS * MOST_COLUMNS
+    count = MAX_TILE_VECTORS * MAX_TILE_COLUMNS
     for at, function in enumerate(kept):
         kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
         task.state[kernels] = ctypes.cast(function, ctypes.c_void_p).value

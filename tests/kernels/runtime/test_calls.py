@@ -11,7 +11,7 @@ from tilesolve import Machine, plan
 from tilesolve.kernels.runtime.array_guard import Call, like
 from tilesolve.kernels.runtime.fast_call import PLACES, again
 from tilesolve.packing import buffers
-from tilesolve.packing.buffers import room
+from tilesolve.packing.buffers import workspace
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def prepared():
     out = np.zeros((24, 24))
     found(first, second, out=out)
     (recent,) = found.recent
-    return recent, (first, second, out, 1.0, 0.0, room(recent.room).bytes)
+    return recent, (first, second, out, 1.0, 0.0, workspace(recent.room).bytes)
 
 
 def test_a_call_counts_references_as_python_does(prepared):
@@ -116,7 +116,7 @@ def test_others_run_meanwhile():
     meanwhile = []
     while len(meanwhile) < 100 and max(meanwhile, default=0) < 3:
         begin = time.perf_counter()
-        assert recent.call(first, first, out, 1.0, 0.0, room(recent.room).bytes) is out
+        assert recent.call(first, first, out, 1.0, 0.0, workspace(recent.room).bytes) is out
         end = time.perf_counter()
         meanwhile.append(sum(begin < at < end for at in ticks))
     done.set()
@@ -127,8 +127,8 @@ def test_others_run_meanwhile():
 
 def test_copies_too_large_to_keep_live_as_long_as_the_call(monkeypatch):
     """The second call has room of its own, too, and nobody gives it back meanwhile."""
-    monkeypatch.setattr(buffers, "KEPT", 0)
-    monkeypatch.setattr(buffers, "_kept", buffers._Kept())
+    monkeypatch.setattr(buffers, "MAX_IDLE_WORKSPACE_BYTES", 0)
+    monkeypatch.setattr(buffers, "_idle", buffers._Idle())
     found = plan("ik-ji-kj", 700, Machine.load("i7-6700k"), threads=1)
     first, second = (np.random.default_rng(at).standard_normal((700, 700)) for at in (0, 1))
     assert any(found.nest.packed)
@@ -136,4 +136,4 @@ def test_copies_too_large_to_keep_live_as_long_as_the_call(monkeypatch):
         out = np.full((700, 700), np.nan)
         assert found(first, second, out=out) is out
         assert np.allclose(out, (second @ first).T)
-        assert buffers._kept.room.size == 0
+        assert buffers._idle.workspace.size == 0

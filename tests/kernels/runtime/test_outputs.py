@@ -15,7 +15,7 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.runtime.state import S
 from tilesolve.packing.buffers import empty
-from tilesolve.packing.memory_overlap import folded
+from tilesolve.packing.memory_overlap import overlaps_itself
 
 FIRST, SECOND = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5)
 PRODUCT = FIRST @ SECOND
@@ -85,7 +85,7 @@ def test_folded_arrays_are_found_exactly(axes):
     array = as_strided(memory[1024:], shape, strides)
     starts = [np.dot(at, strides) for at in product(*map(range, shape))] if axes else [0]
     taken = [int(start) + byte for start in starts for byte in range(4)]
-    assert folded(array) == (len(set(taken)) < len(taken))
+    assert overlaps_itself(array) == (len(set(taken)) < len(taken))
 
 
 @pytest.mark.parametrize("crowded", [None, 1.0, 2.0])

@@ -12,24 +12,24 @@ from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.codegen.transpose_blocks import LINE
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.runtime import copy_lines, stream_buffer
 from tilesolve.kernels.runtime.array_guard import Call
-from tilesolve.packing.offset_tables import Field, table
-from tilesolve.packing.offsets import Tile, lay
+from tilesolve.packing.offset_tables import Field, offset_table
+from tilesolve.packing.offsets import RoleTile, build_axis
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.planning.prefetch import NEARER
 from tilesolve.running.execution import Layout
 from tilesolve.running.task import in_place
 
-GUARD = 5 * LINE
+GUARD = 5 * LINE_BYTES
 
 
 def placed(shape, dtype, offset):
     """Return a poisoned array so many bytes behind a line's beginning, and all memory around it."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.full(size + 2 * GUARD + LINE, 0xFF, np.uint8)
-    begin = GUARD + -memory.ctypes.data % LINE + offset
+    memory = np.full(size + 2 * GUARD + LINE_BYTES, 0xFF, np.uint8)
+    begin = GUARD + -memory.ctypes.data % LINE_BYTES + offset
     return memory[begin : begin + size].view(dtype).reshape(shape), memory, begin
 
 
@@ -62,7 +62,7 @@ def modes_at(found, offset):
 @given(
     problems(specs(operands=2, diagonal=False), most=9),
     st.sampled_from(WIDTHS),
-    st.integers(0, LINE - 1),
+    st.integers(0, LINE_BYTES - 1),
 )
 def test_any_problem_at_any_place(problem, width, offset):
     """Also where arrays begin amid elements, and however short the runs are."""
@@ -78,7 +78,11 @@ def test_around_vectors_and_rooms(width, dtype, monkeypatch):
     size = np.dtype(dtype).itemsize
     for m, n in ((3, 130), (40, 7), (40, 9), (40, 17), (40, 23), (150, 24), (150, 49), (40, 72)):
         found = streamed(Problem.of("mn-mk-kn", {"m": m, "n": n, "k": 5}, dtype), *width)
-        for least, offset in ((0, size), (0, LINE - size), (stream_buffer.LEAST, 3 * size % LINE)):
+        for least, offset in (
+            (0, size),
+            (0, LINE_BYTES - size),
+            (stream_buffer.LEAST, 3 * size % LINE_BYTES),
+        ):
             monkeypatch.setattr(stream_buffer, "LEAST", least)
             run_at(replace(found), offset)
 
@@ -165,17 +169,17 @@ def test_runs_are_released_in_any_parts(data):
     But for the last one they have a line at least.
     """
     parts = [
-        *data.draw(st.lists(st.integers(LINE, 300), max_size=5)),
+        *data.draw(st.lists(st.integers(LINE_BYTES, 300), max_size=5)),
         data.draw(st.integers(1, 300)),
     ]
     bounds = np.cumsum([0, *parts]).tolist()
     length = bounds[-1]
     source = np.random.default_rng(length).integers(0, 255, length, np.uint8)
-    target, memory, begin = placed((length,), np.uint8, data.draw(st.integers(0, LINE - 1)))
+    target, memory, begin = placed((length,), np.uint8, data.draw(st.integers(0, LINE_BYTES - 1)))
     way = data.draw(st.sampled_from([1, copy_lines.ALL]))
-    room, kept = np.zeros(length + 3 * LINE, np.uint8), np.zeros(2 * LINE, np.uint8)
+    room, kept = np.zeros(length + 3 * LINE_BYTES, np.uint8), np.zeros(2 * LINE_BYTES, np.uint8)
     for low, high in pairwise(bounds):
-        shift = data.draw(st.integers(LINE, 2 * LINE))
+        shift = data.draw(st.integers(LINE_BYTES, 2 * LINE_BYTES))
         room[:] = 0xAA
         room[shift : shift + high - low] = source[low:high]
         before, after = (kept.ctypes.data if inner else 0 for inner in (low > 0, high < length))
@@ -191,9 +195,9 @@ def test_steady_indices_are_counted(steps, cell):
     """For each index: how many follow each other at the distance of it and the next one."""
     offsets = np.cumsum([0, *steps]) * 8
     sides = (len(offsets),)
-    axis = lay([Tile("m", (cell,)), Tile("m", sides)], [{"m": 8}, {"m": 8}, {}])
+    axis = build_axis([RoleTile("m", (cell,)), RoleTile("m", sides)], [{"m": 8}, {"m": 8}, {}])
     axis = replace(axis, offsets=(offsets, *axis.offsets[1:]))
-    found = table(axis, operand=1, group=4, element=8)
+    found = offset_table(axis, operand=1, group=4, element=8)
     at = found[Field.STEADY]
     for index in range(len(offsets)):
         rest = np.diff(offsets[index:])
