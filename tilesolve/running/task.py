@@ -86,7 +86,7 @@ class Task:
     state: Integers
     sums: Integers
     words: Integers
-    workspace: int
+    room: int
 
     @classmethod
     def of(

@@ -59,7 +59,7 @@ class Move:
 
     walk: Integers
     address: int
-    workspace: int
+    room: int
     parts: tuple[tuple[int, int], ...]
 
     def run(self, target: Array, source: Array) -> None:
