@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS := .venv/.docs
 TREE := build/installed
 CLEAN := build/clean
 MACHINE := build/this-machine.toml
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint docs package bench clean
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tilesolve needs Python 3.11 or newer; name one: make PYTHON=python3.12")'
@@ -32,19 +33,32 @@ test: $(READY)
 test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
 
-# Types are checked on the package as a user gets it: the built wheel, whose four source folders
-# have become one. The same wheel is then used from an empty environment, outside the checkout.
-lint: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	rm -rf dist build/lib build/bdist.* $(TREE) $(CLEAN)
+# The package as a user gets it: the built wheel, whose four source folders have become one.
+package: $(READY)
+	rm -rf dist build/lib build/bdist.* $(TREE)
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(BIN)/python -m pip install --quiet --no-deps --target $(TREE) dist/*.whl
+
+# Types are checked on that package. The same wheel is then used from an empty environment, outside
+# the checkout.
+lint: package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	MYPYPATH=$(TREE) $(BIN)/mypy -p tilesolve
+	rm -rf $(CLEAN)
 	$(PYTHON) -m venv $(CLEAN)
 	$(CLEAN)/bin/python -m pip install --quiet dist/*.whl
 	cd / && $(CURDIR)/$(CLEAN)/bin/python -I $(CURDIR)/tests/support/outside.py
 	rm -rf $(CLEAN)
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+# The page of the API comes from the docstrings of that package. Any warning is an error.
+docs: package $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built build/site/index.html"
 
 # Peers that can be installed are; one that cannot is a line that says so. A sweep that was stopped
 # goes on with the next call; a finished one is kept beside its page, and the next call starts anew.
@@ -59,7 +73,7 @@ bench: $(READY)
 	$(BIN)/python examples/call_overhead.py
 	$(BIN)/python examples/transposing_speed.py
 	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/thread_scaling.py
-	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --readme README.md
+	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --page docs/performance
 	mv build/tccg.json build/tccg-latest.json
 	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/small_problems.py
 	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/edge_speed.py

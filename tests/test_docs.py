@@ -5,6 +5,7 @@ import pkgutil
 import re
 from pathlib import Path
 
+import docs_tables
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +15,13 @@ from tilesolve.contractions.problem import DTYPES
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import SETTINGS
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md")))
+}
+"""What people read, by path."""
 
 MODULES = [
     "tilesolve",
@@ -83,34 +90,131 @@ def test_public_names_have_an_example(name):
     assert is_error or ">>> " in (value.__doc__ or "")
 
 
-def blocks(language):
-    """The README's blocks of code in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(page, language):
+    """A page's blocks of code in a language; an empty one has none."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL)
 
 
-def test_readme_examples_give_what_they_show():
-    """The README's examples run, one after the other, and print what stands there."""
-    session = doctest.DocTestParser().get_doctest("".join(blocks("python")), {}, "README", None, 0)
+def section(page, name):
+    """What stands in a page between two markers of a name."""
+    (found,) = re.findall(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", PAGES[page], re.DOTALL)
+    return found
+
+
+def slug(heading):
+    """The anchor that the site gives to a heading."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip())
+
+
+def test_readme_is_short():
+    """A newcomer reads all of it."""
+    assert len(PAGES["README.md"].splitlines()) <= 250
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_examples_of_a_page_give_what_they_show(page):
+    """A page's examples run, one after the other, and print what stands there."""
+    text = "".join(blocks(page, "python"))
+    session = doctest.DocTestParser().get_doctest(text, {}, page, None, 0)
     assert session.examples
     assert doctest.DocTestRunner().run(session).failed == 0
 
 
-def test_readme_machine_file_is_one():
-    """The README's example of a machine file can be read."""
-    (text,) = [block for block in blocks("toml") if "[vector]" in block]
+def test_pages_for_users_have_examples():
+    """Those that say how to use the library show it."""
+    users = ("README", "docs/index", "docs/einsum", "docs/plans", "docs/specs", "docs/machine")
+    assert [page for page in users if not blocks(f"{page}.md", "python")] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/plans.md"])
+def test_the_report_of_a_plan_is_what_is_printed(page):
+    """Its words are the same; its figures are, but for the solver's last digits."""
+    shown = section(page, "report").strip().strip("`")
+    printed = str(tilesolve.plan("abcd-aebf-dfce", 72, machine="i7-6700k"))
+    figure = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
+    assert re.sub(figure, "#", shown).split() == re.sub(figure, "#", printed).split()
+    for one, other in zip(re.findall(figure, shown), re.findall(figure, printed), strict=True):
+        assert float(one) == pytest.approx(float(other), rel=0.05, abs=0.1)
+
+
+def test_the_expressions_are_what_is_printed():
+    """The table of data movements is the command's."""
+    found = CliRunner().invoke(app, ["plan", "--expressions", "ij-ik-kj", "--levels", "1"])
+    assert f"```\n{found.stdout}```" in PAGES["docs/model.md"]
+
+
+def test_the_machine_file_of_the_docs_is_one():
+    """The example of a machine file can be read."""
+    (text,) = [block for block in blocks("docs/machine.md", "toml") if "[vector]" in block]
     machine = Machine.from_toml(text)
     assert [level.name for level in machine.levels] == ["L1", "L2", "memory"]
     assert all(machine.peak(dtype) > 0 for dtype in DTYPES)
 
 
-def test_readme_names_every_setting_and_command():
-    """The README has each environment variable, each command, and all options of the large ones."""
+def test_the_suite_file_of_the_docs_is_one(tmp_path):
+    """The example of a suite file can be read."""
+    (text,) = blocks("docs/specs.md", "toml")
+    (tmp_path / "mine.toml").write_text(text)
+    assert tilesolve.suite(str(tmp_path / "mine.toml"))["square"].dtype == "float32"
+
+
+def test_every_setting_and_command_is_documented():
+    """The page has each environment variable, each command, and all options of the large ones."""
     commands = [command.name or command.callback.__name__ for command in app.registered_commands]
     shown = "".join(
         CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
-        for command in ("plan", "bench")
+        for command in ("plan", "bench", "calibrate", "kernels")
     )
     options = [option for option in re.findall(r"--[a-z-]+", shown) if option != "--help"]
     wanted = [*SETTINGS, *(f"`tilesolve {command}" for command in commands), *options]
     assert len(options) > 5
-    assert [name for name in wanted if name not in README] == []
+    assert [name for name in wanted if name not in PAGES["docs/command.md"]] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    """Each link within the repository names a file that is there, and a heading in it."""
+    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / name if name else ROOT / page
+        assert target.resolve().is_file(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
+            assert anchor in map(slug, headings), link
+
+
+VOCABULARY = (
+    *("letter", "index", "extent", "tensor", "operand", "class", "role", "halo", "stage"),
+    *("sliding window", "level", "volume", "working set", "reuse distance", "roofline"),
+    *("prefetch", "non-temporal store", "4 KiB aliasing", "tile", "box", "tiling loop", "band"),
+    *("innermost", "stationary", "nest", "plan", "register tile", "microkernel", "macrokernel"),
+    *("micro-panel", "segment", "in place", "transpose", "workspace", "staging buffer"),
+    *("epilogue", "route"),
+)
+"""What the words of code, reports and messages are."""
+
+
+def test_every_word_is_defined():
+    """The glossary has each word of the vocabulary, and says where it appears."""
+    rows = [row.split("|")[1:4] for row in PAGES["docs/words.md"].splitlines() if "| **" in row]
+    defined = {word for row in rows for word in re.findall(r"\*\*(.*?)\*\*", "".join(row[:2]))}
+    assert [word for word in VOCABULARY if word not in defined] == []
+    assert all(meaning.strip() and place.strip() for _, meaning, place in rows)
+
+
+def test_the_api_has_every_public_name():
+    """The page of the API shows each name of the package, and no other."""
+    shown = re.findall(r"^::: tilesolve\.(\w+)$", PAGES["docs/api.md"], re.MULTILINE)
+    assert sorted(shown) == sorted(tilesolve.__all__)
+    listed = set(re.findall(r"\]\[tilesolve\.(\w+)\]", PAGES["docs/api.md"]))
+    assert listed == set(tilesolve.__all__)
+
+
+def test_tables_of_the_docs_are_those_of_the_code():
+    """Else `python tests/support/docs_tables.py` writes them."""
+    assert {path.name: text for path, text in docs_tables.pages().items()} == {
+        path.name: path.read_text(encoding="utf-8") for path in docs_tables.pages()
+    }
