@@ -33,7 +33,8 @@ from tilesolve.cli import app
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
 from tilesolve.kernels.tuning import SWEEP_BYTES
 from tilesolve.machine.file import machine_file
-from tilesolve.machine.model import Level, Machine
+from tilesolve.machine.level import Level
+from tilesolve.machine.model import Machine
 from tilesolve.show import pictures
 from tilesolve.show.calibration_tables import calibration_tables
 from tilesolve.system.files import hold_lock

@@ -24,7 +24,8 @@ from tilesolve.contractions.errors import (
 )
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
-from tilesolve.machine.model import Level, Machine
+from tilesolve.machine.level import Level
+from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.nest import Nest

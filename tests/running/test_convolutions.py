@@ -10,7 +10,8 @@ import pytest
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.kernels.microkernel_costs import Microkernel
-from tilesolve.machine.model import Level, Machine
+from tilesolve.machine.level import Level
+from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price

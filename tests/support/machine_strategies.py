@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tilesolve.machine.model import Level, Machine, Peak
+from tilesolve.machine.level import Level, Peak
+from tilesolve.machine.model import Machine
 
 SOURCES = ("measured", "detected", "published", "assumed", "given")
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.machine.model import Level, Machine, Peak
+from tilesolve.machine.level import Level, Peak
+from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest
 from tilesolve.simulation.cache_simulator import Caches, access, lean
 

@@ -1,46 +1,78 @@
-"""What a CPU's ways cost: one value, field by field with its unit, its meaning and its probe.
+"""What a CPU's operations cost beyond bandwidth and arithmetic: one value, field by field.
 
-A machine file may give any of them in ``[costs]``; what it leaves out has the default. What stands
-behind the defaults is in ``docs/decisions/``.
+Each field has a unit, a meaning, a default, bounds and the command that measures it, if there is
+one. A machine file gives any of them in ``[costs]``; what it leaves out has the default. What is
+known of the defaults stands in ``docs/decisions/030-costs.md``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from math import isfinite
+from math import inf
+from statistics import median
 from typing import Any, NamedTuple
 
 from tilesolve.contractions.errors import MachineError
+from tilesolve.kernels.microkernel_costs import Catalogue
+from tilesolve.machine.level import check_positive
 
 
-def _cost(default: float, unit: str, meaning: str, probe: str = "") -> Any:  # noqa: ANN401
-    """Return a dataclass field with what people need to know of it."""
-    return field(default=default, metadata={"unit": unit, "meaning": meaning, "probe": probe})
+def _cost(
+    default: float, unit: str, meaning: str, probe: str = "", least: float = 0.0, most: float = inf
+) -> Any:  # noqa: ANN401 - a dataclass field passes for any type
+    """Return a dataclass field with what is known of a cost."""
+    known = {"unit": unit, "meaning": meaning, "probe": probe, "least": least, "most": most}
+    return field(default=default, metadata=known)
+
+
+def _share(default: float, meaning: str) -> Any:  # noqa: ANN401 - see `_cost`
+    """Return a field that is part of a whole."""
+    return _cost(default, "share", meaning, most=1.0)
+
+
+def _slowdown(default: float, meaning: str, probe: str = "") -> Any:  # noqa: ANN401 - see `_cost`
+    """Return a field that tells how many times as long something takes."""
+    return _cost(default, "times", meaning, probe, least=1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Costs of one CPU, as plans count with them.
 
+    Raises
+    ------
+    MachineError
+        If a cost is no number, or outside its bounds.
+
     Examples
     --------
     >>> Costs().pack_cycles
     2.5
+    >>> Costs(private_share=2.0)
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: costs: private_share must be at most 1, got 2.0
     """
 
     # Calls of the microkernel, and packing
-    call_cycles: float = _cost(60.0, "cycles/call", "a call besides its arithmetic", "kernels")
-    tile_cycles: float = _cost(5.0, "cycles/tile", "the macrokernel's walk to the next tile")
-    accumulate_cycles: float = _cost(80.0, "cycles/tile", "adding a tile to C, which lies in L2")
-    pack_cycles: float = _cost(2.5, "cycles/element", "packing an element, from wherever it lies")
-    near_share: float = _cost(
-        0.4, "ratio", "of the costs of packing and of reading in place, where L2 holds all tensors"
+    call_cycles: float = _cost(
+        60.0, "cycles/call", "call of a microkernel besides its arithmetic", "kernels"
+    )
+    tile_cycles: float = _cost(
+        5.0, "cycles/tile", "walk of the macrokernel to the next register tile"
+    )
+    accumulate_cycles: float = _cost(
+        80.0, "cycles/tile", "adding a register tile to C, at least, where C lies in L2"
+    )
+    pack_cycles: float = _cost(2.5, "cycles/element", "packing an element, wherever it lies")
+    near_share: float = _share(
+        0.4, "of the cost of packing or reading in place that is left where L2 holds all tensors"
     )
     transposed_pack_cycles: float = _cost(
-        0.15, "cycles/element", "packing transposed rows, more for each further vector of rows"
+        0.15, "cycles/element", "packing transposed rows, for each vector of rows but the first"
     )
     late_line_cycles: float = _cost(
-        10.0, "cycles/line", "packing a line that could not be prefetched, more than another"
+        10.0, "cycles/line", "packing a line that was not prefetched, beyond one that was"
     )
     # Reading operands in place
     in_place_rows_cycles: float = _cost(
@@ -49,141 +81,198 @@ class Costs:
     in_place_columns_cycles: float = _cost(
         0.6, "cycles/element", "reading columns in place, each time an element enters L1"
     )
-    in_place_rows_slowdown: float = _cost(
-        1.3, "ratio", "of steps that read rows in place, with fewer than 32 registers", "kernels"
+    in_place_rows_slowdown: float = _slowdown(
+        1.3, "steps of k that read rows in place, with fewer than 32 registers", "kernels"
     )
-    in_place_columns_slowdown: float = _cost(
-        1.25, "ratio", "of steps that read columns in place", "kernels"
+    in_place_columns_slowdown: float = _slowdown(
+        1.25, "steps of k that read columns in place", "kernels"
     )
     broadcast_cycles: float = _cost(
         0.35, "cycles/element", "reading an element of columns in place once more"
     )
     # Memory
     page_visit_seconds: float = _cost(15e-9, "s/visit", "going to another page of an operand")
-    tlb_pages: float = _cost(2048.0, "pages", "whose addresses a core keeps translated")
-    scattered_store_slowdown: float = _cost(
-        2.5, "ratio", "of non-temporal stores line by line, to those in order"
+    tlb_pages: float = _cost(2048.0, "pages", "pages that a core's TLB holds", least=1.0)
+    scattered_store_slowdown: float = _slowdown(
+        2.5, "non-temporal stores of single lines, beside lines in order"
     )
-    scattered_line_share: float = _cost(
-        0.7, "ratio", "of the speed of stores in runs, from which on C's lines may lie anywhere"
+    scattered_line_share: float = _share(
+        0.7, "of the speed of stores in order, from which on single lines are fast enough for C"
+    )
+    aliased_store_slowdown: float = _slowdown(
+        1.0, "short calls whose non-temporal stores have 4 KiB aliasing", "kernels"
+    )
+    aliased_store_limit: float = _slowdown(
+        1.25, "aliased non-temporal stores, from which on C goes through the caches"
     )
     aliased_store_lines: float = _cost(
-        8.0, "lines", "in a row whose places in pages count for non-temporal stores"
+        8.0, "lines", "lines of C in a row that count for 4 KiB aliasing", least=1.0
     )
-    aliased_store_limit: float = _cost(
-        1.25, "ratio", "of aliased non-temporal stores, from which on C goes through the caches"
+    prefetch_gain_ratio: float = _cost(
+        0.9, "ratio", "time of short calls that prefetch rows of C, to others", "kernels"
     )
     prefetch_gain_limit: float = _cost(
-        0.98, "ratio", "of a call's time, below which it prefetches rows of the next tile"
+        0.98, "ratio", "time of such calls, up to which they prefetch rows of C"
     )
-    level_overlap: float = _cost(
-        0.9, "ratio", "of the time of other levels that shows beside the slowest one"
+    level_overlap: float = _share(
+        0.9, "of the time of all levels together that shows beside the slowest one"
     )
     feeding_ratio: float = _cost(
-        1.4, "ratio", "of a cache's bandwidth to a register tile's need, from which on it feeds it"
+        1.4, "ratio", "bandwidth of a cache to a register tile's need, from which on it feeds it"
     )
     # Shares of caches
-    private_share: float = _cost(0.6, "ratio", "of a core's own cache beyond L1, for tiles")
-    shared_share: float = _cost(0.3, "ratio", "of a cache that cores share, for tiles")
-    streaming_share: float = _cost(0.5, "ratio", "of the last cache, where C passes it by")
-    prefetch_share: float = _cost(0.9, "ratio", "of L2, for a copy and the lines of the next one")
-    kept_share: float = _cost(0.5, "ratio", "of L2, in which a copy stays while much passes by")
+    private_share: float = _share(0.6, "of a core's own cache beyond L1, for tiles")
+    shared_share: float = _share(0.3, "of a cache that cores share, for tiles")
+    streaming_share: float = _share(0.5, "of the last cache, for tiles under non-temporal stores")
+    prefetch_share: float = _share(0.9, "of L2, for a packed copy and the lines of the next one")
+    kept_share: float = _share(0.5, "of L2, in which a packed copy stays while much passes by")
     last_cache_bytes_per_core: float = _cost(
-        float(1 << 24), "bytes", "of the last cache, at most, that a core may count on"
+        float(1 << 24), "bytes", "last cache that a core may count on, at most", least=1.0
     )
     # Prefetching of what is packed next
     aliased_pages_ratio: float = _cost(
-        2.0, "ratio", "of lines at one place in pages that evict each other, to those that stay"
+        2.0, "ratio", "lines with 4 KiB aliasing that evict each other, to those that stay"
     )
     prefetch_lines_per_page: float = _cost(
-        8.0, "lines/page", "from which on hardware helps to prefetch a block"
+        8.0, "lines/page", "lines of a page from which on hardware helps to prefetch a block"
     )
-    prefetch_least_share: float = _cost(
-        0.05, "ratio", "of a block's arithmetic that reading it takes, below which none is needed"
+    prefetch_least_share: float = _share(
+        0.05, "of a block's arithmetic that reading it takes, below which none is prefetched"
     )
     near_l3_memory_ratio: float = _cost(
-        2.5, "ratio", "of an L3's bandwidth to memory's, from which on it counts as near"
+        2.5, "ratio", "bandwidth of an L3 to memory's, from which on it counts as near"
     )
     near_l3_l2_ratio: float = _cost(
-        0.6, "ratio", "of its bandwidth to L2's, which it must have, too"
+        0.6, "ratio", "bandwidth of an L3 to L2's, which a near one has, too"
     )
     whole_vector_fmas: float = _cost(
-        1.5, "FMAs/cycle", "from which on whole vectors have two units, and halves gain nothing"
+        1.5,
+        "FMAs/cycle",
+        "rate from which on two units take whole vectors, and halves gain nothing",
     )
     # Transposes
-    transpose_near_share: float = _cost(
-        0.25, "ratio", "of a near L3, for the source and the target of a transpose"
+    transpose_near_share: float = _share(0.25, "of a near L3, for source and target of a transpose")
+    transpose_last_share: float = _share(
+        0.5, "of any other last cache, for source and target of a transpose"
     )
-    transpose_last_share: float = _cost(0.5, "ratio", "of another last cache, for the same")
     transpose_run_bytes: float = _cost(
-        2048.0, "bytes", "of the target that a tile of a transpose has side by side, about"
+        2048.0, "bytes", "run of the target in a tile of a transpose, about", least=1.0
     )
     transpose_long_run_bytes: float = _cost(
-        float(1 << 15), "bytes", "of a run at most that holds all rows of a tile of a transpose"
+        float(1 << 15), "bytes", "run at most that holds all rows of a tile", least=1.0
     )
-    transpose_tile_bytes: float = _cost(float(1 << 20), "bytes", "of a tile of a transpose, about")
+    transpose_tile_bytes: float = _cost(
+        float(1 << 20), "bytes", "tile of a transpose, about", least=1.0
+    )
     transpose_staging_bytes: float = _cost(
-        5.0 * (1 << 12), "bytes", "of rows in the staging buffer of a transpose, about"
+        5.0 * (1 << 12), "bytes", "rows in the staging buffer of a transpose, about", least=1.0
     )
     transpose_source_bytes: float = _cost(
-        float(1 << 14), "bytes", "of rows that share lines of the source and stay in L1, about"
+        float(1 << 14), "bytes", "rows that share lines of the source and stay in L1", least=1.0
     )
     transpose_group_bytes: float = _cost(
-        512.0, "bytes", "of rows that are transposed at once, without the staging buffer, about"
+        512.0, "bytes", "rows transposed at once without a staging buffer, about", least=1.0
     )
     transpose_element_bytes: float = _cost(
-        128.0, "bytes", "that stay together, from which on no staging buffer is needed"
+        128.0, "bytes", "elements that stay together, from which on none is staged", least=1.0
     )
     transpose_aliased_lines: float = _cost(
-        4.0, "lines/way", "of a set that the source of whole lines may have, of L2 or else L1"
+        4.0, "lines/way", "lines of a set that the source may have, of L2 or else L1", least=1.0
     )
     transpose_block_lines: float = _cost(
-        8.0, "lines", "at one place in pages that L1 holds: the side of a block then"
+        8.0, "lines", "side of a block whose lines have 4 KiB aliasing and stay in L1", least=1.0
     )
-    transpose_small_block_slowdown: float = _cost(
-        2.0, "ratio", "of rows that are transposed by smaller blocks"
+    transpose_small_block_slowdown: float = _slowdown(
+        2.0, "rows that are transposed by smaller blocks"
     )
-    transpose_row_slowdown: float = _cost(4.0, "ratio", "of rows that are transposed one by one")
+    transpose_row_slowdown: float = _slowdown(4.0, "rows that are transposed one by one")
     # Einsum: who computes a contraction
     einsum_loop_products: float = _cost(
-        float(1 << 13),
-        "products",
-        "up to which numpy's loops are fastest, for all operands at once",
+        float(1 << 13), "products", "contraction up to which numpy's loops are fastest"
     )
     einsum_kernel_flops: float = _cost(
-        float(1 << 22), "flops", "of a matrix product from which on plans are as fast as BLAS"
+        float(1 << 22), "flops", "matrix product from which on plans are as fast as BLAS"
     )
     einsum_plan_flops: float = _cost(
-        float(1 << 27), "flops", "of a matrix product from which on a call of einsum plans it"
+        float(1 << 27), "flops", "matrix product from which on a call of einsum plans it"
     )
     einsum_layout_flops: float = _cost(
-        1e9, "flops", "of two planned steps from which on layouts between them are compared"
+        1e9, "flops", "two planned steps from which on layouts between them are compared"
     )
     einsum_transpose_bytes: float = _cost(
-        float(1 << 22), "bytes", "of a copy in another order from which on numpy does not make it"
+        float(1 << 22), "bytes", "transposed copy from which on numpy does not make it"
     )
     einsum_batch_extent: float = _cost(
-        8.0, "elements", "of a batch that comes last, from which on it is transposed to the front"
+        8.0, "elements", "batch that comes last, from which on it is transposed to the front"
     )
 
     def __post_init__(self) -> None:
         for known in fields(self):
             value = getattr(self, known.name)
-            if type(value) not in (int, float) or not (isfinite(value) and value > 0):
-                raise MachineError(f"costs: {known.name} must be a positive number, got {value!r}")
+            check_positive("costs", known.name, value)
+            least, most = known.metadata["least"], known.metadata["most"]
+            if not least <= value <= most:
+                bound = f"at least {least:g}" if value < least else f"at most {most:g}"
+                raise MachineError(f"costs: {known.name} must be {bound}, got {value!r}")
+
+    def __hash__(self) -> int:
+        # Plans are looked up by their machine: all fields would take as long as the rest of it.
+        return hash((self.pack_cycles, self.private_share, self.level_overlap))
 
 
 DEFAULT_COSTS = Costs()
 """What holds where a machine file says nothing."""
 
+COST_NAMES = tuple(known.name for known in fields(Costs))
+"""The fields of `Costs`, in order."""
 
-class Described(NamedTuple):
-    """A cost as it is shown: what it is called, its value, its unit, its meaning and its probe.
+MEASURED: Mapping[str, Callable[[Catalogue], float | None]] = {
+    "call_cycles": lambda found: median(tile.call for tile in found.tiles),
+    "in_place_rows_slowdown": lambda found: found.placed,
+    "in_place_columns_slowdown": lambda found: found.streams,
+    "aliased_store_slowdown": lambda found: found.crowded,
+    "prefetch_gain_ratio": lambda found: found.asked,
+}
+"""Where a catalogue of measured microkernels has a cost; None there is not measured. That of a call
+differs by register tile: this is the median."""
+
+
+def changed_costs(costs: Costs) -> dict[str, float]:
+    """Return the costs that differ from their default.
 
     Examples
     --------
-    >>> described(Costs())[0].unit
-    'cycles/call'
+    >>> changed_costs(Costs(pack_cycles=3.0))
+    {'pack_cycles': 3.0}
+    """
+    pairs = {name: getattr(costs, name) for name in COST_NAMES}
+    return {name: cost for name, cost in pairs.items() if cost != getattr(DEFAULT_COSTS, name)}
+
+
+def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, float]:
+    """Return what was measured of a cost, by dtype.
+
+    Examples
+    --------
+    >>> measured_costs((), "in_place_rows_slowdown")
+    {}
+    """
+    read = MEASURED.get(name)
+    if read is None:
+        return {}
+    found = {catalogue.dtype: read(catalogue) for catalogue in catalogues}
+    return {dtype: cost for dtype, cost in found.items() if cost is not None}
+
+
+class DescribedCost(NamedTuple):
+    """A cost with what is known of it; see `Costs`.
+
+    Parameters
+    ----------
+    name, value, unit, meaning
+        What it is.
+    probe
+        The subcommand that measures it; empty where none does.
     """
 
     name: str
@@ -193,15 +282,19 @@ class Described(NamedTuple):
     probe: str
 
 
-def described(costs: Costs) -> tuple[Described, ...]:
-    """Return every cost with what people need to know of it.
+def describe_costs(costs: Costs) -> tuple[DescribedCost, ...]:
+    """Return every cost with its unit, its meaning and the command that measures it.
 
     Examples
     --------
-    >>> [one.name for one in described(Costs())][:2]
+    >>> [one.name for one in describe_costs(Costs())][:2]
     ['call_cycles', 'tile_cycles']
     """
     return tuple(
-        Described(known.name, getattr(costs, known.name), **known.metadata)
+        DescribedCost(
+            known.name,
+            getattr(costs, known.name),
+            *(known.metadata[what] for what in ("unit", "meaning", "probe")),
+        )
         for known in fields(costs)
     )

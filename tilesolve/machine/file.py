@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
-from tilesolve.machine.costs import Costs
+from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, changed_costs
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.level import Level, Peak, check_count, check_name, check_positive
-from tilesolve.system.files import config_dir
+from tilesolve.machine.level import (
+    Level,
+    Peak,
+    Source,
+    check_count,
+    check_name,
+    check_positive,
+)
+from tilesolve.system.files import config_dir, read_regular
 
-if TYPE_CHECKING:
-    from tilesolve.machine.model import Machine
+SHIPPED = Path(__file__).parent / "data"
+"""Folder of the machine files that come with the package."""
 
 FORMAT = 1
 """Version of the TOML format; a file of another version is refused."""
 
-BESIDE = ("placed", "crowded", "asked", "streams")
-"""Fields of a catalogue that may not have been measured."""
+OPTIONAL = {"placed": "placed", "crowded": "crowded", "asked": "asked", "streams": "streams"}
+"""Entries of a catalogue that may not have been measured, and the fields that hold them."""
 
-_VECTOR = ("bits", "registers", "fma_latency", "fma_rate")
+_VECTOR = {
+    "bits": "vector_bits",
+    "registers": "vector_registers",
+    "fma_latency": "fma_latency",
+    "fma_rate": "fma_rate",
+}
+"""Entries of ``[vector]``, and the machine's fields that hold them."""
+
 _SINGLE = ("cores", "frequency", "vector_bits", "vector_registers", "fma_latency", "fma_rate")
 """Figures that a machine has once, beside its peaks."""
 
@@ -46,70 +61,87 @@ def machine_file() -> Path:
     return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
 
 
-def written(machine: Machine) -> str:
-    """Return a machine as TOML.
-
-    Examples
-    --------
-    >>> from tilesolve.machine.model import Machine
-    >>> written(Machine.load("i7-6700k")).splitlines()[:2]
-    ['format = 1', 'name = "i7-6700k"']
-    """
-    return tomli_w.dumps(
-        {
-            "format": FORMAT,
-            "name": machine.name,
-            "fingerprint": machine.fingerprint,
-            "cores": machine.cores,
-            "frequency": machine.frequency,
-            "vector": {
-                "bits": machine.vector_bits,
-                "registers": machine.vector_registers,
-                "fma_latency": machine.fma_latency,
-                "fma_rate": machine.fma_rate,
-            },
-            "level": [_table(level) for level in machine.levels],
-            "peak": [_table(peak) for peak in machine.peaks],
-            "kernels": [_tiles(catalogue) for catalogue in machine.catalogues],
-            "costs": _table(machine.costs),
-            # Of levels that a machine was left without, nothing is said.
-            "sources": {
-                figure: source
-                for figure, source in machine.sources
-                if figure in _figures(machine.levels)
-            },
-        }
-    )
-
-
-def _figures(levels: Sequence[Level]) -> tuple[str, ...]:
-    """Return the names of all figures that have a source."""
-    of_levels = [f"{level.name}.{field.name}" for level in levels for field in fields(Level)]
-    of_costs = [f"costs.{name}" for name in _names(Costs)]
-    return (*_SINGLE, "peak", *of_levels, *of_costs)
-
-
-def _names(kind: type[Costs]) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def document(text: str, origin: str) -> dict[str, Any]:
-    """Return what a TOML text of this format says.
+def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the text of a shipped machine, which only text can name, or of a file; and its path.
 
     Raises
     ------
     MachineError
-        If it is no TOML, or of another format; the message begins with the origin.
+        If there is none, or it cannot be read.
 
     Examples
     --------
-    >>> document("format = 1", "mine.toml")
-    {'format': 1}
+    >>> named_text("i7-6700k")[0].splitlines()[3]
+    'name = "i7-6700k"'
+    """
+    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
+    path = SHIPPED / f"{wanted}.toml" if wanted in names else Path(wanted)  # no path equals a text
+    text = file_text(path)
+    if text is None:
+        raise MachineError(
+            f"no machine {os.fspath(wanted)!r}: give the path of a machine file or one of "
+            f"the shipped names: {', '.join(names)}"
+        )
+    return text, str(path)
+
+
+def file_text(path: Path) -> str | None:
+    """Return the text of a machine file; None if it is not there.
+
+    Raises
+    ------
+    MachineError
+        If it cannot be read.
     """
     try:
-        data = tomllib.loads(
-            text.removeprefix("\ufeff")
-        )  # some editors begin a file with that mark
+        return read_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise MachineError(f"{path}: not UTF-8 text: {error}") from None
+
+
+def write_toml(values: Mapping[str, Any]) -> str:
+    """Return the fields of a machine as TOML.
+
+    Of costs, only those stand there that differ from their default or have a source, so that a
+    default stays one when the file is read again.
+    """
+    figures = known_figures(values["levels"])
+    # Of levels that a machine was left without, nothing is said.
+    sources = {figure: source for figure, source in values["sources"] if figure in figures}
+    costs = {
+        name: getattr(values["costs"], name)
+        for name in COST_NAMES
+        if name in changed_costs(values["costs"]) or f"costs.{name}" in sources
+    }
+    return tomli_w.dumps(
+        {
+            "format": FORMAT,
+            **{name: values[name] for name in ("name", "fingerprint", "cores", "frequency")},
+            "vector": {name: values[field] for name, field in _VECTOR.items()},
+            "level": [_table(level) for level in values["levels"]],
+            "peak": [_table(peak) for peak in values["peaks"]],
+            "kernels": [_tiles(catalogue) for catalogue in values["catalogues"]],
+            **({"costs": costs} if costs else {}),
+            "sources": sources,
+        }
+    )
+
+
+def known_figures(levels: Sequence[Level]) -> tuple[str, ...]:
+    """Return the names of all figures that have a source."""
+    of_levels = [f"{level.name}.{field.name}" for level in levels for field in fields(Level)]
+    return (*_SINGLE, "peak", *of_levels, *(f"costs.{name}" for name in COST_NAMES))
+
+
+def _document(text: str, origin: str) -> dict[str, Any]:
+    """Return what a TOML text of this format says; errors begin with its origin."""
+    text = text.removeprefix("\ufeff")  # some editors begin a file with that mark
+    try:
+        data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # numbers and nesting have limits, too
         raise MachineError(f"{origin}: not valid TOML: {error}") from None
     if data.get("format") != FORMAT:
@@ -119,7 +151,7 @@ def document(text: str, origin: str) -> dict[str, Any]:
     return data
 
 
-def _table(value: Level | Peak | Costs) -> dict[str, Any]:
+def _table(value: Level | Peak) -> dict[str, Any]:
     """Return a value's fields as a TOML table; TOML has no null, so None is left out."""
     items = {field.name: getattr(value, field.name) for field in fields(value)}
     return {name: item for name, item in items.items() if item is not None}
@@ -130,8 +162,8 @@ def _tiles(catalogue: Catalogue) -> dict[str, Any]:
     tiles = ", ".join(
         f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
     )
-    beside = {name: getattr(catalogue, name) for name in BESIDE}
-    measured = {name: times for name, times in beside.items() if times is not None}
+    optional = {entry: getattr(catalogue, field) for entry, field in OPTIONAL.items()}
+    measured = {entry: times for entry, times in optional.items() if times is not None}
     return {
         "dtype": catalogue.dtype,
         "bits": catalogue.bits,
@@ -176,15 +208,15 @@ def _titled(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, object]]:
 
 
 def _catalogue(title: str, found: object) -> Catalogue:
-    table = _checked(found, title, ("dtype", "bits", "registers", "tiles"), BESIDE)
+    table = _checked(found, title, ("dtype", "bits", "registers", "tiles"), OPTIONAL)
     check_name(title, "dtype", table["dtype"])
     for key in ("bits", "registers"):
         check_count(title, key, table[key])
-    for key in BESIDE:
-        if key in table:
-            check_positive(title, key, table[key])
+    optional = {OPTIONAL[key]: table[key] for key in OPTIONAL if key in table}
+    for key in OPTIONAL.keys() & table.keys():
+        check_positive(title, key, table[key])
     tiles = tuple(_tile(title, text) for text in str(table["tiles"]).split(", "))
-    return Catalogue(**{**table, "tiles": tiles})
+    return Catalogue(table["dtype"], table["bits"], table["registers"], tiles, **optional)
 
 
 def _tile(title: str, text: str) -> RegisterTile:
@@ -200,38 +232,59 @@ def _tile(title: str, text: str) -> RegisterTile:
         ) from None
 
 
-def arguments(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `Machine` that a document holds.
+def _costs(data: Mapping[str, Any], sources: dict[str, Source]) -> Costs:
+    """Return the costs that a file gives; those equal to their default become ``"given"``."""
+    table = _checked(data.get("costs", {}), "[costs]", (), COST_NAMES)
+    costs = Costs(**table)
+    changed = changed_costs(costs)
+    for name in table.keys() - changed.keys():
+        sources.setdefault(f"costs.{name}", "given")
+    return costs if changed else DEFAULT_COSTS  # one value is compared at once
+
+
+def read_toml(text: str, origin: str) -> dict[str, Any]:
+    """Return the fields of the machine that a TOML text describes.
+
+    Parameters
+    ----------
+    text
+        The document.
+    origin
+        What errors begin with.
 
     Raises
     ------
     MachineError
-        If an entry is unknown or missing, or holds what is impossible.
+        If the text is no TOML, or an entry is unknown, missing or impossible.
 
     Examples
     --------
-    >>> from tilesolve.machine.model import Machine
-    >>> machine = Machine.load("i7-6700k")
-    >>> Machine(**arguments(document(written(machine), "written"))) == machine
-    True
+    >>> read_toml("format = 2", "mine.toml")
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
     """
+    data = _document(text, origin)
+    try:
+        return _machine_fields(data)
+    except MachineError as error:
+        raise MachineError(f"{origin}: {error}") from None
+
+
+def _machine_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     needed = ("format", "name", "cores", "frequency", "vector", "level", "peak")
     _checked(data, "the file", needed, ("fingerprint", "kernels", "costs", "sources"))
     vector = _checked(data["vector"], "[vector]", _VECTOR)
     levels = tuple(Level(**{"capacity": None, **table}) for table in _every(data, "level", Level))
-    sources = _checked(data.get("sources", {}), "[sources]", (), _figures(levels))
+    sources = dict(_checked(data.get("sources", {}), "[sources]", (), known_figures(levels)))
     return {
         "name": data["name"],
         "levels": levels,
         "cores": data["cores"],
         "frequency": data["frequency"],
-        "vector_bits": vector["bits"],
-        "vector_registers": vector["registers"],
-        "fma_latency": vector["fma_latency"],
-        "fma_rate": vector["fma_rate"],
+        **{field: vector[name] for name, field in _VECTOR.items()},
         "peaks": tuple(Peak(**table) for table in _every(data, "peak", Peak)),
         "fingerprint": data.get("fingerprint", ""),
         "catalogues": tuple(_catalogue(*found) for found in _titled(data, "kernels")),
-        "costs": Costs(**_checked(data.get("costs", {}), "[costs]", (), _names(Costs))),
+        "costs": _costs(data, sources),
         "sources": tuple(sources.items()),
     }

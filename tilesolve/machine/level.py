@@ -10,14 +10,13 @@ from typing import Literal, Self
 
 from tilesolve.contractions.errors import MachineError
 
-Source = Literal["measured", "detected", "published", "assumed", "given"]
+Source = Literal["measured", "detected", "published", "assumed", "given", "default"]
 """Where a figure comes from, as ``tilesolve doctor`` shows it."""
 
-LEAST, MOST = 1.0, 1e18
-"""Bounds of what moves, is computed, or ticks in a second; what lies beyond would end in numbers
-that no solver can take."""
+LOWEST_RATE, HIGHEST_RATE = 1.0, 1e18
+"""Bounds of bytes, flops or cycles in a second: beyond them, no solver can take the numbers."""
 
-CACHES = 6
+MAX_CACHES = 6
 """Caches at most: each multiplies the choices that planning has."""
 
 _RATES = ("bandwidth", "read", "stream", "lines", "bandwidth_all")
@@ -185,9 +184,10 @@ def check_rate(where: str, field: str, value: float) -> None:
 a second, got 1e-09
     """
     check_positive(where, field, value)
-    if not LEAST <= value <= MOST:
+    if not LOWEST_RATE <= value <= HIGHEST_RATE:
         raise MachineError(
-            f"{where}: {field} must lie within {LEAST:g} and {MOST:g} a second, got {value!r}"
+            f"{where}: {field} must lie within {LOWEST_RATE:g} and {HIGHEST_RATE:g} a second, "
+            f"got {value!r}"
         )
 
 
@@ -217,8 +217,10 @@ without a capacity
     names = [level.name for level in levels]
     if not levels or names[-1] != "memory" or levels[-1].capacity is not None:
         raise MachineError(f"{where}: the last level must be 'memory', without a capacity")
-    if len(levels) > CACHES + 1:
-        raise MachineError(f"{where}: there may be {CACHES} caches at most, got {len(levels) - 1}")
+    if len(levels) > MAX_CACHES + 1:
+        raise MachineError(
+            f"{where}: there may be {MAX_CACHES} caches at most, got {len(levels) - 1}"
+        )
     if len(set(names)) < len(names):
         raise MachineError(f"{where}: two levels have the same name in {names}")
     for near, far in pairwise(levels):

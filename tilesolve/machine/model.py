@@ -7,17 +7,16 @@ as TOML, or one of the shipped ones; `Machine.load` finds the right one.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
-from tilesolve.machine.costs import DEFAULT_COSTS, Costs
+from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
-from tilesolve.machine.file import arguments, document, machine_file, written
+from tilesolve.machine.file import file_text, machine_file, named_text, read_toml, write_toml
 from tilesolve.machine.level import (
     Level,
     Peak,
@@ -28,22 +27,7 @@ from tilesolve.machine.level import (
     check_positive,
     check_rate,
 )
-from tilesolve.system.files import read_regular, read_setting, warn_once
-
-__all__ = ["SHIPPED", "Found", "Level", "Machine", "Peak", "Source"]
-
-SEVERAL = 1.5
-"""Multiply-adds a cycle from which on there are two units for whole vectors, not one."""
-
-FAIR = 1 << 24
-"""Bytes of the last cache for each core that shares it, at most: hardly any CPU has more. A virtual
-machine names the whole cache of a large one, but has few of its cores (measured on 2 cores that
-named 480 MiB: arrays of 24 to 200 were transposed up to twice as fast past the caches)."""
-
-SHIPPED = Path(__file__).parent / "data"
-"""Folder of the machine files that come with the package."""
-
-_ABSENT = (FileNotFoundError, NotADirectoryError)
+from tilesolve.system.files import read_setting, warn_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +43,7 @@ class Machine:
     cores
         Cores that threads may use.
     frequency
-        Hz, to print bytes per cycle; no decision depends on it.
+        Hz, which turns costs in cycles into seconds.
     vector_bits, vector_registers
         Widest vector and how many such registers there are.
     fma_latency, fma_rate
@@ -73,7 +57,7 @@ class Machine:
     catalogues
         Measured microkernels, by dtype; the register tiles of the others are documented defaults.
     costs
-        What else its ways cost; see `tilesolve.machine.costs`.
+        Of packing, reading in place, page visits and the like. What a catalogue has counts before.
 
     Examples
     --------
@@ -152,7 +136,7 @@ class Machine:
         if not self.caches:
             return 0
         last = self.caches[-1]
-        return min(last.capacity or 0, FAIR * last.shared_by)
+        return min(last.capacity or 0, int(self.costs.last_cache_bytes_per_core) * last.shared_by)
 
     def level(self, name: str) -> Level:
         """Return the level of that name; a `MachineError` lists the names there are.
@@ -223,46 +207,51 @@ class Machine:
         return max(rates) * self.busy_cores(threads)
 
     def uses_half_vectors(self, dtype: str) -> bool:
-        """Return whether kernels had better leave out the half of a vector that has nothing.
+        """Return whether kernels had better leave out half a vector that holds nothing.
 
-        That is so where 512 bits are two halves, one after the other. CPUs with two units for whole
-        vectors have but one for halves beside them (measured on a Granite Rapids: kernels of two
-        vectors and eight columns take 11.6 cycles a step with the last one halved, 9.3 with whole
-        ones, in the same minute).
+        That pays where a vector of 512 bits is computed as two halves, one after the other. Two
+        units for whole vectors gain nothing from it.
 
         Examples
         --------
         >>> machine = Machine.load("i7-6700k").replace(vector_bits=512)
-        >>> [machine.replace(fma_rate=rate).uses_half_vectors("float32") for rate in (1.0, 2.0)]
+        >>> [machine.replace(fma_rate=r).uses_half_vectors("float32") for r in (1.0, 2.0)]
         [True, False]
         """
-        return halves(dtype, self.vector_bits) and self.fma_rate < SEVERAL
+        halved = halves(dtype, self.vector_bits)
+        return halved and self.fma_rate < self.costs.whole_vector_fmas
 
     def avoids_aliased_stores(self, dtype: str) -> bool:
-        """Return whether C had better not pass by the caches where lines are at one place in pages.
-
-        It is not so where that was not measured.
+        """Return whether C had better go through the caches where its lines have 4 KiB aliasing.
 
         Examples
         --------
         >>> Machine.load("i7-6700k").avoids_aliased_stores("float64")
         False
         """
-        found = self.catalogue(dtype)
-        return found is not None and found.hinders
+        return self.cost("aliased_store_slowdown", dtype) >= self.costs.aliased_store_limit
 
     def prefetches_next_rows(self, dtype: str) -> bool:
-        """Return whether tiles ask for the next one's lines before C goes past the caches.
-
-        It is so where that was not measured.
+        """Return whether tiles prefetch C's next rows before non-temporal stores of their own.
 
         Examples
         --------
         >>> Machine.load("i7-6700k").prefetches_next_rows("float64")
         True
         """
+        return self.cost("prefetch_gain_ratio", dtype) <= self.costs.prefetch_gain_limit
+
+    def cost(self, name: str, dtype: str) -> float:
+        """Return a cost as it was measured for a dtype, or else what `costs` says.
+
+        Examples
+        --------
+        >>> Machine.load("i7-6700k").cost("aliased_store_slowdown", "float64")
+        1.0
+        """
         found = self.catalogue(dtype)
-        return found is None or found.asks
+        measured = measured_costs((found,) if found else (), name)
+        return measured.get(str(dtype), getattr(self.costs, name))
 
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
@@ -279,13 +268,23 @@ class Machine:
         return None
 
     def source(self, figure: str) -> Source:
-        """Return where a figure comes from; ``"given"`` where the machine does not say.
+        """Return where a figure comes from.
+
+        That is what `sources` says; else ``"given"``, but for a cost ``"measured"`` if a
+        catalogue has it and ``"default"`` if it is the default.
 
         Examples
         --------
-        >>> Machine.load("i7-6700k").source("L1.bandwidth")
-        'published'
+        >>> machine = Machine.load("i7-6700k")
+        >>> machine.source("L1.bandwidth"), machine.source("costs.pack_cycles")
+        ('published', 'default')
         """
+        kind, _, name = figure.partition(".")
+        if kind == "costs" and name in COST_NAMES:
+            if measured_costs(self.catalogues, name):
+                return "measured"
+            usual = getattr(self.costs, name) == getattr(DEFAULT_COSTS, name)
+            return dict(self.sources).get(figure, "default" if usual else "given")
         return dict(self.sources).get(figure, "given")
 
     def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types
@@ -307,7 +306,7 @@ class Machine:
         >>> Machine.from_toml(machine.to_toml()) == machine
         True
         """
-        return written(self)
+        return write_toml({field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
     def from_toml(cls, text: str, *, origin: str = "machine file") -> Self:
@@ -331,9 +330,9 @@ class Machine:
         Traceback (most recent call last):
         tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
         """
-        data = document(text, origin)
+        values = read_toml(text, origin)
         try:
-            return cls(**arguments(data))
+            return cls(**values)
         except MachineError as error:
             raise MachineError(f"{origin}: {error}") from None
 
@@ -413,40 +412,19 @@ class Machine:
         None
         """
         path = machine_file()
-        try:
-            found = cls._read(path)
-        except _ABSENT:
+        text = file_text(path)
+        if text is None:
             return None
+        found = cls.from_toml(text, origin=str(path))
         if found.fingerprint != detect_cpu().fingerprint:
             raise MachineError(f"{path}: measured on another CPU")
         return found
 
     @classmethod
     def _named(cls, wanted: str | os.PathLike[str]) -> Self:
-        """Read a shipped machine, which only text can name, or a file."""
-        names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
-        if wanted in names:  # no path equals a text
-            return cls._read(SHIPPED / f"{wanted}.toml")
-        try:
-            return cls._read(Path(wanted))
-        except _ABSENT:
-            raise MachineError(
-                f"no machine {os.fspath(wanted)!r}: give the path of a machine file or one of "
-                f"the shipped names: {', '.join(names)}"
-            ) from None
-
-    @classmethod
-    def _read(cls, path: Path) -> Self:
-        """Read a machine file; one that is not there is left to the caller."""
-        try:
-            text = read_regular(path)
-        except _ABSENT:
-            raise
-        except OSError as error:
-            raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValueError as error:
-            raise MachineError(f"{path}: not UTF-8 text: {error}") from None
-        return cls.from_toml(text, origin=str(path))
+        """Read a shipped machine or a file."""
+        text, origin = named_text(wanted)
+        return cls.from_toml(text, origin=origin)
 
 
 class Found(NamedTuple):

@@ -14,7 +14,8 @@ from tilesolve.contractions.errors import MachineError, SettingError
 from tilesolve.machine.cpu import PROC, SYS, detect_cpu
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.file import machine_file
-from tilesolve.machine.model import Level, Machine
+from tilesolve.machine.level import Level
+from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import machine_facts, text_table
 from tilesolve.system.files import (
     SETTINGS,
