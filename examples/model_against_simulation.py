@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/support")
 
 from simulation_cases import CASES, machine, random_nests
 
-from tilesolve.bench.studies.misses import compare
+from tilesolve.bench.studies.misses import compare_misses
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     print()
     print("| level | rule | least | median | most | within 10 % | under 0.9 |")
     print("| --- | --- | --: | --: | --: | --: | --: |")
-    rows = [compare(problem, nest, toy) for problem, nest in random_nests(40, seed=7)]
+    rows = [compare_misses(problem, nest, toy) for problem, nest in random_nests(40, seed=7)]
     for level in zip(*rows, strict=True):
         for rule, ratios in (
             ("reuse distance", [row.ratio for row in level]),
@@ -50,7 +50,7 @@ def chosen() -> None:
     print("| problem | nests | level | simulated | reuse distance | ratio | Listing 3 | ratio |")
     print("| --- | --: | --- | --: | --: | --: | --: | --: |")
     for title, group in groupby(CASES, key=lambda case: case.title):
-        nests = [compare(case.problem, case.nest, toy) for case in group]
+        nests = [compare_misses(case.problem, case.nest, toy) for case in group]
         for level in zip(*nests, strict=True):
             simulated = sum(sum(row.simulated) for row in level)
             distance = sum(sum(row.distance) for row in level)

@@ -4,7 +4,7 @@
 turns in one process, with the caches emptied before each run and the peak of arithmetic measured
 around it, by as many threads. For what two cores of a virtual machine give changes: while they are
 one core of its host, no program gains by a second thread. Rounds in which the cores did not give
-`CALM` of what so many should are counted apart, and tried again. Of the others the median ratio is
+`CALM` of what so many should are format_count apart, and tried again. Of the others the median ratio is
 printed, losses first, and that of the fastest run of each: neighbours who share caches and memory
 slow some runs of either, and the peak does not show them. Both means are printed, too, over the
 half of the problems that is nearest to the peak by one thread: there arithmetic takes the time.
@@ -20,11 +20,11 @@ from math import nan
 from statistics import geometric_mean, median
 
 from tilesolve import Machine
-from tilesolve.bench.cases import cases
+from tilesolve.bench.cases import find_cases
 from tilesolve.bench.run.peers import tilesolve
-from tilesolve.bench.run.sweep import flushed
+from tilesolve.bench.run.sweep import count_flush_bytes
 from tilesolve.bench.run.turn import Turn
-from tilesolve.bench.run.worker import Order, ready
+from tilesolve.bench.run.worker import Order, get_ready
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cpu import detect_cpu
 
@@ -84,8 +84,8 @@ def measured(
     """Return what is measured of a problem, whose results have been checked."""
     runs: list[Callable[[], Turn]] = []
     for count in (1, threads):
-        order = Order(problem, machine, count, MAKER, flushed(machine), paced=True)
-        first, run = ready(order)
+        order = Order(problem, machine, count, MAKER, count_flush_bytes(machine), paced=True)
+        first, run = get_ready(order)
         if first.problem:
             raise SystemExit(f"{problem.spec}, {count} thread(s): {first.problem}")
         runs.append(run)
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Scaling]:
     parser.add_argument("--seconds", type=float, default=6, help="of each problem at least")
     options = parser.parse_args(arguments)
     threads, machine = options.threads, Machine.load()
-    problems = cases(options.suite, chosen=options.cases, dtype=options.dtype)
+    problems = find_cases(options.suite, chosen=options.cases, dtype=options.dtype)
     print(f"CPU: {detect_cpu().name}; {threads} threads beside one, {options.dtype}\n")
     found = {
         name: measured(problem, machine, threads, options.rounds, options.seconds)
@@ -123,8 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Scaling]:
             f"| {name} | {100 * each.share:.0f} % | {each.ratio:.2f} | {each.best:.2f} "
             f"| {median(each.given):.2f} | {len(each.calm)} of {len(each.rounds)} |"
         )
-    counted = sorted((each for each in found.values() if each.calm), key=lambda each: -each.share)
-    for name, some in (("all", counted), ("nearest to the peak", counted[: -(-len(found) // 2)])):
+    format_count = sorted(
+        (each for each in found.values() if each.calm), key=lambda each: -each.share
+    )
+    for name, some in (
+        ("all", format_count),
+        ("nearest to the peak", format_count[: -(-len(found) // 2)]),
+    ):
         print(f"\n{len(some)} {name}:")
         for what, ratios in (
             ("ratio", [each.ratio for each in some]),

@@ -458,7 +458,7 @@ def _bench(
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     """
     from tilesolve.bench import command
-    from tilesolve.bench.effort import Effort
+    from tilesolve.bench.procedure import Procedure
 
     dtype = None if dtype is None else DTYPES.get(dtype, dtype)
     outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
@@ -468,7 +468,7 @@ def _bench(
         return
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    effort = Effort(threads, batch, repeat, limit, seconds)
+    effort = Procedure(threads, batch, repeat, limit, seconds)
     if study is _Study.TILES:
         found = command.study_tiles(
             suite,

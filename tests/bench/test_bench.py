@@ -23,18 +23,25 @@ from patience import PATIENCE
 from strategies import problems as any_problem
 from typer.testing import CliRunner
 
-from tilesolve.bench.cases import ELEMENTS, WORK, cases
+from tilesolve.bench.cases import MULTIPLICATIONS, TENSOR_ELEMENTS, find_cases
 from tilesolve.bench.command import Outputs
-from tilesolve.bench.contenders import OURS, Contender, contenders
-from tilesolve.bench.effort import Effort
-from tilesolve.bench.results.comparison import comparison
-from tilesolve.bench.results.kept import Settings
-from tilesolve.bench.results.results import Case, Entry, Sweep
-from tilesolve.bench.results.summary import between, markdown, means, rows, worst_first
-from tilesolve.bench.run.oracle import differing, digest, drawn, expected, places, wrong
-from tilesolve.bench.run.sweep import empty, measure, sweep, weights
-from tilesolve.bench.run.team import PeerError, team
-from tilesolve.bench.run.worker import Order, timer
+from tilesolve.bench.contenders import OURS, Contender, parse_contenders
+from tilesolve.bench.procedure import Procedure
+from tilesolve.bench.results.comparison import compare_sweeps
+from tilesolve.bench.results.record import Conditions
+from tilesolve.bench.results.summary import between, list_means, list_rows, markdown, sort_cases
+from tilesolve.bench.results.sweeps import Case, Entry, Sweep
+from tilesolve.bench.run.oracle import (
+    compute_elements,
+    describe_fault,
+    draw_arrays,
+    find_outliers,
+    pick_elements,
+    sum_parts,
+)
+from tilesolve.bench.run.sweep import begin_sweep, estimate_cases, measure_case, run_sweep
+from tilesolve.bench.run.team import PeerError, start_team
+from tilesolve.bench.run.worker import Order, make_timer
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
 from tilesolve.contractions.problem import Problem
@@ -77,13 +84,15 @@ def order(contender, problem=SMALL):
 def measured(*names):
     """Return the entries of contenders for a small problem."""
     everyone = [fake(name) for name in names]
-    return measure("small", SMALL, everyone, MACHINE, Effort(repeat=3), lambda _: None).entries
+    return measure_case(
+        "small", SMALL, everyone, MACHINE, Procedure(repeat=3), lambda _: None
+    ).entries
 
 
 def made(*cases, **contenders):
     """Return a sweep as if it had been measured."""
     labels = {name: f"{name}: {name} 1.0" for name in contenders or {OURS: ""}}
-    empty_settings = Settings("mine", None, 1, 1, 3, labels, "toy 123")
+    empty_settings = Conditions("mine", None, 1, 1, 3, labels, "toy 123")
     facts = {"CPU": "a <fast> one", "begun": "2024-02-29 12:00 UTC"}
     return Sweep(empty_settings, facts, MACHINE.to_toml(), cases)
 
@@ -93,41 +102,43 @@ class TestChecks:
     @given(any_problem())
     def test_expected_elements_are_those_of_the_reference(self, problem):
         """At all places that are looked at, affine specs included."""
-        *operands, out = drawn(problem)
-        at = places(problem, 20)
-        values, slack = expected(problem, operands, at)
+        *operands, out = draw_arrays(problem)
+        at = pick_elements(problem, 20)
+        values, slack = compute_elements(problem, operands, at)
         right = reference(problem, *operands)
         assert out.shape == right.shape
-        assert not wrong(right[tuple(at.T)], values, slack)
+        assert not describe_fault(right[tuple(at.T)], values, slack)
 
     @settings(max_examples=60)
     @given(st.integers(0, 119), st.floats(1e-6, 1e6), st.booleans())
     def test_one_wrong_element_is_found(self, at, off, negative):
         """However little of the result is looked at directly, the sums of parts show it."""
-        *operands, _ = drawn(SMALL)
+        *operands, _ = draw_arrays(SMALL)
         right = reference(SMALL, *operands)
         other = right.copy()
         other.flat[at] += -off if negative else off
-        digests = [digest(right), digest(other), digest(right * (1 + 1e-16))]
-        assert differing(SMALL, digests) == [False, True, False]
-        assert differing(SMALL, digests[:2]) == [True, True]
+        digests = [sum_parts(right), sum_parts(other), sum_parts(right * (1 + 1e-16))]
+        assert find_outliers(SMALL, digests) == [False, True, False]
+        assert find_outliers(SMALL, digests[:2]) == [True, True]
 
     def test_a_result_that_was_never_written_is_wrong(self):
         """The output starts as NaN, and NaN is no number within any slack."""
-        *operands, out = drawn(SMALL)
-        at = places(SMALL)
-        assert "wrong result: nan" in wrong(out[tuple(at.T)], *expected(SMALL, operands, at))
+        *operands, out = draw_arrays(SMALL)
+        at = pick_elements(SMALL)
+        assert "wrong result: nan" in describe_fault(
+            out[tuple(at.T)], *compute_elements(SMALL, operands, at)
+        )
 
     def test_float32_sums_of_many_terms_are_right(self):
         """Rounding of a long sum in single precision is no fault, a missing term is one."""
         problem = Problem.of("ik-ij-jk", "i=4 j=40000 k=4", "float32")
-        *operands, _ = drawn(problem)
-        at = places(problem)
-        values, slack = expected(problem, operands, at)
+        *operands, _ = draw_arrays(problem)
+        at = pick_elements(problem)
+        values, slack = compute_elements(problem, operands, at)
         found = operands[0] @ operands[1]
-        assert not wrong(found[tuple(at.T)], values, slack)
+        assert not describe_fault(found[tuple(at.T)], values, slack)
         short = operands[0][:, :-1000] @ operands[1][:-1000]
-        assert wrong(short[tuple(at.T)], values, slack)
+        assert describe_fault(short[tuple(at.T)], values, slack)
 
 
 class TestContenders:
@@ -151,17 +162,22 @@ class TestContenders:
         problem = Problem.of("ij-ik-kj", "i=90 j=90 k=4")
         everyone = [fake(name) for name in ("right", "subtly_wrong")]
         everyone.append(Contender("again", "fake_peers:right", "fake_peers"))
-        found = measure("x", problem, everyone, MACHINE, Effort(repeat=1), lambda _: None).entries
+        found = measure_case(
+            "x", problem, everyone, MACHINE, Procedure(repeat=1), lambda _: None
+        ).entries
         assert found["subtly_wrong"].reason
         assert found["right"].seconds
         assert found["again"].seconds
 
     def test_a_hung_contender_is_stopped(self):
         """After the limit it is gone, whether it hangs when making ready or in a later run."""
-        with team(fake("hanging"), 1, 1, 3.0) as one, pytest.raises(PeerError, match="within 3 s"):
+        with (
+            start_team(fake("hanging"), 1, 1, 3.0) as one,
+            pytest.raises(PeerError, match="within 3 s"),
+        ):
             one.prepare([order(fake("hanging"))])
         assert one.workers[0].process.poll() is not None
-        with team(fake("hanging_later"), 1, 1, PATIENCE) as one:
+        with start_team(fake("hanging_later"), 1, 1, PATIENCE) as one:
             one.prepare([order(fake("hanging_later"))])
             assert one.run().seconds > 0
             one.limit = 0.2
@@ -180,13 +196,13 @@ class TestContenders:
     def test_a_contender_that_is_gone_is_not_waited_for(self, name, reason):
         """Neither where its child holds the connection, nor where it lives on without one."""
         # What is waited for to the limit is said to have given no answer.
-        with team(fake(name), 1, 1, PATIENCE) as one, pytest.raises(PeerError, match=reason):
+        with start_team(fake(name), 1, 1, PATIENCE) as one, pytest.raises(PeerError, match=reason):
             one.prepare([order(fake(name))])
         assert one.workers[0].process.poll() is not None
 
     def test_a_contender_that_waits_is_halted(self):
         """Between its turns it takes no time from others; it ends with the command all the same."""
-        with team(fake("right"), 1, 1, PATIENCE) as one:
+        with start_team(fake("right"), 1, 1, PATIENCE) as one:
             one.prepare([order(fake("right"))])
             (worker,) = one.workers
             for _ in range(2):
@@ -260,7 +276,7 @@ with team(hanging, 1, 1, 600.0) as one:
         """All of the array is written, and before the run begins."""
         trash = np.zeros(5000, np.uint8)
         seen = []
-        timed = timer(lambda: seen.append(int(trash.sum())), trash)
+        timed = make_timer(lambda: seen.append(int(trash.sum())), trash)
         assert timed() > 0
         assert timed() > 0
         assert seen == [5000, 10000]
@@ -269,12 +285,14 @@ with team(hanging, 1, 1, 600.0) as one:
     def test_the_peak_is_measured_around_runs_of_ours(self, threads, monkeypatch):
         """The roofline is drawn with it; nobody else's process is asked for it."""
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-        effort = Effort(repeat=2, threads=threads)
-        found = measure("x", SMALL, contenders("numpy"), MACHINE, effort, lambda _: None)
+        procedure = Procedure(repeat=2, threads=threads)
+        found = measure_case(
+            "x", SMALL, parse_contenders("numpy"), MACHINE, procedure, lambda _: None
+        )
         expectation = plan(SMALL, machine=MACHINE, threads=threads)
         assert found.peak > 0
         assert found.roofline == expectation.roofline_at(found.peak)
-        alone = measure("x", SMALL, [fake("right")], MACHINE, effort, lambda _: None)
+        alone = measure_case("x", SMALL, [fake("right")], MACHINE, procedure, lambda _: None)
         assert alone.entries["right"].seconds
         assert alone.peak is None
         assert alone.roofline == expectation.roofline
@@ -283,127 +301,129 @@ with team(hanging, 1, 1, 600.0) as one:
         """A peer that is not installed takes no time and no process."""
         absent = Contender("absent", "tilesolve.bench.run.peers:torch", "no_such_package")
         assert absent.label == "absent: not installed"
-        found = measure("x", SMALL, [absent], MACHINE, Effort(), lambda _: None)
+        found = measure_case("x", SMALL, [absent], MACHINE, Procedure(), lambda _: None)
         assert found.entries["absent"] == Entry((), "not installed")
 
     def test_settings_of_one_do_not_reach_another(self, monkeypatch):
         """What is set outside does not select kernels, and threads are as asked."""
         monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
-        numpy = contenders("numpy", 2)[1]
-        variables = numpy.variables(dict(os.environ), 2)
+        numpy = parse_contenders("numpy", 2)[1]
+        variables = numpy.build_variables(dict(os.environ), 2)
         assert "OPENBLAS_CORETYPE" not in variables
         assert variables["OPENBLAS_NUM_THREADS"] == "2"
 
     def test_unknown_peers_are_refused(self):
         """A misspelt name lists those that there are."""
         with pytest.raises(BenchmarkError, match=r"numpi.*numpy-best"):
-            contenders("numpi")
+            parse_contenders("numpi")
 
     @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
     def test_a_batch_runs_side_by_side(self):
         """Each process has data of its own; the slowest counts; all are gone afterwards."""
-        found = measure(
-            "x", SMALL, [fake("right")], MACHINE, Effort(batch=2, repeat=2), lambda _: None
+        found = measure_case(
+            "x", SMALL, [fake("right")], MACHINE, Procedure(batch=2, repeat=2), lambda _: None
         )
         assert len(found.entries["right"].seconds) == 2
 
     def test_a_batch_larger_than_the_computer_is_refused(self):
         """Processes that wait for each other would measure the waiting."""
         with pytest.raises(BenchmarkError, match="cores"):
-            Effort(batch=100_000)
+            Procedure(batch=100_000)
         with pytest.raises(BenchmarkError, match="repeat must be 1 or more"):
-            Effort(repeat=0)
+            Procedure(repeat=0)
 
 
 class TestRounds:
     def test_everyone_runs_as_often_as_asked_while_there_is_time(self):
         """Quick runs get all rounds; the next round counts before it begins."""
-        effort = Effort(repeat=4, seconds=10.0)
-        assert self.run(effort, {"a": 0.1, "b": 0.2}) == {"a": 4, "b": 4}
-        assert self.run(effort, {"a": 1.0, "b": 2.0}) == {"a": 3, "b": 3}
+        procedure = Procedure(repeat=4, seconds=10.0)
+        assert self.run(procedure, {"a": 0.1, "b": 0.2}) == {"a": 4, "b": 4}
+        assert self.run(procedure, {"a": 1.0, "b": 2.0}) == {"a": 3, "b": 3}
 
     def test_long_runs_get_two_rounds(self):
         """However long they take; the run that was checked is one of them, if it was long."""
-        effort = Effort(repeat=4, seconds=10.0)
-        assert self.run(effort, {"a": 20.0, "b": 0.1}) == {"a": 2, "b": 2}
-        assert self.run(Effort(repeat=1, seconds=10.0), {"a": 20.0}) == {"a": 1}
-        assert effort.first(20.0) == [20.0]
-        assert effort.first(0.9) == []
+        procedure = Procedure(repeat=4, seconds=10.0)
+        assert self.run(procedure, {"a": 20.0, "b": 0.1}) == {"a": 2, "b": 2}
+        assert self.run(Procedure(repeat=1, seconds=10.0), {"a": 20.0}) == {"a": 1}
+        assert procedure.first_rounds(20.0) == [20.0]
+        assert procedure.first_rounds(0.9) == []
 
     def test_a_batch_was_not_checked_side_by_side(self, monkeypatch):
         """So the runs that were checked count as no round."""
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-        assert Effort(batch=2).first(20.0) == []
+        assert Procedure(batch=2).first_rounds(20.0) == []
 
     @given(st.lists(st.floats(1e-3, 100.0), min_size=1, max_size=5), st.integers(1, 6))
     def test_rounds_end(self, seconds, repeat):
         """Each has two rounds at least and those asked for at most, and all within the budget."""
-        effort = Effort(repeat=repeat, seconds=10.0)
-        counts = self.run(effort, dict(enumerate(seconds)))
+        procedure = Procedure(repeat=repeat, seconds=10.0)
+        counts = self.run(procedure, dict(enumerate(seconds)))
         for rounds in counts.values():
             assert min(2, repeat) <= rounds <= repeat
         if max(counts.values()) > 2:
             assert sum(counts[who] * each for who, each in enumerate(seconds)) <= 10.0 + 1e-9
 
     @staticmethod
-    def run(effort, seconds):
+    def run(procedure, seconds):
         """Return how many rounds runs of such lengths get."""
-        times = {who: effort.first(each) for who, each in seconds.items()}
-        while waiting := effort.due(times):
+        times = {who: procedure.first_rounds(each) for who, each in seconds.items()}
+        while waiting := procedure.pick_due(times):
             for who in waiting:
                 times[who].append(seconds[who])
         return {who: len(rounds) for who, rounds in times.items()}
 
     def test_a_long_first_run_is_a_round_of_a_sweep(self, monkeypatch):
         """Where every run counts as long, each contender runs once for the check and the rest."""
-        monkeypatch.setattr("tilesolve.bench.effort.LONG", 0.0)
-        found = measure("x", SMALL, [fake("crashing_later")], MACHINE, Effort(repeat=2), print)
+        monkeypatch.setattr("tilesolve.bench.procedure.LONG_SECONDS", 0.0)
+        found = measure_case(
+            "x", SMALL, [fake("crashing_later")], MACHINE, Procedure(repeat=2), print
+        )
         assert len(found.entries["crashing_later"].seconds) == 2
 
     def test_what_a_case_takes_is_foreseen_from_its_work(self):
         """Twice the arithmetic is twice the time, and the budget bounds the rounds."""
-        effort, large = Effort(repeat=9, seconds=20.0), Problem.of("ij-ik-kj", 4000)
-        assert effort.rounds(large, MACHINE, 7) == 1
-        assert effort.rounds(SMALL, MACHINE, 7) == 9
+        procedure, large = Procedure(repeat=9, seconds=20.0), Problem.of("ij-ik-kj", 4000)
+        assert procedure.estimate_rounds(large, MACHINE, 7) == 1
+        assert procedure.estimate_rounds(SMALL, MACHINE, 7) == 9
         double = Problem.of("ij-ik-kj", "i=8000 j=4000 k=4000")
-        once, twice = (effort.expected(p, MACHINE, 7, 0.0) for p in (large, double))
+        once, twice = (procedure.estimate_seconds(p, MACHINE, 7, 0.0) for p in (large, double))
         assert twice == pytest.approx(2 * once)
 
 
 class TestCases:
     def test_random_contractions_are_what_their_seed_says(self):
         """They keep the limits, and are the same each time, but for another seed."""
-        found = cases("random:40:5")
-        assert found == cases("random:40:5")
-        assert list(found.values()) != list(cases("random:40:6").values())
+        found = find_cases("random:40:5")
+        assert found == find_cases("random:40:5")
+        assert list(found.values()) != list(find_cases("random:40:6").values())
         for problem in found.values():
-            assert WORK[0] <= problem.flops / 2 <= WORK[1]
-            assert max(map(np.prod, problem.shapes)) <= ELEMENTS
+            assert MULTIPLICATIONS[0] <= problem.flops / 2 <= MULTIPLICATIONS[1]
+            assert max(map(np.prod, problem.shapes)) <= TENSOR_ELEMENTS
             assert {c.name for c in problem.classes} == {"M", "N", "K"}
 
     @pytest.mark.parametrize("name", ["random:0:1", "random:3", "random:3:x", "nowhere"])
     def test_what_names_no_problems_is_refused(self, name):
         """Such an error is one line."""
         with pytest.raises((BenchmarkError, SuiteError)):
-            cases(name)
+            find_cases(name)
 
     def test_patterns_choose(self):
         """Names and patterns; one that fits nothing is an error."""
-        assert list(cases("tccg", chosen=["abcd-ea-ebcd", "abc-b*"])) == [
+        assert list(find_cases("tccg", chosen=["abcd-ea-ebcd", "abc-b*"])) == [
             "abc-bda-dc",
             "abcd-ea-ebcd",
         ]
         with pytest.raises(BenchmarkError, match="xyz"):
-            cases("tccg", chosen=["xyz"])
+            find_cases("tccg", chosen=["xyz"])
 
 
 class TestSweep:
     def run(self, problems, start, keep=lambda _: None, progress=lambda *_: None):
         everyone = [fake("right")]
-        return sweep(problems, everyone, MACHINE, Effort(repeat=2), start, keep, progress)
+        return run_sweep(problems, everyone, MACHINE, Procedure(repeat=2), start, keep, progress)
 
     def start(self):
-        return empty("mine", None, [fake("right")], MACHINE, Effort(repeat=2))
+        return begin_sweep("mine", None, [fake("right")], MACHINE, Procedure(repeat=2))
 
     def test_it_goes_on_from_what_is_kept(self, tmp_path):
         """An interruption leaves a file with what was done; the next sweep does the rest."""
@@ -416,7 +436,7 @@ class TestSweep:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            self.run(both, self.start(), lambda found: found.keep(file), interrupt)
+            self.run(both, self.start(), lambda found: found.save(file), interrupt)
         half = Sweep.read(file)
         assert [case.name for case in half.cases] == ["first"]
         whole = self.run(both, half)
@@ -443,15 +463,15 @@ class TestSweep:
             raise SolverError("IPOPT is tired")
 
         monkeypatch.setattr("tilesolve.bench.run.sweep.plan", none)
-        effort, quiet = Effort(repeat=2), lambda _: None
-        case = measure("odd", SMALL, contenders("numpy"), MACHINE, effort, quiet)
+        procedure, quiet = Procedure(repeat=2), lambda _: None
+        case = measure_case("odd", SMALL, parse_contenders("numpy"), MACHINE, procedure, quiet)
         assert case.entries[OURS] == Entry((), "unplanned: IPOPT is tired")
         assert len(case.entries["numpy"].seconds) == 2
         assert not case.skipped
         found = made(case, tilesolve="", numpy="")
         assert Sweep.from_json(found.to_json()).to_json() == found.to_json()
-        assert found.done("odd", SMALL)
-        ((name, roofline, ours, *others),) = rows(found)
+        assert found.has("odd", SMALL)
+        ((name, roofline, ours, *others),) = list_rows(found)
         assert (name, roofline, ours, set(others[:-1])) == ("odd", "-", "unplanned", {"-", "0"})
         ours, numpy = csv.DictReader(io.StringIO(found.to_csv()))
         assert (ours["reason"], ours["roofline_s"], ours["predicted_s"]) == (
@@ -465,7 +485,7 @@ class TestSweep:
     def test_what_does_not_fit_takes_no_time(self):
         """The time left is reckoned without the work of cases that will be skipped."""
         problems = {"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}
-        found = weights(problems, [fake("right")], MACHINE, Effort())
+        found = estimate_cases(problems, [fake("right")], MACHINE, Procedure())
         assert found["huge"] < 2 * found["x"]
 
     def test_progress_grows_to_the_end(self):
@@ -522,7 +542,7 @@ class TestCommand:
     def test_other_settings_do_not_mix(self, tmp_path):
         """A file of another sweep is refused before anything is measured, and kept as it is."""
         kept = tmp_path / "kept.json"
-        made().keep(kept)
+        made().save(kept)
         before = kept.read_bytes()
         done = command("gemm", "--json", kept)
         assert done.exit_code == 2
@@ -562,7 +582,7 @@ class TestCommand:
         ):
             with pytest.raises(BenchmarkError, match=r"two outputs have one file: .*found"):
                 Outputs(**outputs).check()
-        made().keep(tmp_path / "found")
+        made().save(tmp_path / "found")
         Outputs(json=tmp_path / "found", compare=tmp_path / "found").check()
 
     def test_files_need_a_folder_that_can_be_written(self, tmp_path):
@@ -587,8 +607,8 @@ class TestCommand:
 
         screen = SimpleNamespace(print=gone)
         monkeypatch.setattr("tilesolve.bench.command.console", lambda: screen)
-        monkeypatch.setattr("tilesolve.bench.command.sweep", lambda *_: None)
-        monkeypatch.setattr("tilesolve.bench.command.tiles.studies", lambda *_: None)
+        monkeypatch.setattr("tilesolve.bench.command.run_sweep", lambda *_: None)
+        monkeypatch.setattr("tilesolve.bench.command.tiles.study_problems", lambda *_: None)
         files = [] if study else ["--html", tmp_path / "found.html"]
         done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
         assert done.exit_code == 1
@@ -598,10 +618,10 @@ class TestCommand:
     def test_a_wrong_plan_is_status_1(self, tmp_path):
         """The command's status says if a plan of ours gave no right result."""
         kept = tmp_path / "kept.json"
-        start = empty("gemm", None, contenders("none"), MACHINE, Effort(repeat=3))
-        ((name, problem),) = cases("gemm", chosen=["GNMT-2048*"]).items()
+        start = begin_sweep("gemm", None, parse_contenders("none"), MACHINE, Procedure(repeat=3))
+        ((name, problem),) = find_cases("gemm", chosen=["GNMT-2048*"]).items()
         entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
-        start.added(Case(name, problem, 1.0, 1.0, "L1", entries)).keep(kept)
+        start.with_case(Case(name, problem, 1.0, 1.0, "L1", entries)).save(kept)
         done = command(
             *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
             *("--machine", "i7-6700k", "--json", kept),
@@ -646,7 +666,7 @@ class TestResults:
         assert json.loads(both.to_json())["format"] == 1
         again = Sweep.from_json(both.to_json())
         assert again.cases[0] == self.CASE
-        assert again.settings == both.settings
+        assert again.conditions == both.conditions
         assert again.cases[1].skipped == "too large"
 
     def test_a_peak_beside_the_runs_is_kept_and_told(self):
@@ -722,7 +742,7 @@ class TestResults:
             return
         found = replace(found, machine=MACHINE.to_toml())
         assert markdown(found)
-        assert comparison(found, found)
+        assert compare_sweeps(found, found)
         assert found.to_csv()
         assert Sweep.from_json(found.to_json()) == found
 
@@ -752,11 +772,13 @@ class TestResults:
         ]
         cases.append(Case("none", SMALL, 0.5, 0.5, "L1", {OURS: Entry((), "crashed: SIGSEGV")}))
         cases.insert(0, Case("skipped", SMALL, skipped="too large"))
-        found = worst_first(made(*cases))
+        found = sort_cases(made(*cases))
         assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
-        table = rows(made(*cases, tilesolve="", numpy=""))
+        table = list_rows(made(*cases, tilesolve="", numpy=""))
         assert {len(row) for row in table} == {12}
-        (line,) = [line for line in means(made(*cases, tilesolve="", numpy="")) if "best" in line]
+        (line,) = [
+            line for line in list_means(made(*cases, tilesolve="", numpy="")) if "best" in line
+        ]
         assert line == "1.00 times the best peer (slower than it in 1 of 3);"
 
     def test_markers_are_needed_once(self):

@@ -12,15 +12,15 @@ import pytest
 from patience import PATIENCE
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.kept import Settings
-from tilesolve.bench.results.results import Case, Entry, Sweep
+from tilesolve.bench.results.record import Conditions
+from tilesolve.bench.results.sweeps import Case, Entry, Sweep
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 
 pytest.importorskip("matplotlib")
 
-from tilesolve.bench.results.charts import draw
-from tilesolve.bench.results.page import page
+from tilesolve.bench.results.charts import draw_sweep
+from tilesolve.bench.results.html_page import render_html
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 SPEEDS = {"first": 2.0, "second": 4.0, "third & <last>": 3.0}
@@ -43,7 +43,7 @@ def sweep():
     labels = {OURS: "tilesolve: tilesolve 9.9", "numpy": "numpy: numpy 8.8 A=b"}
     machine = Machine.load("i7-6700k").to_toml()
     facts = {"CPU": "the <fast> one", "begun": "2024-02-29 12:00 UTC"}
-    return Sweep(Settings("mine", None, 1, 1, 3, labels, "toy 123"), facts, machine, tuple(cases))
+    return Sweep(Conditions("mine", None, 1, 1, 3, labels, "toy 123"), facts, machine, tuple(cases))
 
 
 class Reader(HTMLParser):
@@ -84,7 +84,7 @@ def read(text):
 
 def test_the_page_is_well_formed_and_whole(sweep):
     """Tags close; the table, both pictures, the notes and where it comes from are there."""
-    found = read(page(sweep))
+    found = read(render_html(sweep))
     assert found.open == []
     text = " ".join(found.text)
     for part in ("the <fast> one", "2024-02-29", "numpy 8.8 A=b", "i7-6700k", "median of 3 rounds"):
@@ -94,14 +94,14 @@ def test_the_page_is_well_formed_and_whole(sweep):
     assert "Geometric means over 3 of 4 cases" in text
     assert len({len(row) for row in found.rows}) == 1
     assert [row[0] for row in found.rows[1:]] == ["third & <last>", "first", "second", "skipped"]
-    assert page(sweep).count("<svg") == 2
+    assert render_html(sweep).count("<svg") == 2
     assert "Roofline" in text
     assert text.count("third & <last>") == 2  # in the table and below its bars
 
 
 def test_the_page_needs_nothing_else(sweep):
     """No attribute or style loads anything from anywhere."""
-    text = page(sweep)
+    text = render_html(sweep)
     for tag, name, value in read(text).attributes:
         assert name != "src"
         if name in ("href", "xlink:href"):
@@ -111,7 +111,7 @@ def test_the_page_needs_nothing_else(sweep):
 
 def test_cells_are_sorted_by_figures(sweep):
     """Each figure that is shown has the number to sort by; text and gaps have none."""
-    keys = [value for tag, name, value in read(page(sweep)).attributes if name == "data-key"]
+    keys = [value for tag, name, value in read(render_html(sweep)).attributes if name == "data-key"]
     assert all(float(key) >= 0 for key in keys)
     assert len(keys) >= 3 * 7
 
@@ -120,7 +120,7 @@ def test_cells_are_sorted_by_figures(sweep):
 def test_the_picture_is_drawn(sweep, tmp_path, ending):
     """One file with bars and roofline, in the format of its name."""
     target = tmp_path / f"sweep.{ending}"
-    draw(sweep, target)
+    draw_sweep(sweep, target)
     assert target.read_bytes()[:4] in (b"\x89PNG", b"%PDF")
 
 
@@ -147,7 +147,7 @@ def test_a_browser_sorts_the_table(sweep, tmp_path):
     document.body.dataset.order = encodeURIComponent(up + "|" + names());
     document.body.dataset.loaded = performance.getEntriesByType("resource").length;
     </script></body>"""
-    dom = browse(tmp_path, page(sweep).replace("</body>", clicks), "--dump-dom")
+    dom = browse(tmp_path, render_html(sweep).replace("</body>", clicks), "--dump-dom")
     (body,) = re.findall(r"<body[^>]*>", dom)
     (order,) = re.findall(r'data-order="([^"]*)"', body)
     assert unquote(order).split("|") == [
@@ -164,7 +164,7 @@ def test_a_browser_shows_the_pictures(sweep, tmp_path):
     """The bars of tilesolve and its peer are seen, in their colours and proportions."""
     from matplotlib.image import imread
 
-    browse(tmp_path, page(sweep), f"--screenshot={tmp_path / 'page.png'}")
+    browse(tmp_path, render_html(sweep), f"--screenshot={tmp_path / 'page.png'}")
     pixels = imread(tmp_path / "page.png")[:, :, :3]
     assert pixels.shape[:2] == (1600, 1400)
     red = (pixels[:, :, 0] > 0.6) & (pixels[:, :, 1] < 0.4) & (pixels[:, :, 2] < 0.4)

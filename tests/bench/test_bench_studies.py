@@ -13,11 +13,24 @@ import pytest
 from typer.testing import CliRunner
 
 from tilesolve import plan
-from tilesolve.bench.effort import LONG, Effort
-from tilesolve.bench.results.kept import Settings
+from tilesolve.bench.procedure import LONG_SECONDS, Procedure
+from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.studies import misses, tiles
-from tilesolve.bench.studies.studies import Studies, Study, Trial, overall, rows, summary, trial
-from tilesolve.bench.studies.tiles import HOPELESS, random_plans, runners_up, study
+from tilesolve.bench.studies.tiles import (
+    HOPELESS_RATIO,
+    draw_plans,
+    solve_runners_up,
+    study_problem,
+)
+from tilesolve.bench.studies.trials import (
+    Studies,
+    Study,
+    Trial,
+    list_trial_rows,
+    make_trial,
+    summarize_studies,
+    summarize_study,
+)
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
@@ -49,7 +62,7 @@ def test_varied_plans_compute_the_same(spec, tmp_path):
     rng = np.random.default_rng(3)
     operands = [rng.standard_normal(shape) for shape in problem.shapes[1:]]
     right = reference(problem, *operands)
-    varied = [*runners_up(best), *random_plans(best, 4, near=True), *random_plans(best, 4)]
+    varied = [*solve_runners_up(best), *draw_plans(best, 4, near=True), *draw_plans(best, 4)]
     for other in varied:
         other.nest.check(problem)
         assert other.seconds > 0
@@ -59,7 +72,7 @@ def test_varied_plans_compute_the_same(spec, tmp_path):
 def test_random_plans_differ_and_keep_the_limits(best):
     """No two are equal; every tile fits its cache; nearby ones have the solver's loops."""
     for near in (False, True):
-        found = random_plans(best, 12, near=near)
+        found = draw_plans(best, 12, near=near)
         assert len({other.nest for other in found}) == 12
         copies = {other.nest.packed for other in found}
         assert copies == {best.nest.packed, best.setting.packed}
@@ -68,24 +81,24 @@ def test_random_plans_differ_and_keep_the_limits(best):
             tile, fused = {i: chain[-1] for i, chain in other.classes}, best.setting.fused.problem
             held = sum(np.prod([tile[i] for i in t.letters]) for t in fused.spec.tensors)
             assert held * 8 <= best.machine.caches[-1].capacity
-    assert random_plans(best, 3, seed=4) == random_plans(best, 3, seed=4)
-    assert random_plans(best, 3, seed=4) != random_plans(best, 3, seed=5)
+    assert draw_plans(best, 3, seed=4) == draw_plans(best, 3, seed=4)
+    assert draw_plans(best, 3, seed=4) != draw_plans(best, 3, seed=5)
 
 
 def test_too_few_tilings_are_an_error(best, monkeypatch):
     """Where draw after draw is no new plan that fits, that is said rather than drawn for ever."""
-    monkeypatch.setattr(tiles, "DRAWS", 20)
+    monkeypatch.setattr(tiles, "MOST_DRAWS", 20)
     with pytest.raises(BenchmarkError, match=r"only \d+ different tilings"):
-        random_plans(best, 30)
+        draw_plans(best, 30)
 
 
 def test_a_study_ranks_what_it_measured(best):
     """Rank, distance from the best seen, and correlation follow from the medians."""
-    others = random_plans(best, 4)
+    others = draw_plans(best, 4)
     ranked = sorted([best, *others], key=lambda p: p.seconds)
     seconds = {p.nest: float(at) for at, p in enumerate(ranked, 1)}
     trials = [
-        trial("solver" if p is best else "random", p, (seconds[p.nest],) * 3)
+        make_trial("solver" if p is best else "random", p, (seconds[p.nest],) * 3)
         for p in (best, *others)
     ]
     found = Study("x", best.problem, tuple(trials))
@@ -95,8 +108,8 @@ def test_a_study_ranks_what_it_measured(best):
     reverse = [replace(one, seconds=(9 - one.median,)) for one in trials]
     backwards = Study("y", best.problem, tuple(reverse))
     assert backwards.correlation == pytest.approx(-1.0)
-    assert [row[0] for row in rows(found)] == ["1", "2", "3", "4", "5"]
-    assert f"number {found.rank} of 5" in summary(found)
+    assert [row[0] for row in list_trial_rows(found)] == ["1", "2", "3", "4", "5"]
+    assert f"number {found.rank} of 5" in summarize_study(found)
 
 
 def test_many_studies_are_summed_up():
@@ -111,25 +124,25 @@ def test_many_studies_are_summed_up():
     near, far = made("near", 1.05, 1.0, 2.0), made("far", 1.5, 1.2, 1.0)
     skipped = Study("huge", problem, skipped="too large")
     best = made("best", 1.0, 2.0, 3.0)
-    *lines, last = overall([near, skipped, far, best])
+    *lines, last = summarize_studies([near, skipped, far, best])
     assert [line.partition(":")[0] for line in lines] == ["far", "near", "best", "huge"]
     assert lines[-1] == "huge: too large"
     assert last == (
         "3 cases: the solver's plan is 5.0 % slower than the fastest in the median, 50.0 % at "
         "worst, over 20 % in 1; rank correlation 0.50 in the median"
     )
-    assert overall([skipped]) == ["huge: too large"]
+    assert summarize_studies([skipped]) == ["huge: too large"]
 
 
 def test_a_study_runs():
     """All kinds of plans are timed, each in every round but the hopeless."""
     problem = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"])
     told = []
-    found = study(
+    found = study_problem(
         "small",
         problem,
         Machine.load("i7-6700k"),
-        Effort(repeat=2),
+        Procedure(repeat=2),
         lambda part, what: told.append(part),
         count=4,
     )
@@ -152,24 +165,24 @@ def test_kernels_are_loaded_before_the_first_plan_is_timed(monkeypatch):
 
     monkeypatch.setattr(Plan, "__call__", noted)
     problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
-    study("small", problem, machine, Effort(repeat=1), lambda *_: None, count=2)
+    study_problem("small", problem, machine, Procedure(repeat=1), lambda *_: None, count=2)
     assert extents[0] <= 3
     assert set(extents[1:]) == {70}
 
 
 def test_runs_that_take_far_too_long_are_ended(monkeypatch):
     """They have one time, which the table and the file say is too little, and no result."""
-    monkeypatch.setattr(tiles, "HOPELESS", 0.0)
-    monkeypatch.setattr(tiles, "LONG", 0.0)
+    monkeypatch.setattr(tiles, "HOPELESS_RATIO", 0.0)
+    monkeypatch.setattr(tiles, "LONG_SECONDS", 0.0)
     problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
-    found = study("small", problem, machine, Effort(repeat=3), lambda *_: None, count=2)
+    found = study_problem("small", problem, machine, Procedure(repeat=3), lambda *_: None, count=2)
     first, *others = found.trials
     assert not first.ended
     assert others
     assert all(trial.ended and len(trial.seconds) == 1 for trial in others)
-    measured = [row[6] for row in rows(found)]
+    measured = [row[6] for row in list_trial_rows(found)]
     assert sum(cell.startswith("> ") for cell in measured) == len(others)
-    kept = Studies(Settings("mine", None, 1, 1, 3, {}, ""), {}, "", (found,))
+    kept = Studies(Conditions("mine", None, 1, 1, 3, {}, ""), {}, "", (found,))
     assert Studies.from_json(kept.to_json()) == kept
     lines = list(csv.DictReader(io.StringIO(kept.to_csv())))
     assert [line["reason"] for line in lines] == ["", *["ended"] * len(others)]
@@ -190,7 +203,7 @@ def suite(tmp_path):
 
 def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     """What is kept is not run again; what cannot be studied is a line; each trial is one in CSV."""
-    monkeypatch.setattr(tiles, "DRAWS", 3000)
+    monkeypatch.setattr(tiles, "MOST_DRAWS", 3000)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
     common = (suite, "--study", "tiles", "--plans", 6, "--repeat", 2, "--machine", "i7-6700k")
     done = command(*common, "--case", "one", "--json", kept)
@@ -255,14 +268,14 @@ def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
 
 def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
     """The first study is in the file when the second one is broken off."""
-    kept, usual = tmp_path / "kept.json", tiles.study
+    kept, usual = tmp_path / "kept.json", tiles.study_problem
 
     def broken(name, *rest, **options):
         if name == "two":
             raise KeyboardInterrupt
         return usual(name, *rest, **options)
 
-    monkeypatch.setattr(tiles, "study", broken)
+    monkeypatch.setattr(tiles, "study_problem", broken)
     common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
     done = command(*common, "--json", kept)
     assert done.exit_code == 130
@@ -275,10 +288,10 @@ def test_studies_read_back():
     problem = Problem.of("ik-ij-jk", 8)
     one = Study("one", problem, (Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0)),))
     skipped = Study("two", problem, skipped="too large")
-    found = Studies(Settings("mine", None, 1, 1, 3, {}, "m", plans=9), {}, "", (one, skipped))
+    found = Studies(Conditions("mine", None, 1, 1, 3, {}, "m", plans=9), {}, "", (one, skipped))
     assert Studies.from_json(found.to_json()) == found
     for bad in ((), (replace(one.trials[0], seconds=()),)):
-        text = found.added(replace(one, trials=bad)).to_json()
+        text = found.with_case(replace(one, trials=bad)).to_json()
         with pytest.raises(BenchmarkError, match="damaged"):
             Studies.from_json(text)
 
@@ -291,7 +304,7 @@ def test_impossible_trials_are_refused(what, damage):
     one = Study(
         "one", Problem.of("ik-ij-jk", 8), (Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0)),)
     )
-    data = json.loads(Studies(Settings("mine", None, 1, 1, 3, {}, "m"), {}, "", (one,)).to_json())
+    data = json.loads(Studies(Conditions("mine", None, 1, 1, 3, {}, "m"), {}, "", (one,)).to_json())
     data["cases"][0]["trials"][0][what] = damage
     with pytest.raises(BenchmarkError, match=f"damaged file of results: '{what}' must be "):
         Studies.from_json(json.dumps(data))
@@ -310,18 +323,22 @@ def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
         def timed():
             run()
             runs.append(number)
-            return took * (1.0 if number < 2 else 1.01 * HOPELESS)
+            return took * (1.0 if number < 2 else 1.01 * HOPELESS_RATIO)
 
         return timed
 
     monkeypatch.setattr(tiles, "timer", timer)
     monkeypatch.setattr(tiles, "RUNNERS_UP", 0)
-    effort = Effort(repeat=3, seconds=10.0)
-    found = study("x", problem, Machine.load("i7-6700k"), effort, lambda *_: None, count=2)
-    predicted = [one.predicted <= HOPELESS * found.trials[0].predicted for one in found.trials]
+    procedure = Procedure(repeat=3, seconds=10.0)
+    found = study_problem(
+        "x", problem, Machine.load("i7-6700k"), procedure, lambda *_: None, count=2
+    )
+    predicted = [
+        one.predicted <= HOPELESS_RATIO * found.trials[0].predicted for one in found.trials
+    ]
     expected = [n if good else 1 for n, good in zip(rounds, predicted, strict=True)]
     assert [len(one.seconds) for one in found.trials] == expected
-    checked_besides = [one for one in (1, 1, 1.01 * HOPELESS) if one * took < LONG]
+    checked_besides = [one for one in (1, 1, 1.01 * HOPELESS_RATIO) if one * took < LONG_SECONDS]
     assert len(runs) == sum(expected) + len(checked_besides)
 
 
@@ -379,11 +396,11 @@ def test_misses_of_a_case(tmp_path):
 
 def test_the_problems_are_those_of_table_2():
     """Four contractions at full size, with figures of the paper for three levels each."""
-    found = misses.problems()
+    found = misses.list_paper_problems()
     assert [str(problem.spec) for problem in found.values()] == list(misses.PAPER)
     assert found["abcd-aebf-dfce"].flops == 2 * 72**6
     assert all(len(figures) == 3 for figures in misses.PAPER.values())
-    machine = Machine.load(misses.MACHINE)
+    machine = Machine.load(misses.PAPER_MACHINE)
     small = Problem.of("abcd-aebf-dfce", 6)
-    (first, *_) = misses.rows("abcd-aebf-dfce", small, machine)
+    (first, *_) = misses.list_miss_rows("abcd-aebf-dfce", small, machine)
     assert first[-2:] == ("2.50e+09", "2.44e+09")

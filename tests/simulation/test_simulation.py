@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation_cases import CASES, access_all, machine, random_nests
 
-from tilesolve.bench.studies.misses import compare, shapes
+from tilesolve.bench.studies.misses import compare_misses, describe_caches
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import PAGE
@@ -189,7 +189,7 @@ def test_predicted_misses_are_the_simulated_ones(case, line):
     But for one nest, 15 % too low with long lines: half of a copy of A is thrown out between
     its making and its first use, by its own source and by C, which is used in between.
     """
-    for row in compare(case.problem, case.nest, machine(line=line)):
+    for row in compare_misses(case.problem, case.nest, machine(line=line)):
         if (case.title, case.around) == THROWN_OUT and row.level == "L3" and line == 64:
             assert 0.85 < row.ratio < 0.9, row
         else:
@@ -207,7 +207,7 @@ def test_a_sample_stands_for_the_whole_nest():
     """
     sampled = 0
     for case in CASES:
-        problem, nest, levels = case.problem, case.nest, shapes(machine())
+        problem, nest, levels = case.problem, case.nest, describe_caches(machine())
         whole = simulate(problem, nest, levels)
         part = simulate(problem, nest, levels, budget=whole.touches.sum() / 2)
         assert part.share < 1.0
@@ -224,8 +224,8 @@ def test_a_sample_stands_for_the_whole_nest():
 def test_a_budget_for_all_changes_nothing():
     """Where all of a nest is affordable, all of it is run."""
     case = CASES[0]
-    whole = simulate(case.problem, case.nest, shapes(machine()))
-    found = simulate(case.problem, case.nest, shapes(machine()), budget=1e9)
+    whole = simulate(case.problem, case.nest, describe_caches(machine()))
+    found = simulate(case.problem, case.nest, describe_caches(machine()), budget=1e9)
     assert found.share == 1.0
     assert np.array_equal(found.lines, whole.lines)
 
@@ -236,7 +236,7 @@ def test_random_nests_are_seldom_underpriced():
     Listing 3, which knows neither the next tile's slices nor packing's source, is too low
     several times as often.
     """
-    rows = [row for nest in random_nests(24) for row in compare(*nest, machine())]
+    rows = [row for nest in random_nests(24) for row in compare_misses(*nest, machine())]
     low = [row for row in rows if row.ratio < 0.9]
     assert min(row.ratio for row in rows) > 0.7
     assert len(low) <= 0.08 * len(rows)
@@ -262,7 +262,7 @@ def test_a_copy_is_made_whole(stride, around):
 def test_registers_take_in_what_calls_touch(case):
     """L1 serves each operand once per step of a call and the output once per call."""
     problem, nest = case.problem, case.nest
-    touches = simulate(problem, nest, shapes(machine())).touches
+    touches = simulate(problem, nest, describe_caches(machine())).touches
     assert price(problem, nest, machine()).level("L1").moved == pytest.approx(8 * touches)
 
 
@@ -280,7 +280,7 @@ def test_victim_caches_are_priced_by_the_sum_of_capacities():
     """With L2 a victim cache of L1, predictions stay within 10 % of the simulation."""
     toy = machine(inclusive=(True, False, True))
     for case in CASES:
-        for row in compare(case.problem, case.nest, toy):
+        for row in compare_misses(case.problem, case.nest, toy):
             if (case.title, case.around) != THROWN_OUT:
                 assert row.ratio == pytest.approx(1, abs=0.1), (case, row)
 
@@ -295,7 +295,7 @@ def test_conflicts_make_few_nests_much_worse():
         [
             row.ratio
             for case in CASES
-            for row in compare(case.problem, case.nest, machine(ways=(8, 8, 16)))
+            for row in compare_misses(case.problem, case.nest, machine(ways=(8, 8, 16)))
         ]
     )
     assert ratios.min() > 0.65
@@ -305,7 +305,7 @@ def test_conflicts_make_few_nests_much_worse():
 
 def test_listing3_overprices_tensors_that_are_touched_again():
     """Listing 3 predicts too much where a stationary tile stays in LRU order."""
-    rows = [row for case in CASES for row in compare(case.problem, case.nest, machine())]
+    rows = [row for case in CASES for row in compare_misses(case.problem, case.nest, machine())]
     assert max(row.ratio3 for row in rows) > 1.2
     assert sum(abs(row.ratio3 - 1) > 0.1 for row in rows) >= 5
 
@@ -317,7 +317,7 @@ class TestWhatComesBetweenUses:
 
     def row(self, sizes, bands, toy, packed=()):
         problem = Problem.of(self.SQUARE, sizes)
-        return compare(problem, Nest.of(problem, bands, packed), toy)[0]
+        return compare_misses(problem, Nest.of(problem, bands, packed), toy)[0]
 
     def reused_block(self, capacity):
         """Return the row of a nest that goes over a block of A for every 12 columns of B."""

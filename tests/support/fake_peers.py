@@ -9,12 +9,12 @@ import time
 
 import numpy as np
 
-from tilesolve.bench.run.peers import subscripts
+from tilesolve.bench.run.peers import write_einsum
 
 
 def right(problem, machine, threads, operands, out):
     """What the others do before they go wrong."""
-    text = subscripts(problem)
+    text = write_einsum(problem)
     return lambda: np.einsum(text, *operands, out=out)
 
 

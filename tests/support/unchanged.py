@@ -77,12 +77,12 @@ def flattened(value):
 def plans(machine, every=1):
     """Return every plan for a machine by its name, or one of so many."""
     from tilesolve import Machine, plan
-    from tilesolve.bench.cases import cases
+    from tilesolve.bench.cases import find_cases
 
     target = Machine.load(machine or None)
     found = {}
     for suite in SUITES:
-        for name, problem in list(cases(suite).items())[::every]:
+        for name, problem in list(find_cases(suite).items())[::every]:
             for threads in (1, 2) if suite.startswith("random") else (1,):
                 solved = plan(problem, machine=target, threads=threads, cache=False)
                 key = f"{suite} {name} on {target.name} with {threads} threads"

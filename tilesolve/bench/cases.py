@@ -12,17 +12,19 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite, suites
 
-WORK = (2**26, 2**30)
+MULTIPLICATIONS = (2**26, 2**30)
 """Multiplications of a random contraction: from under 10 ms to some tenths of a second."""
 
 EXTENTS = (6, 400)
 """Extents of a random contraction's letters."""
 
-ELEMENTS = 2**25
+TENSOR_ELEMENTS = 2**25
 """Elements of a random contraction's largest tensor at most."""
 
 
-def cases(name: str, *, chosen: Sequence[str] = (), dtype: str | None = None) -> dict[str, Problem]:
+def find_cases(
+    name: str, *, chosen: Sequence[str] = (), dtype: str | None = None
+) -> dict[str, Problem]:
     """Return the problems of a sweep by name.
 
     Parameters
@@ -48,7 +50,7 @@ def cases(name: str, *, chosen: Sequence[str] = (), dtype: str | None = None) ->
     """
     drawn = re.fullmatch(r"random:([1-9][0-9]{0,4}):([0-9]{1,18})", name)
     if drawn:
-        problems = random_problems(int(drawn[1]), int(drawn[2]))
+        problems = draw_problems(int(drawn[1]), int(drawn[2]))
     elif name.startswith("random"):
         raise BenchmarkError(f"random problems are named random:N:SEED, got {name!r}")
     else:
@@ -65,7 +67,7 @@ def cases(name: str, *, chosen: Sequence[str] = (), dtype: str | None = None) ->
     }
 
 
-def found_anywhere(
+def find_case_or_suite(
     name: str, *, chosen: Sequence[str] = (), dtype: str | None = None
 ) -> dict[str, Problem]:
     """Return a single problem by its name in any of the shipped suites, or else a whole suite.
@@ -79,10 +81,10 @@ def found_anywhere(
         if name in suite(known) and not chosen:
             found = suite(known)[name]
             return {name: found if dtype is None else Problem.of(found.spec, found.sizes, dtype)}
-    return cases(name, chosen=chosen, dtype=dtype)
+    return find_cases(name, chosen=chosen, dtype=dtype)
 
 
-def random_problems(count: int, seed: int) -> dict[str, Problem]:
+def draw_problems(count: int, seed: int) -> dict[str, Problem]:
     """Return contractions of two operands with random letters, orders and sizes.
 
     Each of the classes M, N and K has one to three letters; the letters of each tensor stand in
@@ -105,6 +107,9 @@ def random_problems(count: int, seed: int) -> dict[str, Problem]:
         shuffled = ["".join(draw.sample(tensor, len(tensor))) for tensor in tensors]
         problem = Problem.of("-".join(shuffled), sizes)
         largest = max(prod(shape) for shape in problem.shapes)
-        if WORK[0] <= prod(sizes.values()) <= WORK[1] and largest <= ELEMENTS:
+        if (
+            MULTIPLICATIONS[0] <= prod(sizes.values()) <= MULTIPLICATIONS[1]
+            and largest <= TENSOR_ELEMENTS
+        ):
             found[f"{seed}-{len(found) + 1} {problem.spec}"] = problem
     return found

@@ -11,24 +11,24 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tilesolve.bench.cases import cases, found_anywhere
-from tilesolve.bench.contenders import OURS, contenders
-from tilesolve.bench.effort import Effort
-from tilesolve.bench.results.comparison import COLUMNS, comparison
-from tilesolve.bench.results.kept import Kept
-from tilesolve.bench.results.provenance import provenance, settings
-from tilesolve.bench.results.results import Sweep
+from tilesolve.bench.cases import find_case_or_suite, find_cases
+from tilesolve.bench.contenders import OURS, parse_contenders
+from tilesolve.bench.procedure import Procedure
+from tilesolve.bench.results.comparison import COLUMNS, compare_sweeps
+from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
+from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.summary import (
-    columns,
-    facts,
+    list_columns,
+    list_facts,
+    list_means,
+    list_notes,
+    list_rows,
     markdown,
-    means,
-    notes,
-    rows,
     write_between,
 )
-from tilesolve.bench.run.sweep import empty, sweep, weights
-from tilesolve.bench.studies import studies, tiles
+from tilesolve.bench.results.sweeps import Sweep
+from tilesolve.bench.run.sweep import begin_sweep, estimate_cases, run_sweep
+from tilesolve.bench.studies import tiles, trials
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
@@ -36,7 +36,7 @@ from tilesolve.show.pictures import check_drawing, check_picture
 from tilesolve.system.files import check_writable, write_atomically
 from tilesolve.system.units import format_count
 
-Some = TypeVar("Some", bound=Kept[Any])
+Some = TypeVar("Some", bound=Record[Any])
 
 MARKER = "running"
 """Name of the markers between which a README's table stands."""
@@ -93,7 +93,7 @@ def bench(
     chosen: Sequence[str],
     peers: str,
     dtype: str | None,
-    effort: Effort,
+    procedure: Procedure,
     machine: str | None,
     outputs: Outputs,
 ) -> bool:
@@ -108,17 +108,17 @@ def bench(
     --------
     $ tilesolve bench gemm --case 'GNMT-*' --peers numpy --repeat 3 --json gemm.json
     """
-    problems = cases(suite, chosen=chosen, dtype=dtype)
-    everyone = contenders(peers, effort.threads)
+    problems = find_cases(suite, chosen=chosen, dtype=dtype)
+    everyone = parse_contenders(peers, procedure.threads)
     outputs.check()
     found_machine = Machine.load(machine)
-    start = empty(suite, dtype, everyone, found_machine, effort)
+    start = begin_sweep(suite, dtype, everyone, found_machine, procedure)
     if outputs.json is not None:
-        start = start.resumed(outputs.json)
-    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
-    tell_time(weights(waiting, everyone, found_machine, effort).values())
+        start = start.resume(outputs.json)
+    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
+    tell_time(estimate_cases(waiting, everyone, found_machine, procedure).values())
     with keeping(start, outputs.json) as kept, progress_bar("measuring") as report:
-        sweep(problems, everyone, found_machine, effort, start, kept.update, report)
+        run_sweep(problems, everyone, found_machine, procedure, start, kept.update, report)
     found = kept.found
     write(found, outputs)  # before it is shown: who reads that may have gone
     show(found)
@@ -139,7 +139,7 @@ class Keeper(Generic[Some]):
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
     >>> keeper = Keeper(nothing, None)
     >>> keeper.update(nothing)
@@ -154,7 +154,7 @@ class Keeper(Generic[Some]):
         """Take what is found now in the place of what was before."""
         self.found = found
         if self.path is not None:
-            found.keep(self.path)
+            found.save(self.path)
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def keeping(start: Some, path: Path | None) -> Iterator[Keeper[Some]]:
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
     >>> with keeping(nothing, None) as kept:
     ...     kept.update(nothing)
@@ -197,11 +197,11 @@ def study_tiles(
     *,
     chosen: Sequence[str],
     dtype: str | None,
-    effort: Effort,
+    procedure: Procedure,
     plans: int,
     machine: str | None,
     outputs: Outputs,
-) -> studies.Studies:
+) -> trials.Studies:
     """Study the tiles of a problem, or of each problem of a suite, and print what was found.
 
     Examples
@@ -209,28 +209,30 @@ def study_tiles(
     $ tilesolve bench abc-bda-dc --study tiles --repeat 3
     $ tilesolve bench tccg --study tiles --case 'abcdef-*' --plans 4 --json tiles.json
     """
-    problems = found_anywhere(name, chosen=chosen, dtype=dtype)
+    problems = find_case_or_suite(name, chosen=chosen, dtype=dtype)
     outputs.check()
     found_machine, screen = Machine.load(machine), console()
-    start = studies.Studies(
-        settings(name, dtype, (), found_machine, effort, plans),
-        provenance(found_machine),
+    start = trials.Studies(
+        collect_conditions(name, dtype, (), found_machine, procedure, plans),
+        collect_provenance(found_machine),
         found_machine.to_toml(),
         (),
     )
     if outputs.json is not None:
-        start = start.resumed(outputs.json)
-    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
-    tell_time(tiles.weights(waiting, found_machine, effort, plans).values())
+        start = start.resume(outputs.json)
+    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
+    tell_time(tiles.estimate_studies(waiting, found_machine, procedure, plans).values())
     with keeping(start, outputs.json) as kept, progress_bar("studying") as report:
-        tiles.studies(problems, found_machine, effort, start, kept.update, report)
+        tiles.study_problems(problems, found_machine, procedure, start, kept.update, report)
     found = kept.found
     if outputs.csv is not None:
         write_atomically(outputs.csv, found.to_csv())
     for case in found.cases:
         if case.trials:
-            screen.print(text_table(str(case.problem), studies.COLUMNS, studies.rows(case)))
-    screen.print(*studies.overall(found.cases), sep="\n")
+            screen.print(
+                text_table(str(case.problem), trials.TRIAL_COLUMNS, trials.list_trial_rows(case))
+            )
+    screen.print(*trials.summarize_studies(found.cases), sep="\n")
     return found
 
 
@@ -243,16 +245,16 @@ def study_misses(name: str, *, machine: str | None) -> None:
     """
     from tilesolve.bench.studies import misses
 
-    problems = found_anywhere(name) if name else misses.problems()
-    found_machine, screen = Machine.load(machine or misses.MACHINE), console()
+    problems = find_case_or_suite(name) if name else misses.list_paper_problems()
+    found_machine, screen = Machine.load(machine or misses.PAPER_MACHINE), console()
     rows: list[tuple[str, ...]] = []
     with progress_bar("simulating") as report:
         for at, (key, problem) in enumerate(problems.items()):
             report(at / len(problems), key)
-            rows += misses.rows(key, problem, found_machine)
+            rows += misses.list_miss_rows(key, problem, found_machine)
         report(1.0, "")
     title = f"Lines that the caches of {found_machine.name} miss, by the plan's nest"
-    screen.print(text_table(title, misses.COLUMNS, rows))
+    screen.print(text_table(title, misses.MISS_COLUMNS, rows))
     screen.print(
         "Where a part was simulated, its first steps stand for the rest. The paper's figures "
         "are those of its own tiles, without packing."
@@ -264,20 +266,20 @@ def show(found: Sweep) -> None:
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
     >>> show(Sweep(settings, {"CPU": "fast"}, "", ()))  # doctest: +ELLIPSIS
     CPU: fast
     ...
     """
     screen = console()
-    for what, value in facts(found).items():
+    for what, value in list_facts(found).items():
         screen.print(f"{what}: {value}")
-    for label in found.settings.contenders.values():
+    for label in found.conditions.contenders.values():
         screen.print(f"- {label}")
     caption = "speeds in GFLOP/s, memory beside the tensors; predicted over measured time"
-    screen.print(text_table("", columns(found), rows(found), caption))
-    screen.print(*means(found), *notes(found), sep="\n")
+    screen.print(text_table("", list_columns(found), list_rows(found), caption))
+    screen.print(*list_means(found), *list_notes(found), sep="\n")
 
 
 def write(found: Sweep, outputs: Outputs) -> None:
@@ -285,19 +287,19 @@ def write(found: Sweep, outputs: Outputs) -> None:
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> write(Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ()), Outputs())
     """
     if outputs.csv is not None:
         write_atomically(outputs.csv, found.to_csv())
     if outputs.plot is not None:
-        from tilesolve.bench.results.charts import draw
+        from tilesolve.bench.results.charts import draw_sweep
 
-        draw(found, outputs.plot)
+        draw_sweep(found, outputs.plot)
     if outputs.html is not None:
-        from tilesolve.bench.results.page import page
+        from tilesolve.bench.results.html_page import render_html
 
-        write_atomically(outputs.html, page(found))
+        write_atomically(outputs.html, render_html(found))
     if outputs.readme is not None:
         write_between(outputs.readme, MARKER, markdown(found))
 
@@ -308,7 +310,7 @@ def show_changes(found: Sweep, older: Path) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     nothing.keep(Path(folder) / "old.json")
@@ -316,7 +318,7 @@ def show_changes(found: Sweep, older: Path) -> None:
     Beside ...
     The two sweeps have nothing in common.
     """
-    changed, lines = comparison(Sweep.read(older), found)
+    changed, lines = compare_sweeps(Sweep.read(older), found)
     screen = console()
     screen.print(text_table(f"Beside {older}", COLUMNS, changed))
     screen.print(*lines, sep="\n")

@@ -11,7 +11,7 @@ from tilesolve.contractions.errors import BenchmarkError
 OURS = "tilesolve"
 """The contender that takes part in every sweep, and that the others are compared with."""
 
-THREADS = (
+THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OMP_NUM_THREADS",
@@ -21,7 +21,7 @@ THREADS = (
 )
 """Variables that tell the libraries of every contender how many threads to use."""
 
-CHOSEN = ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "XLA_FLAGS")
+KERNEL_VARIABLES = ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "XLA_FLAGS")
 """Variables that select kernels: only a contender's own settings count."""
 
 _PEERS = "tilesolve.bench.run.peers"
@@ -69,22 +69,22 @@ class Contender:
         settings = "".join(f" {key}={value}" for key, value in self.environment)
         return f"{self.name}: {found}{settings}"
 
-    def variables(self, inherited: dict[str, str], threads: int) -> dict[str, str]:
+    def build_variables(self, inherited: dict[str, str], threads: int) -> dict[str, str]:
         """Return the environment of its process.
 
         Examples
         --------
         >>> found = Contender("me", "me:make", "me", (("SPEED", "high"),))
-        >>> found.variables({"HOME": "/", "BLIS_ARCH_TYPE": "zen"}, 2)["SPEED"]
+        >>> found.build_variables({"HOME": "/", "BLIS_ARCH_TYPE": "zen"}, 2)["SPEED"]
         'high'
-        >>> "BLIS_ARCH_TYPE" in found.variables({"BLIS_ARCH_TYPE": "zen"}, 2)
+        >>> "BLIS_ARCH_TYPE" in found.build_variables({"BLIS_ARCH_TYPE": "zen"}, 2)
         False
         """
-        kept = {key: value for key, value in inherited.items() if key not in CHOSEN}
-        return kept | dict.fromkeys(THREADS, str(threads)) | dict(self.environment)
+        kept = {key: value for key, value in inherited.items() if key not in KERNEL_VARIABLES}
+        return kept | dict.fromkeys(THREAD_VARIABLES, str(threads)) | dict(self.environment)
 
 
-def contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     """Return tilesolve and the peers that a list of names asks for.
 
     Parameters
@@ -102,7 +102,7 @@ def contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     >>> contenders("none") == contenders("")
     True
     """
-    there = known(threads)
+    there = list_peers(threads)
     found = [Contender(OURS, f"{_PEERS}:tilesolve", "tilesolve")]
     for name in dict.fromkeys(part.strip() for part in text.split(",")):
         module, colon, function = name.partition(":")
@@ -118,7 +118,7 @@ def contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     return tuple(found)
 
 
-def known(threads: int = 1) -> dict[str, Contender]:
+def list_peers(threads: int = 1) -> dict[str, Contender]:
     """Return the peers that sweeps know, with the settings that suit this CPU.
 
     On CPUs that their tables do not know OpenBLAS and TBLIS fall back to slower kernels, so that

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.results import Case, Sweep
-from tilesolve.bench.results.summary import taking_part
+from tilesolve.bench.results.summary import list_contenders
+from tilesolve.bench.results.sweeps import Case, Sweep
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
@@ -24,7 +24,7 @@ MARKERS = "Dos^vP*X"
 """Their marks in the roofline."""
 
 
-def draw(sweep: Sweep, path: str | os.PathLike[str]) -> None:
+def draw_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     """Draw bars and roofline into one picture.
 
     Examples
@@ -32,70 +32,70 @@ def draw(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.procedure import Procedure
     >>> from tilesolve.bench.run.sweep import empty
-    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
+    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw(nothing, Path(folder) / "sweep.png")
     """
     check_picture(path)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_width(sweep), 10.5), layout="constrained")
+    figure = Figure(figsize=(_figure_width(sweep), 10.5), layout="constrained")
     above, below = figure.subplots(2, 1)
-    _bars(above, sweep)
-    _roofline(below, sweep)
+    _add_bars(above, sweep)
+    _add_roofline(below, sweep)
     save(figure, path)
 
 
-def bars(sweep: Sweep) -> Figure:
+def draw_bars(sweep: Sweep) -> Figure:
     """Return the speeds of all contenders, case by case.
 
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.procedure import Procedure
     >>> from tilesolve.bench.run.sweep import empty
-    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
+    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
     >>> bars(nothing).axes[0].get_ylabel()
     'GFLOP/s'
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(_width(sweep), 5.2), layout="constrained")
-    _bars(figure.add_subplot(), sweep)
+    figure = Figure(figsize=(_figure_width(sweep), 5.2), layout="constrained")
+    _add_bars(figure.add_subplot(), sweep)
     return figure
 
 
-def roofline(sweep: Sweep) -> Figure:
+def draw_roofline(sweep: Sweep) -> Figure:
     """Return the speeds against intensity, below the lines that nothing gets above.
 
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.procedure import Procedure
     >>> from tilesolve.bench.run.sweep import empty
-    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
+    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
     >>> roofline(nothing).axes[0].get_xscale()
     'log'
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, 5.6), layout="constrained")
-    _roofline(figure.add_subplot(), sweep)
+    _add_roofline(figure.add_subplot(), sweep)
     return figure
 
 
-def _width(sweep: Sweep) -> float:
-    return max(10.5, 0.5 * len(_shown(sweep)))
+def _figure_width(sweep: Sweep) -> float:
+    return max(10.5, 0.5 * len(_measured_cases(sweep)))
 
 
-def _shown(sweep: Sweep) -> list[Case]:
+def _measured_cases(sweep: Sweep) -> list[Case]:
     return [case for case in sweep.cases if not case.skipped]
 
 
-def _bars(axes: Axes, sweep: Sweep) -> None:
-    cases, names = _shown(sweep), taking_part(sweep)
+def _add_bars(axes: Axes, sweep: Sweep) -> None:
+    cases, names = _measured_cases(sweep), list_contenders(sweep)
     wide = 0.8 / max(1, len(names))
     for number, name in enumerate(names):
         speeds = [case.speed(name) / 1e9 for case in cases]
@@ -112,18 +112,18 @@ def _bars(axes: Axes, sweep: Sweep) -> None:
         axes.hlines(top, place - 0.45, place + 0.45, color=INK, lw=1.3, label=label)
     axes.set_xticks(range(len(cases)), [case.name for case in cases], rotation=60, ha="right")
     axes.set_ylabel("GFLOP/s")
-    _frame(axes, f"{sweep.settings.suite} on {sweep.settings.machine.split()[0]}")
+    _set_frame(axes, f"{sweep.conditions.suite} on {sweep.conditions.machine.split()[0]}")
     axes.grid(axis="y", color=GREY, alpha=0.25, lw=0.6)
     if cases:
         axes.legend(ncols=8, fontsize=9, frameon=False, loc="lower right", bbox_to_anchor=(1, 1))
 
 
-def _roofline(axes: Axes, sweep: Sweep) -> None:
+def _add_roofline(axes: Axes, sweep: Sweep) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
-    cases, names = _shown(sweep), taking_part(sweep)
-    machine = divide_machine(Machine.from_toml(sweep.machine), sweep.settings.batch)
-    threads = sweep.settings.threads
+    cases, names = _measured_cases(sweep), list_contenders(sweep)
+    machine = divide_machine(Machine.from_toml(sweep.machine), sweep.conditions.batch)
+    threads = sweep.conditions.threads
     bandwidth = machine.bandwidth(machine.memory, threads)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -156,12 +156,12 @@ def _roofline(axes: Axes, sweep: Sweep) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("flop per byte, each tensor moved once")
     axes.set_ylabel("GFLOP/s")
-    _frame(axes, "Roofline")
+    _set_frame(axes, "Roofline")
     axes.grid(color=GREY, alpha=0.25, lw=0.6)
     axes.legend(fontsize=9, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _frame(axes: Axes, title: str) -> None:
+def _set_frame(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=12, color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.results import Entry, Sweep
-from tilesolve.bench.results.summary import mean
+from tilesolve.bench.results.summary import geometric_mean
+from tilesolve.bench.results.sweeps import Entry, Sweep
 from tilesolve.system.units import format_count, format_duration
 
 
@@ -47,13 +47,13 @@ class Change:
         return "slower" if min(self.new.seconds) > max(self.old.seconds) else ""
 
 
-def changes(old: Sweep, new: Sweep) -> list[Change]:
+def find_changes(old: Sweep, new: Sweep) -> list[Change]:
     """Return what both sweeps measured, tilesolve first, what has become slowest first.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
-    >>> from tilesolve.bench.results.results import Case
+    >>> from tilesolve.bench.results.record import Settings
+    >>> from tilesolve.bench.results.sweeps import Case
     >>> from tilesolve.contractions.problem import Problem
     >>> settings = Settings("mine", None, 1, 1, 1, {"numpy": ""}, "")
     >>> then, now = (Sweep(settings, {}, "", (Case("matmul", Problem.of("ik-ij-jk", 9), 1.0, 1.0,
@@ -72,17 +72,17 @@ def changes(old: Sweep, new: Sweep) -> list[Change]:
     return sorted(found, key=lambda change: (change.contender != OURS, change.ratio))
 
 
-def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]]:
+def compare_sweeps(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]]:
     """Return rows of changes and lines that sum them up.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> nothing = Sweep(Settings("mine", None, 1, 1, 1, {}, ""), {}, "", ())
     >>> comparison(nothing, nothing)
     ([], ['The two sweeps have nothing in common.'])
     """
-    every = changes(old, new)
+    every = find_changes(old, new)
     rows: list[tuple[str, ...]] = [
         (
             change.case,
@@ -97,9 +97,9 @@ def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]
     lines = [
         f"{what} differs: {then!r} then, {now!r} now"
         for what, then, now in (
-            ("machine", old.settings.machine, new.settings.machine),
-            ("threads", old.settings.threads, new.settings.threads),
-            ("batch", old.settings.batch, new.settings.batch),
+            ("machine", old.conditions.machine, new.conditions.machine),
+            ("threads", old.conditions.threads, new.conditions.threads),
+            ("batch", old.conditions.batch, new.conditions.batch),
         )
         if then != now
     ]
@@ -107,9 +107,8 @@ def comparison(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]
         own = [change for change in every if change.contender == name]
         counts = [sum(c.verdict == verdict for c in own) for verdict in ("faster", "slower")]
         lines.append(
-            f"{name}: {mean([change.ratio for change in own]):.3f} times as fast as then over "
-            f"{format_count(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every "
-            "round"
+            f"{name}: {geometric_mean([change.ratio for change in own]):.3f} times as fast as then over "
+            f"{format_count(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every round"
         )
     return rows, lines if every else [*lines, "The two sweeps have nothing in common."]
 

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from tilesolve.bench.contenders import Contender
-from tilesolve.bench.effort import Effort
-from tilesolve.bench.results.kept import Settings
+from tilesolve.bench.procedure import Procedure
+from tilesolve.bench.results.record import Conditions
 from tilesolve.machine.model import Machine
 from tilesolve.plans.cache import code_digest
 
 
-def digest(machine: Machine) -> str:
+def digest_machine(machine: Machine) -> str:
     """Return a few characters that tell a machine's figures from others.
 
     Examples
@@ -26,37 +26,37 @@ def digest(machine: Machine) -> str:
     return hashlib.sha256(machine.to_toml().encode()).hexdigest()[:12]
 
 
-def settings(
+def collect_conditions(
     suite: str,
     dtype: str | None,
     contenders: Sequence[Contender],
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
     plans: int | None = None,
-) -> Settings:
+) -> Conditions:
     """Return what has to be equal for results to stand together.
 
     Examples
     --------
-    >>> found = settings("tccg", None, (), Machine.load("i7-6700k"), Effort(repeat=3))
+    >>> found = settings("tccg", None, (), Machine.load("i7-6700k"), Procedure(repeat=3))
     >>> found.repeat, found.machine[:8], len(found.code)
     (3, 'i7-6700k', 12)
     """
-    return Settings(
+    return Conditions(
         suite,
         dtype,
-        effort.threads,
-        effort.batch,
-        effort.repeat,
+        procedure.threads,
+        procedure.batch,
+        procedure.repeat,
         {contender.name: contender.label for contender in contenders},
-        f"{machine.name} {digest(machine)}",
-        effort.seconds,
+        f"{machine.name} {digest_machine(machine)}",
+        procedure.seconds,
         plans,
         code_digest(),
     )
 
 
-def provenance(machine: Machine) -> dict[str, str]:
+def collect_provenance(machine: Machine) -> dict[str, str]:
     """Return where and when something is measured: what and its value.
 
     Examples
@@ -68,7 +68,7 @@ def provenance(machine: Machine) -> dict[str, str]:
 
     return {
         "CPU": f"{detect_cpu().name}, {detect_cpu().cores} cores",
-        "machine": f"{machine.name} ({digest(machine)}), {machine.source('peak')} peak, "
+        "machine": f"{machine.name} ({digest_machine(machine)}), {machine.source('peak')} peak, "
         f"{machine.source('memory.bandwidth')} memory bandwidth",
         "system": f"{platform.system()} {platform.release()}",
         "versions": f"Python {platform.python_version()}, "

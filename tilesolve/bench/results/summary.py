@@ -8,27 +8,27 @@ from math import exp, inf, isfinite, isnan, log
 from pathlib import Path
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.results import Case, Entry, Sweep
+from tilesolve.bench.results.sweeps import Case, Entry, Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import check_writable, read_regular, write_atomically
 from tilesolve.system.units import format_count, format_duration, format_volume
 
-NEAR = 0.1
+NEAR_ERROR = 0.1
 """Relative error up to which a prediction counts as near."""
 
-ABSENT = "not installed"
+NOT_INSTALLED = "not installed"
 """The reason of a contender that could not take part; it gets no column."""
 
 
-def worst_first(sweep: Sweep) -> list[Case]:
+def sort_cases(sweep: Sweep) -> list[Case]:
     """Return the cases: without a result, then by the ratio to the best peer, skipped ones last.
 
     Where there is no peer, the share of the roofline counts.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> matmul = Problem.of("ik-ij-jk", 8)
     >>> cases = [Case(f"{s} s", matmul, 1.0, 1.0, "", {OURS: Entry((s,))}) for s in (1.0, 2.0)]
@@ -48,31 +48,31 @@ def worst_first(sweep: Sweep) -> list[Case]:
     return sorted(sweep.cases, key=place)
 
 
-def taking_part(sweep: Sweep) -> list[str]:
+def list_contenders(sweep: Sweep) -> list[str]:
     """Return the contenders that are installed, in the order of the settings.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "tilesolve 1"}, "")
     >>> taking_part(Sweep(settings, {}, "", ()))
     ['tilesolve']
     """
     absent = {
         name
-        for name in sweep.settings.contenders
+        for name in sweep.conditions.contenders
         if any(name in case.entries for case in sweep.cases)
-        and all(case.entries[name].reason == ABSENT for case in sweep.cases if case.entries)
+        and all(case.entries[name].reason == NOT_INSTALLED for case in sweep.cases if case.entries)
     }
-    return [name for name in sweep.settings.contenders if name not in absent]
+    return [name for name in sweep.conditions.contenders if name not in absent]
 
 
-def columns(sweep: Sweep) -> dict[str, str]:
+def list_columns(sweep: Sweep) -> dict[str, str]:
     """Return the headers of a sweep's table, each with the side that its cells stand on.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> settings = Settings("mine", None, 1, 1, 1, {"tilesolve": "", "numpy": ""}, "")
     >>> list(columns(Sweep(settings, {}, "", ())))[-2:]
     ['memory', 'numpy']
@@ -89,17 +89,17 @@ def columns(sweep: Sweep) -> dict[str, str]:
             "predicted",
             "bound by",
         ),
-        *("planning", "memory", *(name for name in taking_part(sweep) if name != OURS)),
+        *("planning", "memory", *(name for name in list_contenders(sweep) if name != OURS)),
     )
     return left | dict.fromkeys(right, "right")
 
 
-def rows(sweep: Sweep) -> list[tuple[str, ...]]:
+def list_rows(sweep: Sweep) -> list[tuple[str, ...]]:
     """Return the cells of a sweep's table; speeds are in GFLOP/s.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> case = Case("matmul", Problem.of("ik-ij-jk", 1000), 1.0, 1.5, "L1",
     ...             {"tilesolve": Entry((2.0,)), "numpy": Entry((4.0,))})
@@ -107,37 +107,37 @@ def rows(sweep: Sweep) -> list[tuple[str, ...]]:
     >>> rows(Sweep(settings, {}, "", (case,)))
     [('matmul', '1 s', '1', '50%', '2.00', '0%', '1', '0.75', 'L1', '-', '-', '0.5')]
     """
-    peers = [name for name in taking_part(sweep) if name != OURS]
+    peers = [name for name in list_contenders(sweep) if name != OURS]
     found = []
-    for case in worst_first(sweep):
+    for case in sort_cases(sweep):
         if case.skipped:
-            found.append((case.name, "skipped", *[""] * (len(columns(sweep)) - 2)))
+            found.append((case.name, "skipped", *[""] * (len(list_columns(sweep)) - 2)))
             continue
         mine = case.entries.get(OURS, Entry(()))
         found.append(
             (
                 case.name,
                 format_duration(case.roofline) if isfinite(case.roofline) else "-",
-                _speed(case, OURS),
-                _figure(case.reached(OURS), "{:.0%}"),
-                _figure(case.ratio, "{:.2f}"),
-                _figure(mine.spread, "{:.0%}"),
+                _format_speed(case, OURS),
+                _format_figure(case.reached(OURS), "{:.0%}"),
+                _format_figure(case.ratio, "{:.2f}"),
+                _format_figure(mine.spread, "{:.0%}"),
                 str(len(mine.seconds)),
-                _figure(case.predicted / mine.median, "{:.2f}"),
+                _format_figure(case.predicted / mine.median, "{:.2f}"),
                 case.bottleneck or "-",
                 "-" if mine.preparation is None else format_duration(mine.preparation),
                 "-" if mine.memory is None else format_volume(mine.memory),
-                *(_speed(case, name) for name in peers),
+                *(_format_speed(case, name) for name in peers),
             )
         )
     return found
 
 
-def _figure(value: float, form: str) -> str:
+def _format_figure(value: float, form: str) -> str:
     return form.format(value) if isfinite(value) else "-"
 
 
-def _speed(case: Case, name: str) -> str:
+def _format_speed(case: Case, name: str) -> str:
     """Return a contender's GFLOP/s, or the first word of why there are none."""
     entry = case.entries.get(name)
     if entry is None:
@@ -145,21 +145,21 @@ def _speed(case: Case, name: str) -> str:
     return f"{case.speed(name) / 1e9:.3g}" if entry.seconds else entry.reason.split()[0].strip(":,")
 
 
-def notes(sweep: Sweep) -> list[str]:
+def list_notes(sweep: Sweep) -> list[str]:
     """Return a line for each contender without a result, and each case that was skipped.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> case = Case("matmul", Problem.of("ik-ij-jk", 9), 1.0, 1.5, "L1",
     ...             {"numpy": Entry((), "crashed: SIGSEGV")})
     >>> notes(Sweep(Settings("mine", None, 1, 1, 1, {"numpy": ""}, ""), {}, "", (case,)))
     ['matmul, numpy: crashed: SIGSEGV']
     """
-    there = taking_part(sweep)
+    there = list_contenders(sweep)
     found = []
-    for case in worst_first(sweep):
+    for case in sort_cases(sweep):
         if case.skipped:
             found.append(f"{case.name}: {case.skipped}")
         found += [
@@ -170,7 +170,7 @@ def notes(sweep: Sweep) -> list[str]:
     return found
 
 
-def mean(values: Sequence[float]) -> float:
+def geometric_mean(values: Sequence[float]) -> float:
     """Return the geometric mean.
 
     Examples
@@ -181,12 +181,12 @@ def mean(values: Sequence[float]) -> float:
     return exp(sum(map(log, values)) / len(values))
 
 
-def means(sweep: Sweep) -> list[str]:
+def list_means(sweep: Sweep) -> list[str]:
     r"""Return lines with the geometric means of a sweep.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> from tilesolve.contractions.problem import Problem
     >>> case = Case("matmul", Problem.of("ik-ij-jk", 1000), 1.0, 1.5, "L1",
     ...             {"tilesolve": Entry((2.0,)), "numpy": Entry((4.0,))})
@@ -202,49 +202,51 @@ def means(sweep: Sweep) -> list[str]:
         return [f"No case of {len(sweep.cases)} has a result of {OURS}."]
     lines = [
         f"Geometric means over {len(reached)} of {len(sweep.cases)} cases: "
-        f"{100 * mean(reached):.0f} % of the roofline"
+        f"{100 * geometric_mean(reached):.0f} % of the roofline"
     ]
-    lines += _peaks(sweep)
+    lines += _list_peaks(sweep)
     if ratios := [case.ratio for case in sweep.cases if isfinite(case.ratio)]:
         slower = sum(ratio < 1 for ratio in ratios)
         lines.append(
-            f"{mean(ratios):.2f} times the best peer (slower than it in {slower} of {len(ratios)})"
+            f"{geometric_mean(ratios):.2f} times the best peer (slower than it in {slower} of {len(ratios)})"
         )
-    for name in taking_part(sweep):
+    for name in list_contenders(sweep):
         times = [case.seconds(name) / case.ours for case in sweep.cases if name != OURS]
         if known := [ratio for ratio in times if isfinite(ratio)]:
-            lines.append(f"{mean(known):.2f} times {name} ({format_count(len(known), 'case')})")
+            lines.append(
+                f"{geometric_mean(known):.2f} times {name} ({format_count(len(known), 'case')})"
+            )
     errors = [c.predicted / c.ours for c in sweep.cases if isfinite(c.predicted / c.ours)]
-    near = sum(abs(error - 1) <= NEAR for error in errors)
+    near = sum(abs(error - 1) <= NEAR_ERROR for error in errors)
     lines.append(
-        f"predicted over measured time {mean(errors):.2f}, "
-        f"within {100 * NEAR:.0f} % in {near} of {len(errors)}"
+        f"predicted over measured time {geometric_mean(errors):.2f}, "
+        f"within {100 * NEAR_ERROR:.0f} % in {near} of {len(errors)}"
     )
     return [*(f"{line};" for line in lines[:-1]), f"{lines[-1]}."]
 
 
-def _peaks(sweep: Sweep) -> Iterator[str]:
+def _list_peaks(sweep: Sweep) -> Iterator[str]:
     """Yield what arithmetic reached beside the runs, for each dtype where that was measured."""
     for dtype in dict.fromkeys(case.problem.dtype for case in sweep.cases):
         if peak := sweep.peak(dtype):
-            calibrated = Machine.from_toml(sweep.machine).peak(dtype, sweep.settings.threads)
+            calibrated = Machine.from_toml(sweep.machine).peak(dtype, sweep.conditions.threads)
             yield (
                 f"the peak of {dtype} beside the runs was {peak / 1e9:.1f} GFLOP/s in the median, "
                 f"{peak / calibrated:.2f} of the machine's"
             )
 
 
-def facts(sweep: Sweep) -> dict[str, str]:
+def list_facts(sweep: Sweep) -> dict[str, str]:
     """Return what a reader has to know of a sweep: settings, provenance, contenders.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
     >>> facts(Sweep(settings, {"CPU": "fast"}, "", ()))["settings"][:22]
     'suite mine, 1 thread, '
     """
-    settings = sweep.settings
+    settings = sweep.conditions
     threads = "1 thread" if settings.threads == 1 else f"{settings.threads} threads"
     batch = "" if settings.batch == 1 else f", {settings.batch} processes side by side"
     dtype = f", {settings.dtype}" if settings.dtype else ""
@@ -261,7 +263,7 @@ def markdown(sweep: Sweep) -> str:
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> settings = Settings("mine", None, 1, 1, 5, {"numpy": "numpy: numpy 2"}, "")
     >>> "- numpy: numpy 2" in markdown(Sweep(settings, {"CPU": "fast"}, "", ())).splitlines()
     True
@@ -270,19 +272,19 @@ def markdown(sweep: Sweep) -> str:
 
 
 def _markdown(sweep: Sweep) -> Iterator[str]:
-    for what, value in facts(sweep).items():
+    for what, value in list_facts(sweep).items():
         yield f"{what}: {value}  "
     yield ""
-    yield from (f"- {label}" for label in sweep.settings.contenders.values())
+    yield from (f"- {label}" for label in sweep.conditions.contenders.values())
     yield ""
-    heads = columns(sweep)
+    heads = list_columns(sweep)
     yield "| " + " | ".join(heads) + " |"
     yield "| " + " | ".join("---" if side == "left" else "--:" for side in heads.values()) + " |"
-    for row in rows(sweep):
+    for row in list_rows(sweep):
         yield "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"
     yield ""
-    yield from means(sweep)
-    if found := notes(sweep):
+    yield from list_means(sweep)
+    if found := list_notes(sweep):
         yield ""
         yield from (f"- {note}" for note in found)
 

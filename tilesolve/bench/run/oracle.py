@@ -13,22 +13,22 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.packing.buffers import allocate
 
-PLACES = 200
+CHECKED_ELEMENTS = 200
 """Elements of a result that are checked."""
 
-ROUNDINGS = 32.0
+ROUNDING_ERRORS = 32.0
 """Times the usual rounding error of a sum that a correct result may be off at most."""
 
-PARTS = 256
+DIGEST_PARTS = 256
 """Parts of a result whose sums are compared among contenders."""
 
-TINY = 3
+TINY_EXTENT = 3
 """Extent of the letters of a problem that is computed first."""
 
 Array = npt.NDArray[Any]
 
 
-def drawn(problem: Problem, seed: int = 7) -> list[Array]:
+def draw_arrays(problem: Problem, seed: int = 7) -> list[Array]:
     """Return operands of a problem and an array for its output, on huge pages: always the same.
 
     The output, which comes last, holds NaN.
@@ -53,7 +53,7 @@ def drawn(problem: Problem, seed: int = 7) -> list[Array]:
     return arrays
 
 
-def places(problem: Problem, count: int = PLACES) -> Array:
+def pick_elements(problem: Problem, count: int = CHECKED_ELEMENTS) -> Array:
     """Return elements of the output to look at: a row of indices for each; the corners are there.
 
     Examples
@@ -68,7 +68,7 @@ def places(problem: Problem, count: int = PLACES) -> Array:
     return np.vstack([0 * shape, shape - 1, inside]).astype(np.int64)
 
 
-def expected(problem: Problem, operands: Sequence[Array], at: Array) -> tuple[Array, Array]:
+def compute_elements(problem: Problem, operands: Sequence[Array], at: Array) -> tuple[Array, Array]:
     """Return the output's elements at some places, and how far off each may be.
 
     The elements are summed in double precision. Rounding errors of a sum of N products grow as
@@ -96,11 +96,11 @@ def expected(problem: Problem, operands: Sequence[Array], at: Array) -> tuple[Ar
             where = [sum(c * here[i] for c, i in sub.terms) for sub in tensor.subscripts]
             product = product * operand[tuple(where)]
         values[row] = product.sum()
-        slack[row] = ROUNDINGS * epsilon * sqrt(product.size) * float(np.linalg.norm(product))
+        slack[row] = ROUNDING_ERRORS * epsilon * sqrt(product.size) * float(np.linalg.norm(product))
     return values, slack
 
 
-def tiny(problem: Problem) -> Problem:
+def shrink(problem: Problem) -> Problem:
     """Return a problem of the same spec that is computed first, to load what is to be loaded.
 
     Examples
@@ -108,11 +108,11 @@ def tiny(problem: Problem) -> Problem:
     >>> dict(tiny(Problem.of("ik-ij-jk", "i=100 k=2 j=50")).sizes)
     {'i': 3, 'k': 2, 'j': 3}
     """
-    small = {letter: min(extent, TINY) for letter, extent in problem.sizes.items()}
+    small = {letter: min(extent, TINY_EXTENT) for letter, extent in problem.sizes.items()}
     return Problem.of(problem.spec, small, problem.dtype)
 
 
-def wrong(found: Array, values: Array, slack: Array) -> str:
+def describe_fault(found: Array, values: Array, slack: Array) -> str:
     """Say how a result is wrong; nothing if it is right.
 
     Examples
@@ -132,7 +132,7 @@ def wrong(found: Array, values: Array, slack: Array) -> str:
     )
 
 
-def digest(result: Array) -> Array:
+def sum_parts(result: Array) -> Array:
     """Return the sums of parts of a result that together are all of it.
 
     Examples
@@ -141,11 +141,11 @@ def digest(result: Array) -> Array:
     1200.0
     """
     wide = "complex128" if result.dtype.kind == "c" else "float64"
-    parts = np.array_split(np.ascontiguousarray(result).reshape(-1), PARTS)
+    parts = np.array_split(np.ascontiguousarray(result).reshape(-1), DIGEST_PARTS)
     return np.array([part.sum(dtype=wide) for part in parts])
 
 
-def differing(problem: Problem, digests: Sequence[Array]) -> list[bool]:
+def find_outliers(problem: Problem, digests: Sequence[Array]) -> list[bool]:
     """Return for each of several results of a problem whether it differs from what most found.
 
     Where two differ and there is no third, both do. The operands are taken to be of size one, as
@@ -163,6 +163,6 @@ def differing(problem: Problem, digests: Sequence[Array]) -> list[bool]:
     middle = np.median(stack.real, axis=0) + 1j * np.median(stack.imag, axis=0)
     kept = set(problem.spec.output.letters)
     terms = prod(extent for letter, extent in problem.sizes.items() if letter not in kept)
-    size = max(1, prod(problem.shape(0)) / PARTS)
-    slack = ROUNDINGS * float(np.finfo(problem.dtype).eps) * terms * sqrt(size)
+    size = max(1, prod(problem.shape(0)) / DIGEST_PARTS)
+    slack = ROUNDING_ERRORS * float(np.finfo(problem.dtype).eps) * terms * sqrt(size)
     return [bool((~(np.abs(one - middle) <= slack)).any()) for one in stack]

@@ -20,14 +20,14 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.packing.buffers import empty
 
-OFFSET = 16
+NUMPY_OFFSET_BYTES = 16
 """Bytes from a line's beginning to where large arrays of numpy begin (glibc)."""
 
 Array = npt.NDArray[Any]
 Run = Callable[[], Any]
 
 
-def subscripts(problem: Problem) -> str:
+def write_einsum(problem: Problem) -> str:
     """Return a problem as einsum writes it.
 
     Raises
@@ -82,7 +82,7 @@ def unaligned(
     """
 
     def moved(array: Array) -> Array:
-        skipped = OFFSET // array.itemsize
+        skipped = NUMPY_OFFSET_BYTES // array.itemsize
         room = empty((skipped + array.size,), array.dtype)
         found = room[skipped:].reshape(array.shape)
         found[...] = array
@@ -101,7 +101,7 @@ def numpy(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out:
     >>> float(run().sum())
     16.0
     """
-    text = subscripts(problem)
+    text = write_einsum(problem)
     return lambda: np.einsum(text, *operands, out=out, optimize=True)
 
 
@@ -113,7 +113,7 @@ def opt_einsum(problem: Problem, _: Machine, __: int, operands: Sequence[Array],
     $ tilesolve bench gemm --peers opt_einsum
     """
     module = importlib.import_module("opt_einsum")
-    contract = module.contract_expression(subscripts(problem), *problem.shapes[1:])
+    contract = module.contract_expression(write_einsum(problem), *problem.shapes[1:])
     return lambda: contract(*operands, out=out)
 
 
@@ -125,7 +125,7 @@ def tblis(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out:
     $ tilesolve bench gemm --peers tblis
     """
     contract = importlib.import_module("pytblis").contract
-    text = subscripts(problem)
+    text = write_einsum(problem)
     return lambda: contract(text, *operands, out=out)
 
 
@@ -139,7 +139,7 @@ def torch(problem: Problem, _: Machine, threads: int, operands: Sequence[Array],
     module = importlib.import_module("torch")
     module.set_num_threads(threads)
     tensors = [module.from_numpy(operand) for operand in operands]
-    text = subscripts(problem)
+    text = write_einsum(problem)
     return lambda: module.einsum(text, *tensors)
 
 
@@ -152,7 +152,7 @@ def jax(problem: Problem, _: Machine, __: int, operands: Sequence[Array], ___: A
     """
     module = importlib.import_module("jax")
     module.config.update("jax_enable_x64", True)
-    text = subscripts(problem)
+    text = write_einsum(problem)
     arrays = [module.numpy.asarray(operand) for operand in operands]
     compiled = module.jit(lambda *given: module.numpy.einsum(text, *given)).lower(*arrays).compile()
     return lambda: compiled(*arrays).block_until_ready()

@@ -11,11 +11,11 @@ from functools import partial
 from itertools import count
 
 from tilesolve.bench.contenders import OURS, Contender
-from tilesolve.bench.effort import Effort
-from tilesolve.bench.results.provenance import provenance, settings
-from tilesolve.bench.results.results import Case, Entry, Sweep
-from tilesolve.bench.run.oracle import differing
-from tilesolve.bench.run.team import PeerError, Team, team
+from tilesolve.bench.procedure import Procedure
+from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
+from tilesolve.bench.results.sweeps import Case, Entry, Sweep
+from tilesolve.bench.run.oracle import find_outliers
+from tilesolve.bench.run.team import PeerError, Team, start_team
 from tilesolve.bench.run.worker import Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.problem import Problem
@@ -26,45 +26,45 @@ from tilesolve.plans.plan import plan
 from tilesolve.system.free_memory import free_memory
 from tilesolve.system.units import format_size
 
-FLUSHED = 2
+FLUSHED_CACHES = 2
 """Times the last cache that is written between runs, as TCCG does."""
 
-SPARE = 2**28
+SPARE_BYTES = 2**28
 """Bytes that the processes take beside tensors."""
 
-STARTING = 3.0
+START_SECONDS = 3.0
 """Seconds that a contender takes to start and to be checked beside its runs, about."""
 
 
-def empty(
+def begin_sweep(
     suite: str,
     dtype: str | None,
     contenders: Sequence[Contender],
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
 ) -> Sweep:
     """Return a sweep without cases yet: its settings and where it is made.
 
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> found = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
-    >>> found.settings.suite, "CPU" in found.provenance
+    >>> found = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
+    >>> found.conditions.suite, "CPU" in found.provenance
     ('tccg', True)
     """
     return Sweep(
-        settings(suite, dtype, contenders, machine, effort),
-        provenance(machine),
+        collect_conditions(suite, dtype, contenders, machine, procedure),
+        collect_provenance(machine),
         machine.to_toml(),
         (),
     )
 
 
-def sweep(
+def run_sweep(
     problems: Mapping[str, Problem],
     contenders: Sequence[Contender],
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
     start: Sweep,
     keep: Callable[[Sweep], None],
     progress: Progress,
@@ -77,7 +77,7 @@ def sweep(
         By name.
     contenders
         Who computes.
-    machine, effort
+    machine, procedure
         What plans are made for, and how is measured.
     start
         What has been done before.
@@ -89,33 +89,33 @@ def sweep(
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> machine, effort = Machine.load("i7-6700k"), Effort(repeat=2)
+    >>> machine, procedure = Machine.load("i7-6700k"), Procedure(repeat=2)
     >>> everyone = contenders("numpy")
-    >>> start = empty("mine", None, everyone, machine, effort)
-    >>> found = sweep({"tiny": Problem.of("ik-ij-jk", 20)}, everyone, machine, effort, start,
+    >>> start = empty("mine", None, everyone, machine, procedure)
+    >>> found = sweep({"tiny": Problem.of("ik-ij-jk", 20)}, everyone, machine, procedure, start,
     ...               lambda _: None, lambda *_: None)
     >>> len(found.cases[0].entries["numpy"].seconds)
     2
     """
-    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
-    machine = divide_machine(machine, effort.batch)
+    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
+    machine = divide_machine(machine, procedure.batch)
     many = len(contenders)
-    weight = weights(waiting, contenders, machine, effort)
+    weight = estimate_cases(waiting, contenders, machine, procedure)
     found = start
-    for name, tell in shares(progress, weight):
+    for name, tell in share_progress(progress, weight):
         problem = waiting[name]
-        step = steps(tell, many * (1 + effort.rounds(problem, machine, many)))
-        found = found.added(measure(name, problem, contenders, machine, effort, step))
+        step = count_steps(tell, many * (1 + procedure.estimate_rounds(problem, machine, many)))
+        found = found.with_case(measure_case(name, problem, contenders, machine, procedure, step))
         keep(found)
     progress(1.0, "")
     return found
 
 
-def weights(
+def estimate_cases(
     problems: Mapping[str, Problem],
     contenders: Sequence[Contender],
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
 ) -> dict[str, float]:
     """Return the seconds that each problem takes, about.
 
@@ -123,31 +123,35 @@ def weights(
     --------
     >>> from tilesolve.bench.contenders import contenders
     >>> problems = {"huge": Problem.of("ik-ij-jk", 10**6), "small": Problem.of("ik-ij-jk", 9)}
-    >>> weights(problems, contenders("none"), Machine.load("i7-6700k"), Effort())["huge"]
+    >>> weights(problems, contenders("none"), Machine.load("i7-6700k"), Procedure())["huge"]
     3.0
     """
     many = len(contenders)
     return {
-        name: many * STARTING
-        if lacking(needed(problem, contenders, effort))
-        else effort.expected(problem, machine, many, STARTING)
+        name: many * START_SECONDS
+        if describe_lack(count_sweep_bytes(problem, contenders, procedure))
+        else procedure.estimate_seconds(problem, machine, many, START_SECONDS)
         for name, problem in problems.items()
     }
 
 
-def needed(problem: Problem, contenders: Sequence[Contender], effort: Effort) -> int:
+def count_sweep_bytes(
+    problem: Problem, contenders: Sequence[Contender], procedure: Procedure
+) -> int:
     """Return the bytes that contenders take: all have the tensors, and who runs may copy them.
 
     Examples
     --------
-    >>> needed(Problem.of("ik-ij-jk", 100), (), Effort())
+    >>> needed(Problem.of("ik-ij-jk", 100), (), Procedure())
     268675456
     """
     there = sum(contender.installed for contender in contenders)
-    return (there + 1) * effort.batch * (sum(problem.bytes) + SPARE)
+    return (there + 1) * procedure.batch * (sum(problem.bytes) + SPARE_BYTES)
 
 
-def shares(progress: Progress, weight: Mapping[str, float]) -> Iterator[tuple[str, Progress]]:
+def share_progress(
+    progress: Progress, weight: Mapping[str, float]
+) -> Iterator[tuple[str, Progress]]:
     """Yield each case and what is told how much of this case is done.
 
     Examples
@@ -160,17 +164,17 @@ def shares(progress: Progress, weight: Mapping[str, float]) -> Iterator[tuple[st
     total, passed = sum(weight.values()), 0.0
 
     for name, own in weight.items():
-        yield name, partial(_told, progress, name, passed / total, own / total)
+        yield name, partial(_tell_share, progress, name, passed / total, own / total)
         passed += own
 
 
-def _told(
+def _tell_share(
     progress: Progress, name: str, start: float, share: float, part: float, what: str
 ) -> None:
     progress(start + share * part, f"{name}: {what}")
 
 
-def steps(tell: Progress, expected: int) -> Callable[[str], None]:
+def count_steps(tell: Progress, expected: int) -> Callable[[str], None]:
     """Return what is called with each step of a case, which has so many, about.
 
     Examples
@@ -187,12 +191,12 @@ def steps(tell: Progress, expected: int) -> Callable[[str], None]:
     return lambda what: tell(min(1.0, next(taken) / expected), what)
 
 
-def measure(
+def measure_case(
     name: str,
     problem: Problem,
     contenders: Sequence[Contender],
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
     step: Callable[[str], None],
 ) -> Case:
     """Measure one problem.
@@ -202,17 +206,17 @@ def measure(
     >>> from tilesolve.bench.contenders import contenders
     >>> machine = Machine.load("i7-6700k")
     >>> found = measure("huge", Problem.of("ik-ij-jk", 10**6), contenders("none"), machine,
-    ...                 Effort(), print)
+    ...                 Procedure(), print)
     >>> found.skipped.startswith("does not fit into memory: ")
     True
     """
     there = [contender for contender in contenders if contender.installed]
-    if lack := lacking(needed(problem, contenders, effort)):
+    if lack := describe_lack(count_sweep_bytes(problem, contenders, procedure)):
         return Case(name, problem, skipped=lack)
     entries = {c.name: Entry((), "" if c in there else "not installed") for c in contenders}
     expectation = None
     try:
-        expectation = plan(problem, machine=machine, threads=effort.threads)
+        expectation = plan(problem, machine=machine, threads=procedure.threads)
     except TilesolveError as error:
         entries[OURS] = Entry((), f"unplanned: {error}")
         there = [contender for contender in there if contender.name != OURS]
@@ -221,20 +225,20 @@ def measure(
         checked: dict[str, Ready] = {}
         for contender in there:
             step(f"{contender.name} makes ready")
-            started = team(contender, effort.threads, effort.batch, effort.limit)
+            started = start_team(contender, procedure.threads, procedure.batch, procedure.limit)
             group = stack.enter_context(started)
             try:
-                found = group.prepare(list(_orders(problem, contender, machine, effort)))
+                found = group.prepare(list(_make_orders(problem, contender, machine, procedure)))
             except PeerError as error:
                 group.stop()
                 entries[contender.name] = Entry((), str(error))
                 continue
             teams[contender.name], checked[contender.name] = group, found
-        for who in _different(problem, checked):
+        for who in _name_outliers(problem, checked):
             teams.pop(who).stop()
             entries[who] = Entry((), "the others found another result")
-        first = {who: effort.first(checked[who].seconds) for who in teams}
-        measured, peak = _rounds(teams, first, effort, step)
+        first = {who: procedure.first_rounds(checked[who].seconds) for who in teams}
+        measured, peak = _run_rounds(teams, first, procedure, step)
         entries |= measured
     for who, found in checked.items():
         entry = entries[who]
@@ -253,7 +257,7 @@ def measure(
     )
 
 
-def lacking(count: int) -> str:
+def describe_lack(count: int) -> str:
     """Say that so many bytes are not free; nothing if they are.
 
     Examples
@@ -268,7 +272,7 @@ def lacking(count: int) -> str:
     )
 
 
-def flushed(machine: Machine) -> int:
+def count_flush_bytes(machine: Machine) -> int:
     """Return the bytes that are written between runs, so that no cache helps the next one.
 
     Examples
@@ -276,31 +280,31 @@ def flushed(machine: Machine) -> int:
     >>> flushed(Machine.load("i7-6700k"))
     16777216
     """
-    return FLUSHED * max(level.capacity or 0 for level in machine.levels)
+    return FLUSHED_CACHES * max(level.capacity or 0 for level in machine.levels)
 
 
-def _orders(
-    problem: Problem, contender: Contender, machine: Machine, effort: Effort
+def _make_orders(
+    problem: Problem, contender: Contender, machine: Machine, procedure: Procedure
 ) -> Iterator[Order]:
-    flush = flushed(machine)
+    flush = count_flush_bytes(machine)
     cores = sorted(os.sched_getaffinity(0))
-    for at in range(effort.batch):
-        alone = effort.batch > 1 and effort.threads == 1
+    for at in range(procedure.batch):
+        alone = procedure.batch > 1 and procedure.threads == 1
         core = cores[at] if alone else None
         paced = contender.name == OURS
-        yield Order(problem, machine, effort.threads, contender.maker, flush, core, paced)
+        yield Order(problem, machine, procedure.threads, contender.maker, flush, core, paced)
 
 
-def _different(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
+def _name_outliers(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
     """Return whose result is another than that of most."""
     digests = [found.digest for found in checked.values()]
-    return [who for who, off in zip(checked, differing(problem, digests), strict=True) if off]
+    return [who for who, off in zip(checked, find_outliers(problem, digests), strict=True) if off]
 
 
-def _rounds(
+def _run_rounds(
     teams: Mapping[str, Team],
     first: Mapping[str, list[float]],
-    effort: Effort,
+    procedure: Procedure,
     step: Callable[[str], None],
 ) -> tuple[dict[str, Entry], float | None]:
     """Return the times of all teams, which take turns, and the peak beside them, if it is known.
@@ -309,7 +313,7 @@ def _rounds(
     """
     times, failed = {who: list(first[who]) for who in teams}, dict[str, str]()
     peaks: list[float] = []
-    while waiting := effort.due(times):
+    while waiting := procedure.pick_due(times):
         for who in waiting:
             step(f"round {len(times[who]) + 1}, {who}")
             try:

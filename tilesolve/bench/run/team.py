@@ -20,13 +20,13 @@ from tilesolve.bench.run.turn import Turn
 from tilesolve.bench.run.worker import COMMAND, Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 
-SAID = 200
+MESSAGE_CHARACTERS = 200
 """Characters of what a failed process said last that are repeated."""
 
-QUICKLY = 2.0
+EXIT_SECONDS = 2.0
 """Seconds that a process has to end in after it has hung up."""
 
-LOOK = 0.5
+POLL_SECONDS = 0.5
 """Seconds after which is looked whether a process from which nothing comes has ended: what it has
 started may hold its end of the connection open."""
 
@@ -56,7 +56,7 @@ class Worker:
         with far:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND, str(far.fileno()), str(os.getpid())],
-                env=contender.variables(dict(os.environ), threads),
+                env=contender.build_variables(dict(os.environ), threads),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -78,7 +78,7 @@ class Worker:
     def answer(self, limit: float) -> Any:  # noqa: ANN401 - a `Ready`, or a `Turn`
         """Return the next answer; raise a `PeerError` for a failure, an end, or silence."""
         give_up = time.monotonic() + limit
-        while not self.connection.poll(max(0.0, min(LOOK, give_up - time.monotonic()))):
+        while not self.connection.poll(max(0.0, min(POLL_SECONDS, give_up - time.monotonic()))):
             if self.process.poll() is not None and not self.connection.poll():
                 raise PeerError(self._end())
             if time.monotonic() >= give_up:
@@ -95,14 +95,14 @@ class Worker:
     def _end(self) -> str:
         """Say how the process ended, and what it said last; end it if it does not by itself."""
         try:
-            how = _ending(self.process.wait(QUICKLY))
+            how = _describe_end(self.process.wait(EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self.stop()
             how = "stopped: hung up without ending"
         self.said.seek(0)
         lines = self.said.read().decode(errors="replace").split("\n")
         final = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"{how} ({final[:SAID]})" if final else how
+        return f"{how} ({final[:MESSAGE_CHARACTERS]})" if final else how
 
     def stop(self) -> None:
         """End the process, and what it may have started, whatever it is doing."""
@@ -123,7 +123,7 @@ class Worker:
             os.killpg(self.process.pid, number)
 
 
-def _ending(status: int) -> str:
+def _describe_end(status: int) -> str:
     if status < 0:
         return f"crashed: {signal.Signals(-status).name}"
     return f"ended with status {status}"
@@ -182,7 +182,7 @@ class Team:
 
 
 @contextmanager
-def team(contender: Contender, threads: int, batch: int, limit: float) -> Iterator[Team]:
+def start_team(contender: Contender, threads: int, batch: int, limit: float) -> Iterator[Team]:
     """Start the processes of a contender; they are gone afterwards, whatever they were doing.
 
     Examples

@@ -12,10 +12,10 @@ from statistics import harmonic_mean
 
 from tilesolve.calibration.peak_rate import PeakMeter
 
-SHARE = 0.02
+PEAK_SHARE = 0.02
 """Of a run's seconds: how long its peak is measured before it, and again after it."""
 
-LEAST = 5e-3
+LEAST_PEAK_SECONDS = 5e-3
 """Seconds that this takes at least."""
 
 
@@ -39,7 +39,9 @@ class Turn:
     peak: float | None = None
 
 
-def beside(timed: Callable[[], float], measured: PeakMeter, last: float) -> Callable[[], Turn]:
+def measure_peak_around(
+    timed: Callable[[], float], measured: PeakMeter, last: float
+) -> Callable[[], Turn]:
     """Return what times runs and measures the peak around each of them.
 
     Parameters
@@ -58,7 +60,7 @@ def beside(timed: Callable[[], float], measured: PeakMeter, last: float) -> Call
     >>> run(), around
     (Turn(seconds=4.0, peak=2.0), [0.02, 0.02])
     """
-    length = max(LEAST, SHARE * last)
+    length = max(LEAST_PEAK_SECONDS, PEAK_SHARE * last)
 
     def run() -> Turn:
         before = measured(length)

@@ -24,8 +24,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.bench.run.oracle import digest, drawn, expected, places, tiny, wrong
-from tilesolve.bench.run.turn import Turn, beside
+from tilesolve.bench.run.oracle import (
+    compute_elements,
+    describe_fault,
+    draw_arrays,
+    pick_elements,
+    shrink,
+    sum_parts,
+)
+from tilesolve.bench.run.turn import Turn, measure_peak_around
 from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
@@ -99,7 +106,7 @@ class Ready:
     memory: int | None
 
 
-def ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
+def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     """Compute an order's problem once, and return what was found and how to time a run.
 
     Examples
@@ -115,13 +122,13 @@ def ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     module, _, function = order.maker.partition(":")
     make = getattr(importlib.import_module(module), function)
     problem, given = order.problem, (order.machine, order.threads)
-    small = tiny(problem)
-    *operands, out = drawn(small)
+    small = shrink(problem)
+    *operands, out = draw_arrays(small)
     make(small, *given, operands, out)()
 
-    *operands, out = drawn(problem)
-    at = places(problem)
-    values, slack = expected(problem, operands, at)
+    *operands, out = draw_arrays(problem)
+    at = pick_elements(problem)
+    values, slack = compute_elements(problem, operands, at)
     trash = allocate(order.flush)
     trash.fill(0)  # its pages are none that the first run takes
     before = _reset_peak()
@@ -129,23 +136,23 @@ def ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     run = make(problem, *given, operands, out)
     preparation = time.perf_counter() - start
     results: list[Any] = []
-    seconds = timer(lambda: results.append(run()), trash)()
+    seconds = make_timer(lambda: results.append(run()), trash)()
     (result,) = results
-    memory = _memory("VmHWM")
-    fault = wrong(np.asarray(result)[tuple(at.T)], values, slack)
-    if not fault and not np.array_equal(expected(problem, operands, at)[0], values):
+    memory = _read_memory("VmHWM")
+    fault = describe_fault(np.asarray(result)[tuple(at.T)], values, slack)
+    if not fault and not np.array_equal(compute_elements(problem, operands, at)[0], values):
         fault = "changed the operands"
     taken = None if before is None or memory is None else max(0, memory - before)
-    found = Ready(preparation, seconds, digest(np.asarray(result)), fault, taken)
-    timed = timer(run, trash)
+    found = Ready(preparation, seconds, sum_parts(np.asarray(result)), fault, taken)
+    timed = make_timer(run, trash)
     if order.paced:
-        return found, beside(
+        return found, measure_peak_around(
             timed, peak_meter(order.machine, problem.dtype, order.threads), seconds
         )
     return found, lambda: Turn(timed())
 
 
-def timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
+def make_timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
     """Return what times a run in seconds, after it has written to all of an array.
 
     Examples
@@ -163,7 +170,7 @@ def timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], fl
     return timed
 
 
-def _memory(what: str) -> int | None:
+def _read_memory(what: str) -> int | None:
     """Return one of the sizes of this process, in bytes."""
     with suppress(OSError):
         text = Path("/proc/self/status").read_text(encoding="ascii")
@@ -178,7 +185,7 @@ def _reset_peak() -> int | None:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
-    return _memory("VmHWM")
+    return _read_memory("VmHWM")
 
 
 def serve(connection: Connection) -> None:
@@ -194,7 +201,7 @@ def serve(connection: Connection) -> None:
     with suppress(EOFError, OSError):
         order = connection.recv()
         try:
-            first, timed = ready(order)
+            first, timed = get_ready(order)
         except Exception as error:  # whatever a peer raises is an answer, too
             connection.send(f"{type(error).__name__}: {error}")
             return

@@ -14,7 +14,7 @@ from tilesolve.plans.plan import plan
 from tilesolve.simulation.cache_simulator import CacheShape
 from tilesolve.simulation.nest_trace import COMPUTE, SOURCE, simulate
 
-MACHINE = "e5-2680v4"
+PAPER_MACHINE = "e5-2680v4"
 """The machine of the paper's Table 2."""
 
 PAPER: dict[str, tuple[tuple[float, float], ...]] = {
@@ -28,7 +28,7 @@ PAPER: dict[str, tuple[tuple[float, float], ...]] = {
 SIZES = {"abcde-efbca-fd": "a=48 b=32 c=32 d=24 e=48 f=48"}
 """Sizes of the contraction of Table 2 that Table 4 does not list: those of its neighbours."""
 
-BUDGET = 1e9
+SIMULATED_ELEMENTS = 1e9
 """Elements that are touched in the simulation of one contraction, about: a minute of work. Three
 contractions of Table 2 have no more."""
 
@@ -71,7 +71,7 @@ class Row:
         return sum(self.listing3) / sum(self.simulated)
 
 
-def shapes(machine: Machine) -> list[CacheShape]:
+def describe_caches(machine: Machine) -> list[CacheShape]:
     """Return a machine's caches as the simulator takes them.
 
     A cache whose sets are no power of two, which no plain bits of an address can number, is
@@ -92,7 +92,7 @@ def shapes(machine: Machine) -> list[CacheShape]:
     return found
 
 
-def compare(
+def compare_misses(
     problem: Problem, nest: Nest, machine: Machine, budget: float | None = None
 ) -> list[Row]:
     """Return a row for each cache.
@@ -114,7 +114,7 @@ def compare(
     >>> [row.level for row in compare(problem, found.nest, found.machine)]
     ['L1', 'L2', 'L3']
     """
-    simulated = simulate(problem, nest, shapes(machine), budget)
+    simulated = simulate(problem, nest, describe_caches(machine), budget)
     lines = simulated.lines
     names = [level.name for level in machine.caches]
     homes = [None, *(nest.packed or (None,) * len(problem.spec.operands))]
@@ -133,7 +133,7 @@ def compare(
     return rows
 
 
-def problems() -> dict[str, Problem]:
+def list_paper_problems() -> dict[str, Problem]:
     """Return the four contractions of Table 2 at full size.
 
     Examples
@@ -147,7 +147,7 @@ def problems() -> dict[str, Problem]:
     return {name: Problem.of(name, SIZES[name]) if name in SIZES else tccg[name] for name in PAPER}
 
 
-COLUMNS = {
+MISS_COLUMNS = {
     "contraction": "left",
     "level": "left",
     "simulated": "right",
@@ -161,8 +161,8 @@ COLUMNS = {
 """Headers of the table, and the side on which cells stand."""
 
 
-def rows(
-    name: str, problem: Problem, machine: Machine, budget: float = BUDGET
+def list_miss_rows(
+    name: str, problem: Problem, machine: Machine, budget: float = SIMULATED_ELEMENTS
 ) -> Iterator[tuple[str, ...]]:
     """Yield the cells of one contraction's rows, for the plan that the solver makes.
 
@@ -173,8 +173,8 @@ def rows(
     (['L1', 'L2', 'L3'], '100%')
     """
     found = plan(problem, machine=machine)
-    paper = PAPER.get(name, ()) if machine.name == MACHINE else ()
-    for at, row in enumerate(compare(problem, found.nest, machine, budget)):
+    paper = PAPER.get(name, ()) if machine.name == PAPER_MACHINE else ()
+    for at, row in enumerate(compare_misses(problem, found.nest, machine, budget)):
         known = [f"{figure:.2e}" for figure in paper[at]] if at < len(paper) else ["-", "-"]
         yield (
             name,

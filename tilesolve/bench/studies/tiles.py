@@ -14,20 +14,26 @@ from math import exp, log
 
 import numpy as np
 
-from tilesolve.bench.effort import LONG, Effort
+from tilesolve.bench.procedure import LONG_SECONDS, Procedure
 from tilesolve.bench.run.oracle import (
     Array,
-    differing,
-    digest,
-    drawn,
-    expected,
-    places,
-    tiny,
-    wrong,
+    compute_elements,
+    describe_fault,
+    draw_arrays,
+    find_outliers,
+    pick_elements,
+    shrink,
+    sum_parts,
 )
-from tilesolve.bench.run.sweep import SPARE, flushed, lacking, shares, steps
-from tilesolve.bench.run.worker import timer
-from tilesolve.bench.studies.studies import SOLVER, Studies, Study, trial
+from tilesolve.bench.run.sweep import (
+    SPARE_BYTES,
+    count_flush_bytes,
+    count_steps,
+    describe_lack,
+    share_progress,
+)
+from tilesolve.bench.run.worker import make_timer
+from tilesolve.bench.studies.trials import SOLVER, Studies, Study, make_trial
 from tilesolve.contractions.errors import BenchmarkError, SolverError, TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
@@ -44,30 +50,30 @@ from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
-RUNNERS_UP = 4
+RUNNER_UP_PLANS = 4
 """Other choices of loops that are tried with the tiles that suit them best."""
 
-RANDOM = 30
+RANDOM_PLANS = 30
 """Random plans of a study."""
 
-NEAR = 2.5
+NEARBY_FACTOR = 2.5
 """Factor by which tiles of nearby plans differ from the solver's at most."""
 
-DRAWS = 100_000
+MOST_DRAWS = 100_000
 """Random tiles that are drawn at most until enough of them keep the limits."""
 
-HOPELESS = 3.0
+HOPELESS_RATIO = 3.0
 """Times the solver's plan that a run may take, or be predicted to, before one of it is enough. A
 run that takes longer than that and than `LONG` is ended."""
 
-CHECKING = 0.2
+CHECK_SECONDS = 0.2
 """Seconds that a plan takes to be made and checked, about."""
 
 
-def studies(
+def study_problems(
     problems: Mapping[str, Problem],
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
     start: Studies,
     keep: Callable[[Studies], None],
     progress: Progress,
@@ -78,7 +84,7 @@ def studies(
     ----------
     problems
         By name.
-    machine, effort
+    machine, procedure
         What plans are made for, and how is measured.
     start
         What has been done before; its settings say how many random plans there are.
@@ -90,51 +96,53 @@ def studies(
     Examples
     --------
     >>> from tilesolve.bench.results.provenance import settings
-    >>> machine, effort = Machine.load("i7-6700k"), Effort(repeat=1)
-    >>> start = Studies(settings("mine", None, (), machine, effort, plans=2), {}, "", ())
-    >>> found = studies({"tiny": Problem.of("ik-ij-jk", 60)}, machine, effort, start,
+    >>> machine, procedure = Machine.load("i7-6700k"), Procedure(repeat=1)
+    >>> start = Studies(settings("mine", None, (), machine, procedure, plans=2), {}, "", ())
+    >>> found = studies({"tiny": Problem.of("ik-ij-jk", 60)}, machine, procedure, start,
     ...                 lambda _: None, lambda *_: None)
     >>> found.cases[0].name, len(found.cases[0].trials) >= 3
     ('tiny', True)
     """
-    count = start.settings.plans or RANDOM
-    waiting = {n: p for n, p in problems.items() if not start.done(n, p)}
+    count = start.conditions.plans or RANDOM_PLANS
+    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
     found = start
-    for name, tell in shares(progress, weights(waiting, machine, effort, count)):
+    for name, tell in share_progress(
+        progress, estimate_studies(waiting, machine, procedure, count)
+    ):
         problem = waiting[name]
         try:
-            case = study(name, problem, machine, effort, tell, count=count)
+            case = study_problem(name, problem, machine, procedure, tell, count=count)
         except BenchmarkError as error:
             case = Study(name, problem, fault=str(error))
-        found = found.added(case)
+        found = found.with_case(case)
         keep(found)
     progress(1.0, "")
     return found
 
 
-def weights(
-    problems: Mapping[str, Problem], machine: Machine, effort: Effort, count: int
+def estimate_studies(
+    problems: Mapping[str, Problem], machine: Machine, procedure: Procedure, count: int
 ) -> dict[str, float]:
     """Return the seconds that each study takes, about.
 
     Examples
     --------
     >>> machine = Machine.load("i7-6700k")
-    >>> few, many = (weights({"x": Problem.of("ik-ij-jk", 60)}, machine, Effort(), n)["x"]
+    >>> few, many = (weights({"x": Problem.of("ik-ij-jk", 60)}, machine, Procedure(), n)["x"]
     ...              for n in (3, 30))
     >>> few < many
     True
     """
-    runners = 1 + min(count, RUNNERS_UP) + count
+    runners = 1 + min(count, RUNNER_UP_PLANS) + count
     return {
-        name: CHECKING
-        if lacking(needed(problem, machine))
-        else effort.expected(problem, machine, runners, CHECKING)
+        name: CHECK_SECONDS
+        if describe_lack(count_study_bytes(problem, machine))
+        else procedure.estimate_seconds(problem, machine, runners, CHECK_SECONDS)
         for name, problem in problems.items()
     }
 
 
-def needed(problem: Problem, machine: Machine) -> int:
+def count_study_bytes(problem: Problem, machine: Machine) -> int:
     """Return the bytes that a study takes.
 
     Examples
@@ -142,17 +150,17 @@ def needed(problem: Problem, machine: Machine) -> int:
     >>> needed(Problem.of("ik-ij-jk", 100), Machine.load("i7-6700k"))
     285452672
     """
-    return sum(problem.bytes) + flushed(machine) + SPARE
+    return sum(problem.bytes) + count_flush_bytes(machine) + SPARE_BYTES
 
 
-def study(
+def study_problem(
     name: str,
     problem: Problem,
     machine: Machine,
-    effort: Effort,
+    procedure: Procedure,
     progress: Progress,
     *,
-    count: int = RANDOM,
+    count: int = RANDOM_PLANS,
     seed: int = 1,
 ) -> Study:
     """Run the plans of a study in turns; say why, where that cannot be done.
@@ -165,29 +173,31 @@ def study(
     Examples
     --------
     >>> matmul = Problem.of("ik-ij-jk", 60)
-    >>> found = study("matmul", matmul, Machine.load("i7-6700k"), Effort(repeat=1),
+    >>> found = study("matmul", matmul, Machine.load("i7-6700k"), Procedure(repeat=1),
     ...               lambda *_: None, count=3)
     >>> found.trials[0].kind, found.trials[-1].kind, 1 <= found.rank <= len(found.trials)
     ('solver', 'random', True)
     """
     progress(0.0, "planning")
-    if lack := lacking(needed(problem, machine)):
+    if lack := describe_lack(count_study_bytes(problem, machine)):
         return Study(name, problem, skipped=lack)
     try:
-        best = plan(problem, machine=machine, threads=effort.threads)
-        plans = list(varied(best, count, seed))
+        best = plan(problem, machine=machine, threads=procedure.threads)
+        plans = list(vary_plan(best, count, seed))
     except TilesolveError as error:
         return Study(name, problem, skipped=str(error))
-    step = steps(progress, len(plans) * (1 + effort.rounds(problem, machine, len(plans))))
-    times, ended = _timed(problem, [p for _, p in plans], effort, step)
+    step = count_steps(
+        progress, len(plans) * (1 + procedure.estimate_rounds(problem, machine, len(plans)))
+    )
+    times, ended = _time_plans(problem, [p for _, p in plans], procedure, step)
     trials = tuple(
-        trial(kind, p, times[number], ended=number in ended)
+        make_trial(kind, p, times[number], ended=number in ended)
         for number, (kind, p) in enumerate(plans)
     )
     return Study(name, problem, trials)
 
 
-def varied(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
+def vary_plan(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
     """Yield the plans of a study, and the kind of each.
 
     Examples
@@ -197,16 +207,16 @@ def varied(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
     ['nearby', 'random']
     """
     yield SOLVER, best
-    yield from (("runner-up", other) for other in runners_up(best)[:count])
-    near = random_plans(best, count // 2, seed, near=True)
+    yield from (("runner-up", other) for other in solve_runners_up(best)[:count])
+    near = draw_plans(best, count // 2, seed, near=True)
     yield from (("nearby", other) for other in near)
-    yield from (("random", other) for other in random_plans(best, count - count // 2, seed))
+    yield from (("random", other) for other in draw_plans(best, count - count // 2, seed))
 
 
-def _timed(
+def _time_plans(
     problem: Problem,
     plans: Sequence[Plan],
-    effort: Effort,
+    procedure: Procedure,
     step: Callable[[str], None],
 ) -> tuple[list[list[float]], set[int]]:
     """Return the times of each plan, once its result is known to be right.
@@ -216,13 +226,13 @@ def _timed(
     of these plans are returned, too.
     """
     machine, threads = plans[0].machine, plans[0].threads
-    small = tiny(problem)
-    plan(small, machine=machine, threads=threads)(*drawn(small))
-    first, second, out = drawn(problem)
-    at = places(problem)
-    values, slack = expected(problem, (first, second), at)
-    trash = allocate(flushed(machine))
-    timers = [timer(_run(found, first, second, out), trash) for found in plans]
+    small = shrink(problem)
+    plan(small, machine=machine, threads=threads)(*draw_arrays(small))
+    first, second, out = draw_arrays(problem)
+    at = pick_elements(problem)
+    values, slack = compute_elements(problem, (first, second), at)
+    trash = allocate(count_flush_bytes(machine))
+    timers = [make_timer(_bind_run(found, first, second, out), trash) for found in plans]
     times: list[list[float]] = []
     right, limit = None, NEVER_SECONDS
     ended: set[int] = set()
@@ -236,12 +246,12 @@ def _timed(
             times.append([seconds])
             continue
         if number == 1:
-            limit = max(LONG, HOPELESS * seconds)
-        times.append(effort.first(seconds))
-        fault = wrong(out[tuple(at.T)], values, slack)
-        sums = digest(out)
+            limit = max(LONG_SECONDS, HOPELESS_RATIO * seconds)
+        times.append(procedure.first_rounds(seconds))
+        fault = describe_fault(out[tuple(at.T)], values, slack)
+        sums = sum_parts(out)
         right = sums if right is None else right
-        if fault or any(differing(problem, [right, sums])):
+        if fault or any(find_outliers(problem, [right, sums])):
             what = fault or "its sums are not those of plan 1"
             raise BenchmarkError(f"plan {number} gives another result: {what}")
 
@@ -249,11 +259,11 @@ def _timed(
         if number in ended or not times[0] or not times[number]:
             return number in ended
         return (
-            times[number][0] > HOPELESS * times[0][0]
-            or plans[number].seconds > HOPELESS * plans[0].seconds
+            times[number][0] > HOPELESS_RATIO * times[0][0]
+            or plans[number].seconds > HOPELESS_RATIO * plans[0].seconds
         )
 
-    while waiting := effort.due({n: t for n, t in enumerate(times) if not hopeless(n)}):
+    while waiting := procedure.pick_due({n: t for n, t in enumerate(times) if not hopeless(n)}):
         for number in waiting:
             if not hopeless(number):  # now that the solver's plan has run
                 turn = len(times[number]) + 1
@@ -262,11 +272,11 @@ def _timed(
     return times, ended
 
 
-def _run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:
+def _bind_run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:
     return lambda: found(first, second, out)
 
 
-def runners_up(best: Plan) -> list[Plan]:
+def solve_runners_up(best: Plan) -> list[Plan]:
     """Return the plans of other choices of loops, each with the tiles that the solver gives it.
 
     Examples
@@ -278,17 +288,17 @@ def runners_up(best: Plan) -> list[Plan]:
     setting = best.setting
     found: list[Plan] = []
     for optimum in relax(setting).optima:
-        if optimum.choice == best.choice or len(found) == RUNNERS_UP:
+        if optimum.choice == best.choice or len(found) == RUNNER_UP_PLANS:
             continue
         try:
             tiles = repair(setting, optimum.choice, optimum.tiles)
         except SolverError:  # this choice has no tiles that fit
             continue
-        found.append(variant(best, setting, optimum.choice, dict(tiles.chains), copied=False))
+        found.append(change_tiles(best, setting, optimum.choice, dict(tiles.chains), copied=False))
     return found
 
 
-def random_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> list[Plan]:
+def draw_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> list[Plan]:
     """Return different plans with tiles drawn at random that keep all limits.
 
     Tiles are multiples of the nearer ones, even in their logarithms. An operand that the given
@@ -314,24 +324,24 @@ def random_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -
     setting = best.setting
     every = choices(setting)
     found: dict[object, Plan] = {}
-    for _ in range(DRAWS):
+    for _ in range(MOST_DRAWS):
         if len(found) == count:
             return list(found.values())
         choice = best.choice if near else draw.choice(every)
         around = dict(best.classes) if near else {}
         chains = {
-            i: _chain(draw, setting, choice, i, around.get(i))
+            i: _draw_chain(draw, setting, choice, i, around.get(i))
             for i in setting.fused.problem.spec.letters
         }
         if feasible(setting, choice, chains):
-            made = variant(best, setting, choice, chains, copied=draw.random() < 0.5)
+            made = change_tiles(best, setting, choice, chains, copied=draw.random() < 0.5)
             found[made.nest] = made
     raise BenchmarkError(
         f"only {len(found)} different tilings of {best.problem} were found, {count} are wanted"
     )
 
 
-def _chain(
+def _draw_chain(
     draw: random.Random, setting: Setting, choice: Choice, index: str, around: Chain | None
 ) -> Chain:
     """Return random tiles of one index, nearest level first; near to others if there are any."""
@@ -342,13 +352,16 @@ def _chain(
             low, high = 0.0, log(max(1.0, extent / inner))
             if around is not None:
                 middle = log(max(1.0, around[level - 1] / inner))
-                low, high = max(low, middle - log(NEAR)), min(high, middle + log(NEAR))
+                low, high = (
+                    max(low, middle - log(NEARBY_FACTOR)),
+                    min(high, middle + log(NEARBY_FACTOR)),
+                )
             inner = min(extent, inner * round(exp(draw.uniform(low, high))))
         chain = (*chain, inner)
     return chain
 
 
-def variant(
+def change_tiles(
     best: Plan, setting: Setting, choice: Choice, chains: dict[str, Chain], *, copied: bool
 ) -> Plan:
     """Return a plan with other loops and tiles.

@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any
 
-from tilesolve.bench.checked import positive, text, times, value
-from tilesolve.bench.results.kept import Kept, problem_cells
+from tilesolve.bench.results.fields import read_positive, read_text, read_times, read_value
+from tilesolve.bench.results.record import Record, list_problem_cells
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.plans.plan import Plan
 from tilesolve.system.units import format_count, format_duration
 
-FAR = 0.2
+FAR_EXCESS = 0.2
 """Share by which the solver's plan should never be slower than the fastest."""
 
 SOLVER = "solver"
 """Kind of the plan that is studied."""
 
-LINE = (
+CSV_COLUMNS = (
     *("case", "spec", "sizes", "dtype", "kind", "around", "tiles", "packed"),
     *("predicted_s", "median_s", "least_s", "most_s", "rounds", "reason"),
 )
@@ -68,7 +68,7 @@ class Trial:
         return statistics.median(self.seconds)
 
 
-def trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = False) -> Trial:
+def make_trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = False) -> Trial:
     """Return what is kept of a plan and the seconds of its rounds, or until its run was ended.
 
     Examples
@@ -145,12 +145,12 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True)
-class Studies(Kept[Study]):
+class Studies(Record[Study]):
     """All studies of a suite so far.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> found = Studies(Settings("mine", None, 1, 1, 5, {}, "", plans=9), {}, "", ())
     >>> Studies.from_json(found.to_json()) == found
     True
@@ -171,20 +171,20 @@ class Studies(Kept[Study]):
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Study:
         """Return the study that was kept as such data."""
         if data.get("skipped"):
-            return Study(name, problem, skipped=text(data, "skipped"))
+            return Study(name, problem, skipped=read_text(data, "skipped"))
         if data.get("fault"):
-            return Study(name, problem, fault=text(data, "fault"))
+            return Study(name, problem, fault=read_text(data, "fault"))
         trials = [
             Trial(
-                text(one, "kind"),
-                text(one, "around"),
-                text(one, "tiles"),
-                text(one, "packed"),
-                positive(one, "predicted"),
-                times(one, "seconds"),
+                read_text(one, "kind"),
+                read_text(one, "around"),
+                read_text(one, "tiles"),
+                read_text(one, "packed"),
+                read_positive(one, "predicted"),
+                read_times(one, "seconds"),
                 bool(one.get("ended")),
             )
-            for one in value(data, "trials")
+            for one in read_value(data, "trials")
         ]
         if not trials or not all(trial.seconds for trial in trials):
             raise BenchmarkError(f"the study of {name} has a trial without a time, or none")
@@ -195,7 +195,7 @@ class Studies(Kept[Study]):
 
         Examples
         --------
-        >>> from tilesolve.bench.results.kept import Settings
+        >>> from tilesolve.bench.results.record import Settings
         >>> one = Trial("solver", "K", "", "-", 1.0, (2.0,))
         >>> found = Study("x", Problem.of("ik-ij-jk", 8), (one,))
         >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
@@ -204,11 +204,11 @@ class Studies(Kept[Study]):
         """
         lines = io.StringIO()
         write = csv.writer(lines, lineterminator="\n").writerow
-        write(LINE)
+        write(CSV_COLUMNS)
         for case in self.cases:
-            head = tuple(problem_cells(case))
+            head = tuple(list_problem_cells(case))
             if reason := case.skipped or case.fault:
-                write((*head, *[""] * (len(LINE) - len(head) - 1), reason))
+                write((*head, *[""] * (len(CSV_COLUMNS) - len(head) - 1), reason))
             for one in case.trials:
                 times = one.seconds
                 write(
@@ -221,7 +221,7 @@ class Studies(Kept[Study]):
         return lines.getvalue()
 
 
-COLUMNS = {
+TRIAL_COLUMNS = {
     "rank": "right",
     "plan": "left",
     "around the tiles": "left",
@@ -235,7 +235,7 @@ COLUMNS = {
 """Headers of a study's table, and the side on which cells stand."""
 
 
-def rows(found: Study) -> list[tuple[str, ...]]:
+def list_trial_rows(found: Study) -> list[tuple[str, ...]]:
     """Return the cells of a study's table, the fastest plan first.
 
     Examples
@@ -261,7 +261,7 @@ def rows(found: Study) -> list[tuple[str, ...]]:
     ]
 
 
-def summary(found: Study) -> str:
+def summarize_study(found: Study) -> str:
     """Return a study in a line.
 
     Examples
@@ -279,7 +279,7 @@ def summary(found: Study) -> str:
     ).replace("%", " %")
 
 
-def overall(studies: Sequence[Study]) -> list[str]:
+def summarize_studies(studies: Sequence[Study]) -> list[str]:
     """Return many studies in lines: wrong ones, the others, the worst first, skipped ones, all.
 
     Examples
@@ -292,9 +292,9 @@ def overall(studies: Sequence[Study]) -> list[str]:
 over 20 % in 0; rank correlation nan in the median
     """
     run = sorted((found for found in studies if found.trials), key=lambda found: -found.excess)
-    lines = [summary(found) for found in studies if found.fault]
-    lines += [summary(found) for found in run]
-    lines += [summary(found) for found in studies if found.skipped]
+    lines = [summarize_study(found) for found in studies if found.fault]
+    lines += [summarize_study(found) for found in run]
+    lines += [summarize_study(found) for found in studies if found.skipped]
     if not run:
         return lines
     excesses = [found.excess for found in run]
@@ -302,8 +302,8 @@ over 20 % in 0; rank correlation nan in the median
     total = (
         f"{format_count(len(run), 'case')}: the solver's plan is "
         f"{statistics.median(excesses):.1%} slower than the fastest in the median, "
-        f"{max(excesses):.1%} at worst, over {FAR:.0%} in "
-        f"{sum(excess > FAR for excess in excesses)}; rank correlation "
+        f"{max(excesses):.1%} at worst, over {FAR_EXCESS:.0%} in "
+        f"{sum(excess > FAR_EXCESS for excess in excesses)}; rank correlation "
         f"{statistics.median(known) if known else nan:.2f} in the median"
     )
     return [*lines, total.replace("%", " %")]

@@ -11,21 +11,21 @@ from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 
-ENOUGH = 2
+LEAST_ROUNDS = 2
 """Rounds that everyone runs, however long they take."""
 
-LONG = 1.0
+LONG_SECONDS = 1.0
 """Seconds from which on the run that is checked counts as the first round: what only a first run
 does, such as taking memory for copies, is no part of it worth speaking of."""
 
-SLOWER = 2.0
+RUN_PER_ARITHMETIC = 2.0
 """Times its arithmetic that a run takes, about."""
 
 Who = TypeVar("Who")
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class Procedure:
     """How a sweep measures.
 
     Parameters
@@ -70,52 +70,52 @@ class Effort:
             )
 
     @property
-    def least(self) -> int:
+    def least_rounds(self) -> int:
         """Rounds that everyone runs."""
-        return min(ENOUGH, self.repeat)
+        return min(LEAST_ROUNDS, self.repeat)
 
-    def first(self, seconds: float) -> list[float]:
+    def first_rounds(self, seconds: float) -> list[float]:
         """Return the rounds that the run which was checked counts as: itself if it was long.
 
         Those of a batch are checked one after the other, so that none of them counts.
 
         Examples
         --------
-        >>> Effort().first(4.0), Effort().first(0.1)
+        >>> Effort().first_rounds(4.0), Effort().first_rounds(0.1)
         ([4.0], [])
         """
-        return [seconds] if seconds >= LONG and self.batch == 1 else []
+        return [seconds] if seconds >= LONG_SECONDS and self.batch == 1 else []
 
-    def due(self, times: Mapping[Who, Sequence[float]]) -> list[Who]:
+    def pick_due(self, times: Mapping[Who, Sequence[float]]) -> list[Who]:
         """Return who runs in the next round, by the seconds of their rounds so far.
 
         Examples
         --------
-        >>> effort = Effort(repeat=3, seconds=10.0)
-        >>> effort.due({"a": [1.0, 1.0], "b": [2.0, 2.0]})
+        >>> procedure = Effort(repeat=3, seconds=10.0)
+        >>> procedure.pick_due({"a": [1.0, 1.0], "b": [2.0, 2.0]})
         ['a', 'b']
-        >>> effort.due({"a": [1.0], "b": [6.0, 6.0]})
+        >>> procedure.pick_due({"a": [1.0], "b": [6.0, 6.0]})
         ['a']
         """
         spent = sum(sum(rounds) for rounds in times.values())
         coming = sum(max(rounds) for rounds in times.values() if rounds)
-        most = self.repeat if spent + coming <= self.seconds else self.least
+        most = self.repeat if spent + coming <= self.seconds else self.least_rounds
         return [who for who, rounds in times.items() if len(rounds) < most]
 
-    def rounds(self, problem: Problem, machine: Machine, runners: int) -> int:
+    def estimate_rounds(self, problem: Problem, machine: Machine, runners: int) -> int:
         """Return how many rounds a case takes beside the run that is checked, about.
 
         Examples
         --------
         >>> machine, matmul = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 2000)
-        >>> [Effort(repeat=5).rounds(matmul, machine, runners) for runners in (2, 20)]
+        >>> [Effort(repeat=5).estimate_rounds(matmul, machine, runners) for runners in (2, 20)]
         [5, 3]
         """
-        run = self._run(problem, machine)
+        run = self._estimate_run(problem, machine)
         fit = int(self.seconds / (runners * run)) if run else self.repeat
-        return min(self.repeat, max(self.least, fit)) - len(self.first(run))
+        return min(self.repeat, max(self.least_rounds, fit)) - len(self.first_rounds(run))
 
-    def expected(
+    def estimate_seconds(
         self, problem: Problem, machine: Machine, runners: int, preparation: float
     ) -> float:
         """Return the seconds that a case takes, about: what the time left is reckoned with.
@@ -132,11 +132,11 @@ class Effort:
         Examples
         --------
         >>> machine, matmul = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 2000)
-        >>> round(Effort(repeat=5).expected(matmul, machine, 10, 1.0), 1)
+        >>> round(Effort(repeat=5).estimate_seconds(matmul, machine, 10, 1.0), 1)
         38.6
         """
-        runs = 1 + self.rounds(problem, machine, runners)
-        return runners * (preparation + runs * self._run(problem, machine))
+        runs = 1 + self.estimate_rounds(problem, machine, runners)
+        return runners * (preparation + runs * self._estimate_run(problem, machine))
 
-    def _run(self, problem: Problem, machine: Machine) -> float:
-        return SLOWER * problem.flops / machine.peak(problem.dtype, self.threads)
+    def _estimate_run(self, problem: Problem, machine: Machine) -> float:
+        return RUN_PER_ARITHMETIC * problem.flops / machine.peak(problem.dtype, self.threads)

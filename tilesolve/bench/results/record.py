@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from tilesolve.bench.checked import text, texts
+from tilesolve.bench.results.fields import read_text, read_texts
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.system.files import read_regular, write_atomically
@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Conditions:
     """What has to be equal for cases to stand in one table.
 
     Parameters
@@ -61,7 +61,7 @@ class Item(Protocol):
 
     Examples
     --------
-    >>> from tilesolve.bench.results.results import Case
+    >>> from tilesolve.bench.results.sweeps import Case
     >>> found: Item = Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")
     """
 
@@ -82,7 +82,7 @@ Kind = TypeVar("Kind", bound=Item)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[Kind]):
+class Record(Generic[Kind]):
     """All cases so far, and what they have in common.
 
     Parameters
@@ -98,16 +98,16 @@ class Kept(Generic[Kind]):
 
     Examples
     --------
-    >>> from tilesolve.bench.results.results import Case, Sweep
+    >>> from tilesolve.bench.results.sweeps import Case, Sweep
     >>> settings = Settings("mine", None, 1, 1, 5, {}, "mine 123")
     >>> sweep = Sweep(settings, {"CPU": "fast"}, "", ())
-    >>> sweep = sweep.added(Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, skipped="too large"))
+    >>> sweep = sweep.with_case(Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, skipped="too large"))
     >>> Sweep.from_json(sweep.to_json()).cases[0].skipped
     'too large'
     """
 
     HOLDS: ClassVar[str]
-    settings: Settings
+    settings: Conditions
     provenance: Mapping[str, str]
     machine: str
     cases: tuple[Kind, ...]
@@ -122,12 +122,12 @@ class Kept(Generic[Kind]):
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Kind:
         """Return the case that was kept as such data; with `skipped` where it was."""
 
-    def added(self, case: Kind) -> Self:
+    def with_case(self, case: Kind) -> Self:
         """Return it with a case more, or measured again."""
         others = tuple(other for other in self.cases if other.name != case.name)
         return replace(self, cases=(*others, case))
 
-    def done(self, name: str, problem: Problem) -> bool:
+    def has(self, name: str, problem: Problem) -> bool:
         """Return whether a case has been measured."""
         return any(c.name == name and c.problem == problem and not c.skipped for c in self.cases)
 
@@ -137,7 +137,7 @@ class Kept(Generic[Kind]):
             {
                 "format": FORMAT,
                 "holds": self.HOLDS,
-                "settings": asdict(self.settings),
+                "settings": asdict(self.conditions),
                 "provenance": dict(self.provenance),
                 "machine": self.machine,
                 "cases": [
@@ -160,7 +160,7 @@ class Kept(Generic[Kind]):
 
         Examples
         --------
-        >>> from tilesolve.bench.results.results import Sweep
+        >>> from tilesolve.bench.results.sweeps import Sweep
         >>> Sweep.from_json("[]", origin="old.json")
         Traceback (most recent call last):
         tilesolve.contractions.errors.BenchmarkError: old.json: these are no results of a sweep
@@ -179,12 +179,12 @@ class Kept(Generic[Kind]):
             raise BenchmarkError(f"{origin}: these are results of {holds}, not of {cls.HOLDS}")
         try:
             return cls(
-                Settings(**data["settings"]),
-                texts(data, "provenance"),
-                text(data, "machine"),
+                Conditions(**data["settings"]),
+                read_texts(data, "provenance"),
+                read_text(data, "machine"),
                 tuple(
                     cls.case_of(
-                        text(entry, "name"),
+                        read_text(entry, "name"),
                         Problem.of(entry["spec"], entry["sizes"], entry["dtype"]),
                         entry,
                     )
@@ -204,7 +204,7 @@ class Kept(Generic[Kind]):
 
         Examples
         --------
-        >>> from tilesolve.bench.results.results import Sweep
+        >>> from tilesolve.bench.results.sweeps import Sweep
         >>> Sweep.read("missing.json")
         Traceback (most recent call last):
         tilesolve.contractions.errors.BenchmarkError: cannot read missing.json: No such file or \
@@ -217,7 +217,7 @@ directory
             raise BenchmarkError(f"cannot read {Path(path)}: {why}") from None
         return cls.from_json(document, origin=str(path))
 
-    def resumed(self, path: str | os.PathLike[str]) -> Self:
+    def resume(self, path: str | os.PathLike[str]) -> Self:
         """Return what a file holds, to be gone on with; this one if there is no file.
 
         Raises
@@ -227,32 +227,32 @@ directory
 
         Examples
         --------
-        >>> from tilesolve.bench.results.results import Sweep
+        >>> from tilesolve.bench.results.sweeps import Sweep
         >>> new = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {}, "", ())
-        >>> new.resumed("not-yet.json") is new
+        >>> new.resume("not-yet.json") is new
         True
         """
         if not Path(path).exists():
             return self
         old = self.read(path)
-        for what, value in asdict(self.settings).items():
-            if (before := asdict(old.settings)[what]) != value:
+        for what, value in asdict(self.conditions).items():
+            if (before := asdict(old.conditions)[what]) != value:
                 raise BenchmarkError(
                     f"{Path(path)} holds {self.HOLDS} with another {what}: {before!r}, now "
                     f"{value!r}; name another file, or remove it"
                 )
         return old
 
-    def keep(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, all of it or nothing.
 
         Examples
         --------
         >>> import tempfile
-        >>> from tilesolve.bench.results.results import Sweep
+        >>> from tilesolve.bench.results.sweeps import Sweep
         >>> sweep = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {"CPU": "fast"}, "", ())
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     sweep.keep(Path(folder) / "sweep.json")
+        ...     sweep.save(Path(folder) / "sweep.json")
         ...     Sweep.read(Path(folder) / "sweep.json") == sweep
         True
         """
@@ -269,12 +269,12 @@ def _problem_data(case: Item) -> dict[str, Any]:
     }
 
 
-def problem_cells(case: Item) -> Iterator[str]:
+def list_problem_cells(case: Item) -> Iterator[str]:
     """Yield a case's first columns of a CSV file: its name, spec, sizes and dtype.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.results import Case
+    >>> from tilesolve.bench.results.sweeps import Case
     >>> list(problem_cells(Case("matmul", Problem.of("ik-ij-jk", 8))))
     ['matmul', 'ik-ij-jk', 'i=8 k=8 j=8', 'float64']
     """

@@ -12,7 +12,7 @@ Data = Mapping[str, Any]
 """What JSON has for one thing: the names of its values and these."""
 
 
-def value(data: Data, what: str) -> Any:  # noqa: ANN401 - JSON may hold anything
+def read_value(data: Data, what: str) -> Any:  # noqa: ANN401 - JSON may hold anything
     """Return a value that has to be there.
 
     Examples
@@ -26,7 +26,7 @@ def value(data: Data, what: str) -> Any:  # noqa: ANN401 - JSON may hold anythin
     return data[what]
 
 
-def text(data: Data, what: str) -> str:
+def read_text(data: Data, what: str) -> str:
     """Return a text.
 
     Examples
@@ -35,13 +35,13 @@ def text(data: Data, what: str) -> str:
     Traceback (most recent call last):
     tilesolve.contractions.errors.BenchmarkError: 'bottleneck' must be a text, got None
     """
-    found = value(data, what)
+    found = read_value(data, what)
     if not isinstance(found, str):
         raise BenchmarkError(f"{what!r} must be a text, got {found!r}")
     return found
 
 
-def positive(data: Data, what: str) -> float:
+def read_positive(data: Data, what: str) -> float:
     """Return a number above zero.
 
     Examples
@@ -50,10 +50,10 @@ def positive(data: Data, what: str) -> float:
     Traceback (most recent call last):
     tilesolve.contractions.errors.BenchmarkError: 'predicted' must be a positive number, got 0
     """
-    return _positive(value(data, what), what)
+    return _check_positive(read_value(data, what), what)
 
 
-def times(data: Data, what: str) -> tuple[float, ...]:
+def read_times(data: Data, what: str) -> tuple[float, ...]:
     """Return a list of numbers above zero.
 
     Examples
@@ -61,13 +61,13 @@ def times(data: Data, what: str) -> tuple[float, ...]:
     >>> times({"seconds": [1, 2.5]}, "seconds")
     (1.0, 2.5)
     """
-    found = value(data, what)
+    found = read_value(data, what)
     if not isinstance(found, list):
         raise BenchmarkError(f"{what!r} must be a list of numbers, got {found!r}")
-    return tuple(_positive(one, what) for one in found)
+    return tuple(_check_positive(one, what) for one in found)
 
 
-def texts(data: Data, what: str) -> dict[str, str]:
+def read_texts(data: Data, what: str) -> dict[str, str]:
     """Return texts by name.
 
     Examples
@@ -75,13 +75,13 @@ def texts(data: Data, what: str) -> dict[str, str]:
     >>> texts({"provenance": {"CPU": "fast"}}, "provenance")
     {'CPU': 'fast'}
     """
-    found = value(data, what)
+    found = read_value(data, what)
     if not isinstance(found, dict):
         raise BenchmarkError(f"{what!r} must be texts by name, got {found!r}")
-    return {name: text(found, name) for name in found}
+    return {name: read_text(found, name) for name in found}
 
 
-def _positive(found: object, what: str) -> float:
+def _check_positive(found: object, what: str) -> float:
     number = isinstance(found, int | float) and not isinstance(found, bool)
     if not (number and 0 < found <= sys.float_info.max):  # type: ignore[operator]
         raise BenchmarkError(f"{what!r} must be a positive number, got {found!r}")

@@ -7,64 +7,64 @@ from math import isfinite
 from string import Template
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.charts import bars, roofline
-from tilesolve.bench.results.results import Sweep
+from tilesolve.bench.results.charts import draw_bars, draw_roofline
 from tilesolve.bench.results.summary import (
-    columns,
-    facts,
-    means,
-    notes,
-    rows,
-    taking_part,
-    worst_first,
+    list_columns,
+    list_contenders,
+    list_facts,
+    list_means,
+    list_notes,
+    list_rows,
+    sort_cases,
 )
+from tilesolve.bench.results.sweeps import Sweep
 from tilesolve.show.pictures import svg
 
 
-def page(sweep: Sweep) -> str:
+def render_html(sweep: Sweep) -> str:
     """Return a sweep as an HTML page.
 
     Examples
     --------
     >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.effort import Effort
+    >>> from tilesolve.bench.procedure import Procedure
     >>> from tilesolve.bench.run.sweep import empty
     >>> from tilesolve.machine.model import Machine
-    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Effort())
+    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
     >>> page(nothing).splitlines()[0]
     '<!DOCTYPE html>'
     """
-    listed = {**facts(sweep), "contenders": "", "machine file": ""}
-    contenders = "".join(f"<li>{escape(c)}</li>" for c in sweep.settings.contenders.values())
+    listed = {**list_facts(sweep), "contenders": "", "machine file": ""}
+    contenders = "".join(f"<li>{escape(c)}</li>" for c in sweep.conditions.contenders.values())
     listed_html = {what: escape(value) for what, value in listed.items()}
     listed_html["contenders"] = f"<ul>{contenders}</ul>"
     listed_html["machine file"] = (
         f"<details><summary>show</summary><pre>{escape(sweep.machine)}</pre></details>"
     )
     return _PAGE.substitute(
-        title=escape(f"tilesolve bench {sweep.settings.suite}"),
-        means="".join(f"<li>{escape(line)}</li>" for line in means(sweep)),
-        bars=svg(bars(sweep)),
-        roofline=svg(roofline(sweep)),
+        title=escape(f"tilesolve bench {sweep.conditions.suite}"),
+        means="".join(f"<li>{escape(line)}</li>" for line in list_means(sweep)),
+        bars=svg(draw_bars(sweep)),
+        roofline=svg(draw_roofline(sweep)),
         heads="".join(
             f'<th class="{side}" aria-sort="none">'
             f'<button type="button">{escape(head)}</button></th>'
-            for head, side in columns(sweep).items()
+            for head, side in list_columns(sweep).items()
         ),
-        rows="\n".join(_rows(sweep)),
-        notes="".join(f"<li>{escape(note)}</li>" for note in notes(sweep)),
+        rows="\n".join(_render_rows(sweep)),
+        notes="".join(f"<li>{escape(note)}</li>" for note in list_notes(sweep)),
         facts="".join(
             f"<dt>{escape(what)}</dt><dd>{value}</dd>" for what, value in listed_html.items()
         ),
     )
 
 
-def _rows(sweep: Sweep) -> list[str]:
+def _render_rows(sweep: Sweep) -> list[str]:
     """Return the table's rows; a cell carries the figure that it is sorted by."""
-    sides = list(columns(sweep).values())
-    peers = [name for name in taking_part(sweep) if name != OURS]
+    sides = list(list_columns(sweep).values())
+    peers = [name for name in list_contenders(sweep) if name != OURS]
     found = []
-    for case, cells in zip(worst_first(sweep), rows(sweep), strict=True):
+    for case, cells in zip(sort_cases(sweep), list_rows(sweep), strict=True):
         mine = case.entries.get(OURS)
         figures: list[float | None] = [
             None,

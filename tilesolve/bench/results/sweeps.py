@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from math import isnan, nan
 from typing import Any
 
-from tilesolve.bench.checked import Data, positive, text, times, value
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.kept import Kept, problem_cells
+from tilesolve.bench.results.fields import Data, read_positive, read_text, read_times, read_value
+from tilesolve.bench.results.record import Record, list_problem_cells
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 
-COLUMNS = (
+CSV_COLUMNS = (
     *("case", "spec", "sizes", "dtype", "contender"),
     *("median_s", "least_s", "most_s", "rounds", "gflops"),
     *("roofline_s", "share_of_roofline", "predicted_s", "preparation_s", "memory_bytes", "reason"),
@@ -65,20 +65,20 @@ class Entry:
         return (high - low) / self.median
 
 
-def _entry(data: Data) -> Entry:
+def _read_entry(data: Data) -> Entry:
     """Return the entry that was kept as such data."""
-    seconds, reason = times(data, "seconds"), text(data, "reason")
+    seconds, reason = read_times(data, "seconds"), read_text(data, "reason")
     if bool(seconds) == bool(reason.strip()):
         raise BenchmarkError(f"'reason' must say why there are no seconds, got {reason!r}")
     memory = data.get("memory")
     if not (memory is None or (type(memory) is int and memory >= 0)):
         raise BenchmarkError(f"'memory' must be a number of bytes, got {memory!r}")
-    return Entry(seconds, reason, _maybe(data, "preparation"), memory)
+    return Entry(seconds, reason, _read_optional(data, "preparation"), memory)
 
 
-def _maybe(data: Data, what: str) -> float | None:
+def _read_optional(data: Data, what: str) -> float | None:
     """Return a positive number, or None where it is not known."""
-    return None if data.get(what) is None else positive(data, what)
+    return None if data.get(what) is None else read_positive(data, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep(Kept[Case]):
+class Sweep(Record[Case]):
     """All cases of a sweep so far.
 
     Examples
     --------
-    >>> from tilesolve.bench.results.kept import Settings
+    >>> from tilesolve.bench.results.record import Settings
     >>> sweep = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {"CPU": "fast"}, "", ())
-    >>> sweep.added(Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")).cases[0].name
+    >>> sweep.with_case(Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")).cases[0].name
     'huge'
     """
 
@@ -184,18 +184,18 @@ class Sweep(Kept[Case]):
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Case:
         """Return the case that was kept as such data."""
         if data.get("skipped"):
-            return Case(name, problem, skipped=text(data, "skipped"))
-        entries = {who: _entry(entry) for who, entry in value(data, "entries").items()}
+            return Case(name, problem, skipped=read_text(data, "skipped"))
+        entries = {who: _read_entry(entry) for who, entry in read_value(data, "entries").items()}
         if not {"roofline", "predicted", "bottleneck"} & set(data):
             return Case(name, problem, entries=entries)
         return Case(
             name,
             problem,
-            positive(data, "roofline"),
-            positive(data, "predicted"),
-            text(data, "bottleneck"),
+            read_positive(data, "roofline"),
+            read_positive(data, "predicted"),
+            read_text(data, "bottleneck"),
             entries,
-            peak=_maybe(data, "peak"),  # older files have the machine's
+            peak=_read_optional(data, "peak"),  # older files have the machine's
         )
 
     def peak(self, dtype: str) -> float | None:
@@ -203,7 +203,7 @@ class Sweep(Kept[Case]):
 
         Examples
         --------
-        >>> from tilesolve.bench.results.kept import Settings
+        >>> from tilesolve.bench.results.record import Settings
         >>> cases = tuple(Case(str(peak), Problem.of("ik-ij-jk", 8), peak=peak) for peak in (1, 3))
         >>> Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", cases).peak("float64")
         2.0
@@ -216,7 +216,7 @@ class Sweep(Kept[Case]):
 
         Examples
         --------
-        >>> from tilesolve.bench.results.kept import Settings
+        >>> from tilesolve.bench.results.record import Settings
         >>> settings = Settings("mine", None, 1, 1, 5, {}, "mine 123")
         >>> matmul = Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, 1.0, "L1",
         ...               {"numpy": Entry((2.0,))})
@@ -225,9 +225,9 @@ class Sweep(Kept[Case]):
         """
         lines = io.StringIO()
         write = csv.writer(lines, lineterminator="\n").writerow
-        write(COLUMNS)
+        write(CSV_COLUMNS)
         for case in self.cases:
-            head = tuple(problem_cells(case))
+            head = tuple(list_problem_cells(case))
             for name, entry in (case.entries or {"": Entry((), case.skipped)}).items():
                 times = entry.seconds
                 write(
