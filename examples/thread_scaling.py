@@ -4,7 +4,7 @@
 turns in one process, with the caches emptied before each run and the peak of arithmetic measured
 around it, by as many threads. For what two cores of a virtual machine give changes: while they are
 one core of its host, no program gains by a second thread. Rounds in which the cores did not give
-`CALM` of what so many should are format_count apart, and tried again. Of the others the median ratio is
+`CALM` of what so many should are counted apart, and tried again. Of the others the median ratio is
 printed, losses first, and that of the fastest run of each: neighbours who share caches and memory
 slow some runs of either, and the peak does not show them. Both means are printed, too, over the
 half of the problems that is nearest to the peak by one thread: there arithmetic takes the time.
@@ -123,13 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Scaling]:
             f"| {name} | {100 * each.share:.0f} % | {each.ratio:.2f} | {each.best:.2f} "
             f"| {median(each.given):.2f} | {len(each.calm)} of {len(each.rounds)} |"
         )
-    format_count = sorted(
-        (each for each in found.values() if each.calm), key=lambda each: -each.share
-    )
-    for name, some in (
-        ("all", format_count),
-        ("nearest to the peak", format_count[: -(-len(found) // 2)]),
-    ):
+    counted = sorted((each for each in found.values() if each.calm), key=lambda each: -each.share)
+    for name, some in (("all", counted), ("nearest to the peak", counted[: -(-len(found) // 2)])):
         print(f"\n{len(some)} {name}:")
         for what, ratios in (
             ("ratio", [each.ratio for each in some]),

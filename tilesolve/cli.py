@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from contextlib import suppress
-from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from tilesolve.bench.command import bench
 from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
+from tilesolve.system.command_options import full_dtype, list_ignored
 from tilesolve.system.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def _kernels(
     check_writable(target)
     if plot is not None:
         check_picture(plot)
-    wanted = [DTYPES.get(name, name) for name in dtype or ALL]
+    wanted = [full_dtype(name) for name in dtype or ALL]
     for name in wanted:
         if name not in ALL:
             raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
@@ -265,18 +266,6 @@ def _suites(
     console().print(text_table("", {"suite": "left", "problems": "right"}, rows))
 
 
-def _ignored(context: typer.Context, *taken: str) -> str:
-    """Return the options that were given beside those that are taken, with commas between."""
-    given = [
-        option
-        for option in context.command.params
-        if option.name not in taken
-        and (source := context.get_parameter_source(option.name or ""))
-        and source.name != "DEFAULT"
-    ]
-    return ", ".join(option.opts[0] for option in given)
-
-
 @app.command("plan")
 def _plan(
     context: typer.Context,
@@ -315,7 +304,7 @@ def _plan(
     from tilesolve.show.pictures import check_picture
 
     taken = ("spec", "sizes", "machine", "expressions", "levels")
-    if expressions and (ignored := _ignored(context, *taken)):
+    if expressions and (ignored := list_ignored(context, taken)):
         raise typer.BadParameter(f"--expressions shows no plan, and takes no {ignored}")
     if levels is not None and not expressions:
         raise typer.BadParameter("--levels counts the levels of --expressions, which is missing")
@@ -335,7 +324,7 @@ def _plan(
         spec,
         int(text) if text.isdecimal() else text,
         machine,
-        dtype=DTYPES.get(dtype, dtype),
+        dtype=full_dtype(dtype),
         threads=threads,
         accumulate=accumulate,
         cache=cache,
@@ -345,10 +334,6 @@ def _plan(
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else str(found))
-
-
-DTYPES = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
-"""Short names of dtypes."""
 
 
 @app.command("cache")
@@ -374,119 +359,4 @@ def _cache(
     typer.echo(f"{count} of {size} bytes in {plan_cache.folder()}, {state}")
 
 
-class _Study(StrEnum):
-    """What `--study` looks at."""
-
-    TILES = "tiles"
-    MISSES = "misses"
-
-
-def _check_study(context: typer.Context, study: _Study | None) -> None:
-    """Refuse options of `bench` that a study, or none, would ignore."""
-    if study is None:
-        if context.params["plans"] is not None:
-            raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
-        return
-    taken = ["suite", "machine", "study"]
-    told = "takes --machine alone: no --case, no file,"
-    if study is _Study.TILES:
-        taken += ["case", "dtype", "threads", "repeat", "seconds", "plans", "as_json", "csv"]
-        told = "takes, of files, --json and --csv;"
-    if ignored := _ignored(context, *taken):
-        raise typer.BadParameter(f"--study {study} {told} no {ignored}")
-
-
-@app.command("bench")
-def _bench(
-    context: typer.Context,
-    suite: Annotated[
-        str,
-        typer.Argument(
-            help="A suite, the path of a suite file, or random:N:SEED; for a study also a case."
-        ),
-    ] = "",
-    case: Annotated[
-        list[str] | None, typer.Option(help="A problem's name, or a pattern; may be repeated.")
-    ] = None,
-    peers: Annotated[
-        str,
-        typer.Option(help="Names with commas between, none, or module:function for your own."),
-    ] = "numpy,numpy-best,opt_einsum,tblis,torch,jax",
-    dtype: Annotated[
-        str | None, typer.Option(help="f32, f64, c64, c128 or numpy's name; else the suite's.")
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of each contender.")] = 1,
-    batch: Annotated[
-        int, typer.Option(help="Processes side by side, each with the whole problem.")
-    ] = 1,
-    repeat: Annotated[int, typer.Option(help="Rounds at most; the median counts.")] = 5,
-    seconds: Annotated[
-        float, typer.Option(help="Of runs after which a case gets no third round, or further one.")
-    ] = 30.0,
-    limit: Annotated[
-        float, typer.Option(help="Seconds after which a contender that hangs is stopped.")
-    ] = 120.0,
-    machine: Annotated[
-        str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
-    ] = None,
-    as_json: Annotated[
-        Path | None,
-        typer.Option("--json", help="Keep results here as they come, and go on from them."),
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write a line per case and contender.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw speeds and roofline.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write all of it as one page.")] = None,
-    readme: Annotated[
-        Path | None, typer.Option(help="Write the table between this file's markers.")
-    ] = None,
-    compare: Annotated[
-        Path | None, typer.Option(help="Show what changed since these results.")
-    ] = None,
-    study: Annotated[
-        _Study | None, typer.Option(help="Look at the model instead of at peers.")
-    ] = None,
-    plans: Annotated[
-        int | None,
-        typer.Option(min=1, help="Random plans of a case that --study tiles runs; else 30."),
-    ] = None,
-) -> None:
-    """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
-
-    A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
-    runners-up and random ones; `--study misses` simulates the caches of a machine.
-
-    Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
-    """
-    from tilesolve.bench import command
-    from tilesolve.bench.procedure import Procedure
-
-    dtype = None if dtype is None else DTYPES.get(dtype, dtype)
-    outputs = command.Outputs(as_json, csv, plot, html, readme, compare)
-    _check_study(context, study)
-    if study is _Study.MISSES:
-        command.study_misses(suite, machine=machine)
-        return
-    if not suite:
-        raise typer.BadParameter("name a suite, such as tccg")
-    effort = Procedure(threads, batch, repeat, limit, seconds)
-    if study is _Study.TILES:
-        found = command.study_tiles(
-            suite,
-            chosen=case or (),
-            dtype=dtype,
-            effort=effort,
-            plans=plans or 30,
-            machine=machine,
-            outputs=outputs,
-        )
-        raise typer.Exit(1 if any(one.fault for one in found.cases) else 0)
-    right = command.bench(
-        suite,
-        chosen=case or (),
-        peers=peers,
-        dtype=dtype,
-        effort=effort,
-        machine=machine,
-        outputs=outputs,
-    )
-    raise typer.Exit(0 if right else 1)
+app.command("bench")(bench)

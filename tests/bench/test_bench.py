@@ -24,12 +24,18 @@ from strategies import problems as any_problem
 from typer.testing import CliRunner
 
 from tilesolve.bench.cases import MULTIPLICATIONS, TENSOR_ELEMENTS, find_cases
-from tilesolve.bench.command import Outputs
 from tilesolve.bench.contenders import OURS, Contender, parse_contenders
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.comparison import compare_sweeps
+from tilesolve.bench.results.outputs import Outputs
+from tilesolve.bench.results.performance_page import (
+    name_section,
+    render_section,
+    replace_section,
+    write_section,
+)
 from tilesolve.bench.results.record import Conditions
-from tilesolve.bench.results.summary import between, list_means, list_rows, markdown, sort_cases
+from tilesolve.bench.results.summary import list_means, list_rows, sort_cases
 from tilesolve.bench.results.sweeps import Case, Entry, Sweep
 from tilesolve.bench.run.oracle import (
     compute_elements,
@@ -46,6 +52,7 @@ from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.model import Machine
 from tilesolve.plans.plan import plan
 
@@ -217,13 +224,13 @@ class TestContenders:
         """Even where the command is killed outright, no process of a contender stays behind."""
         code = """
 from tilesolve.bench.contenders import Contender
-from tilesolve.bench.run.team import team
+from tilesolve.bench.run.team import start_team
 from tilesolve.bench.run.worker import Order
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 hanging = Contender("hanging", "fake_peers:hanging", "fake_peers")
 order = Order(Problem.of("ij-ik-kj", 9), Machine.load("i7-6700k"), 1, hanging.maker, 4096)
-with team(hanging, 1, 1, 600.0) as one:
+with start_team(hanging, 1, 1, 600.0) as one:
     one.workers[0].send(order)
     one.workers[0].connection.poll(2.0)  # long enough for it to start and to hang
     print(one.workers[0].process.pid, flush=True)
@@ -508,8 +515,12 @@ class TestCommand:
             'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" },'
             '{ name = "two", spec = "abc-acd-db", sizes = "a=5 b=6 c=3 d=4" }]'
         )
-        readme = tmp_path / "README.md"
-        readme.write_text("before\n<!-- running -->\nold\n<!-- /running -->\nafter\n")
+        name = "mine threads 1 peers numpy,fake_peers:wrong"
+        page = tmp_path / "docs" / f"{detect_cpu().name}.md"
+        page.parent.mkdir()
+        page.write_text(
+            f"before\n<!-- begin: {name} -->\nold\n<!-- end: {name} -->\nafter\n", "utf-8"
+        )
         kept = tmp_path / "kept.json"
         common = ("--peers", "numpy,fake_peers:wrong", "--repeat", 2, "--json", kept)
         common += ("--machine", "i7-6700k")
@@ -518,7 +529,7 @@ class TestCommand:
         assert "fake_peers:wrong: wrong result" in done.stdout
         first = Sweep.read(kept)
         files = {kind: tmp_path / f"found.{kind}" for kind in ("csv", "html", "svg")}
-        outputs = ("--csv", files["csv"], "--readme", readme, "--compare", kept)
+        outputs = ("--csv", files["csv"], "--page", page.parent, "--compare", kept)
         drawn_too = ("--html", files["html"], "--plot", files["svg"])
         done = command(suite, *common, *outputs, *drawn_too)
         assert done.exit_code == 0, done.output
@@ -529,12 +540,14 @@ class TestCommand:
         assert len(lines) == 6
         for line in lines:
             assert (line["contender"] == "fake_peers:wrong") == (not line["median_s"])
-        text = readme.read_text()
-        assert text.startswith("before\n<!-- running -->\n")
-        assert text.endswith("\n<!-- /running -->\nafter\n")
+        text = page.read_text("utf-8")
+        assert text.startswith(f"before\n<!-- begin: {name} -->\n## mine, float64, 1 thread\n")
+        assert text.endswith(f"\n<!-- end: {name} -->\nafter\n")
         assert "| two |" in text
         assert "old" not in text
-        assert "Geometric means over 2 of 2 cases" in text
+        assert "| cases with a result | 2 of 2 |" in text
+        assert f"| CPU | {detect_cpu().model} |" in text
+        assert f"| command | tilesolve bench {suite} --case one " in text
         assert "1.000 times as fast as then" in done.stdout
         assert files["svg"].read_bytes().startswith(b"<?xml")
         assert files["html"].read_text().count("<svg") == 2
@@ -563,9 +576,9 @@ class TestCommand:
 
     def test_outputs_are_checked_before_work(self, tmp_path):
         """A file that could not be written is no surprise after minutes of measuring."""
-        (tmp_path / "README.md").write_text("no markers")
-        with pytest.raises(BenchmarkError, match="there must be one <!-- running -->"):
-            Outputs(readme=tmp_path / "README.md").check()
+        (tmp_path / "page.md").write_text("<!-- begin: mine -->")
+        with pytest.raises(BenchmarkError, match=r"page\.md: .mine. must begin and end once"):
+            Outputs(page=tmp_path / "page.md").check()
         with pytest.raises(OSError, match="folder"):
             Outputs(csv=tmp_path).check()
         for what, name in (("json", "f.json"), ("csv", "f.csv"), ("html", "f"), ("plot", "f.svg")):
@@ -606,9 +619,10 @@ class TestCommand:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
         screen = SimpleNamespace(print=gone)
-        monkeypatch.setattr("tilesolve.bench.command.console", lambda: screen)
-        monkeypatch.setattr("tilesolve.bench.command.run_sweep", lambda *_: None)
-        monkeypatch.setattr("tilesolve.bench.command.tiles.study_problems", lambda *_: None)
+        for module in ("results.printed", "studies.printed"):
+            monkeypatch.setattr(f"tilesolve.bench.{module}.console", lambda: screen)
+        monkeypatch.setattr("tilesolve.bench.run.suite_sweep.run_sweep", lambda *_: None)
+        monkeypatch.setattr("tilesolve.bench.studies.tiles.study_problems", lambda *_: None)
         files = [] if study else ["--html", tmp_path / "found.html"]
         done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
         assert done.exit_code == 1
@@ -674,7 +688,7 @@ class TestResults:
         paced = made(replace(self.CASE, peak=3e9), replace(self.CASE, name="other", peak=5e9))
         again = Sweep.from_json(paced.to_json())
         assert [case.peak for case in again.cases] == [3e9, 5e9]
-        assert "the peak of float64 beside the runs was 4.0 GFLOP/s in the median" in markdown(
+        assert "| peak of float64 beside the runs | 4.0 GFLOP/s in the median" in render_section(
             replace(again, machine=MACHINE.to_toml())
         )
         data = json.loads(paced.to_json())
@@ -741,7 +755,7 @@ class TestResults:
         except BenchmarkError:
             return
         found = replace(found, machine=MACHINE.to_toml())
-        assert markdown(found)
+        assert render_section(found)
         assert compare_sweeps(found, found)
         assert found.to_csv()
         assert Sweep.from_json(found.to_json()) == found
@@ -749,8 +763,9 @@ class TestResults:
     def test_only_files_are_read(self, tmp_path):
         """A pipe that nobody writes to would never end."""
         os.mkfifo(tmp_path / "pipe")
-        for outputs in (Outputs(compare=tmp_path / "pipe"), Outputs(readme=tmp_path / "pipe")):
-            with pytest.raises((BenchmarkError, OSError), match="pipe: not a regular file"):
+        os.mkfifo(tmp_path / "pipe.md")
+        for outputs in (Outputs(compare=tmp_path / "pipe"), Outputs(page=tmp_path / "pipe.md")):
+            with pytest.raises((BenchmarkError, OSError), match=r"pipe(\.md)?: not a regular file"):
                 outputs.check()
 
     def test_figures_are_those_of_the_medians(self):
@@ -776,21 +791,48 @@ class TestResults:
         assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
         table = list_rows(made(*cases, tilesolve="", numpy=""))
         assert {len(row) for row in table} == {12}
-        (line,) = [
-            line for line in list_means(made(*cases, tilesolve="", numpy="")) if "best" in line
+        means = list_means(made(*cases, tilesolve="", numpy=""))
+        assert means["times the best peer"] == "1.00, slower in 1 of 3"
+
+    def test_sections_begin_and_end_once(self):
+        """A page on which one does not is not written to."""
+        begin, end = "<!-- begin: x -->", "<!-- end: x -->"
+        for text in (begin, end, end + begin, 2 * (begin + end), begin + begin + end + end):
+            with pytest.raises(BenchmarkError, match="'x' must begin and end once"):
+                replace_section(text, "x", "new")
+        with pytest.raises(BenchmarkError, match="'x' must begin and end once"):
+            replace_section(begin + "<!-- end: y -->", "x", "new")
+
+    def test_sweeps_are_sections_of_one_page(self, tmp_path):
+        """A sweep takes the place of the same one before, and other ones stay as they are."""
+        both, alone = made(self.CASE, tilesolve="", numpy=""), made(self.CASE)
+        single = replace(both, conditions=replace(both.conditions, dtype="float32"))
+        threads = replace(both, conditions=replace(both.conditions, threads=2))
+        for sweep in (both, alone, single, threads):
+            write_section(tmp_path / "page.md", name_section(sweep), render_section(sweep))
+        before = (tmp_path / "page.md").read_text("utf-8")
+        assert before.startswith(f"# {detect_cpu().model}\n\n<!-- begin: mine ")
+        assert [line for line in before.splitlines() if line.startswith("## ")] == [
+            "## mine, float64, 1 thread",
+            "## mine, float64, 1 thread, without peers",
+            "## mine, float32, 1 thread",
+            "## mine, float64, 2 threads",
         ]
-        assert line == "1.00 times the best peer (slower than it in 1 of 3);"
+        changed = made(replace(self.CASE, name="other"))
+        write_section(tmp_path / "page.md", name_section(changed), render_section(changed))
+        after = (tmp_path / "page.md").read_text("utf-8")
+        assert after == before.replace(render_section(alone), render_section(changed))
+        assert after != before
 
-    def test_markers_are_needed_once(self):
-        """A README without them, or with two, is not written to."""
-        for text in ("", "<!-- x -->", "<!-- /x --><!-- x -->", 2 * "<!-- x --><!-- /x -->"):
-            with pytest.raises(BenchmarkError):
-                between(text, "x", "new")
-
-    def test_markdown_is_a_table(self):
-        """Each row has as many cells as the head, and the facts stand above."""
-        text = markdown(made(self.CASE, tilesolve="", numpy=""))
-        table = [line for line in text.splitlines() if line.startswith("|")]
-        assert len({line.count("|") for line in table}) == 1
-        assert len(table) == 3
-        assert "CPU: a <fast> one" in text
+    def test_a_section_is_tables(self):
+        """Each row has as many cells as its head, and the facts stand above the cases."""
+        text = render_section(made(self.CASE, tilesolve="", numpy=""))
+        heading, *tables = text.split("\n\n")
+        assert heading == "## mine, float64, 1 thread"
+        assert len(tables) == 4
+        for table in map(str.splitlines, tables):
+            assert all(line.startswith("| ") for line in table)
+            assert len({line.count("|") for line in table}) == 1
+        assert len(tables[-1].splitlines()) == 3
+        assert "| CPU | a <fast> one |" in tables[0]
+        assert "| numpy | numpy 1.0 |" in tables[1]

@@ -91,7 +91,7 @@ def test_the_page_is_well_formed_and_whole(sweep):
         assert part in text
     assert "second, numpy: crashed: SIGSEGV" in text
     assert "does not fit into memory: <too large>" in text
-    assert "Geometric means over 3 of 4 cases" in text
+    assert "cases with a result: 3 of 4" in text
     assert len({len(row) for row in found.rows}) == 1
     assert [row[0] for row in found.rows[1:]] == ["third & <last>", "first", "second", "skipped"]
     assert render_html(sweep).count("<svg") == 2

@@ -77,8 +77,9 @@ def flattened(value):
 def plans(machine, every=1):
     """Return every plan for a machine by its name, or one of so many."""
     from tilesolve import Machine, plan
-    from tilesolve.bench.cases import find_cases
+    from tilesolve.bench import cases
 
+    find_cases = getattr(cases, "find_cases", None) or cases.cases
     target = Machine.load(machine or None)
     found = {}
     for suite in SUITES:

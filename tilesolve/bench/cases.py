@@ -13,13 +13,13 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite, suites
 
 MULTIPLICATIONS = (2**26, 2**30)
-"""Multiplications of a random contraction: from under 10 ms to some tenths of a second."""
+"""Bounds of the multiplications of a random contraction: milliseconds to tenths of a second."""
 
 EXTENTS = (6, 400)
-"""Extents of a random contraction's letters."""
+"""Bounds of the extents of a random contraction."""
 
 TENSOR_ELEMENTS = 2**25
-"""Elements of a random contraction's largest tensor at most."""
+"""Most elements of a tensor of a random contraction."""
 
 
 def find_cases(
@@ -43,9 +43,9 @@ def find_cases(
 
     Examples
     --------
-    >>> [str(problem) for problem in cases("tccg", chosen=["ab-acd-*"]).values()]
+    >>> [str(problem) for problem in find_cases("tccg", chosen=["ab-acd-*"]).values()]
     ['ab-acd-dbc a=312 b=312 c=312 d=312 float64']
-    >>> len(cases("random:5:1", dtype="float32"))
+    >>> len(find_cases("random:5:1", dtype="float32"))
     5
     """
     drawn = re.fullmatch(r"random:([1-9][0-9]{0,4}):([0-9]{1,18})", name)
@@ -74,7 +74,7 @@ def find_case_or_suite(
 
     Examples
     --------
-    >>> list(found_anywhere("abc-bda-dc")), len(found_anywhere("tccg"))
+    >>> list(find_case_or_suite("abc-bda-dc")), len(find_case_or_suite("tccg"))
     (['abc-bda-dc'], 36)
     """
     for known in suites():
@@ -92,9 +92,9 @@ def draw_problems(count: int, seed: int) -> dict[str, Problem]:
 
     Examples
     --------
-    >>> random_problems(3, 7) == random_problems(3, 7)
+    >>> draw_problems(3, 7) == draw_problems(3, 7)
     True
-    >>> random_problems(1, 7) == random_problems(1, 8)
+    >>> draw_problems(1, 7) == draw_problems(1, 8)
     False
     """
     draw = random.Random(seed)

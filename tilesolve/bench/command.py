@@ -1,324 +1,127 @@
-"""What ``tilesolve bench`` does with its options."""
+"""``tilesolve bench``: its options, and what is refused together."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import combinations
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated
 
-from tilesolve.bench.cases import find_case_or_suite, find_cases
-from tilesolve.bench.contenders import OURS, parse_contenders
-from tilesolve.bench.procedure import Procedure
-from tilesolve.bench.results.comparison import COLUMNS, compare_sweeps
-from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
-from tilesolve.bench.results.record import Record
-from tilesolve.bench.results.summary import (
-    list_columns,
-    list_facts,
-    list_means,
-    list_notes,
-    list_rows,
-    markdown,
-    write_between,
-)
-from tilesolve.bench.results.sweeps import Sweep
-from tilesolve.bench.run.sweep import begin_sweep, estimate_cases, run_sweep
-from tilesolve.bench.studies import tiles, trials
-from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import console, progress_bar, text_table
-from tilesolve.show.pictures import check_drawing, check_picture
-from tilesolve.system.files import check_writable, write_atomically
-from tilesolve.system.units import format_count
+import typer
 
-Some = TypeVar("Some", bound=Record[Any])
-
-MARKER = "running"
-"""Name of the markers between which a README's table stands."""
+from tilesolve.system.command_options import full_dtype, list_ignored, rebuild_command
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """The files that a sweep is written to, and the one that it is compared with.
+class Study(StrEnum):
+    """What ``--study`` looks at."""
 
-    Parameters
-    ----------
-    json, csv, plot, html, readme
-        Where to write; None for nowhere.
-    compare
-        An older sweep; None for none.
-
-    Examples
-    --------
-    >>> Outputs(compare=Path("missing.json")).check()
-    Traceback (most recent call last):
-    tilesolve.contractions.errors.BenchmarkError: cannot read missing.json: No such file or \
-directory
-    """
-
-    json: Path | None = None
-    csv: Path | None = None
-    plot: Path | None = None
-    html: Path | None = None
-    readme: Path | None = None
-    compare: Path | None = None
-
-    def check(self) -> None:
-        """Refuse what could not be read or written, before anyone works for it."""
-        written = [p for p in (self.json, self.csv, self.plot, self.html, self.readme) if p]
-        for one, other in combinations(written, 2):
-            if os.path.realpath(one) == os.path.realpath(other):
-                raise BenchmarkError(f"two outputs have one file: {one} and {other}")
-        for path in (self.json, self.csv, self.html):
-            if path is not None:
-                check_writable(path)
-        if self.plot is not None:
-            check_picture(self.plot)
-        if self.html is not None:
-            check_drawing(self.html)  # the page has its pictures inside
-        if self.readme is not None:
-            write_between(self.readme, MARKER, None)
-        if self.compare is not None:
-            Sweep.read(self.compare)
+    TILES = "tiles"
+    MISSES = "misses"
 
 
 def bench(
-    suite: str,
-    *,
-    chosen: Sequence[str],
-    peers: str,
-    dtype: str | None,
-    procedure: Procedure,
-    machine: str | None,
-    outputs: Outputs,
-) -> bool:
-    """Measure a suite, show it, and write what is asked for.
+    context: typer.Context,
+    suite: Annotated[
+        str,
+        typer.Argument(
+            help="A suite, the path of a suite file, or random:N:SEED; for a study also a case."
+        ),
+    ] = "",
+    case: Annotated[
+        list[str] | None, typer.Option(help="A problem's name, or a pattern; may be repeated.")
+    ] = None,
+    peers: Annotated[
+        str,
+        typer.Option(help="Names with commas between, none, or module:function for your own."),
+    ] = "numpy,numpy-best,opt_einsum,tblis,torch,jax",
+    dtype: Annotated[
+        str | None, typer.Option(help="f32, f64, c64, c128 or numpy's name; else the suite's.")
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each contender.")] = 1,
+    batch: Annotated[
+        int, typer.Option(help="Processes side by side, each with the whole problem.")
+    ] = 1,
+    repeat: Annotated[int, typer.Option(help="Rounds at most; the median counts.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(help="Of runs after which a case gets no third round, or further one.")
+    ] = 30.0,
+    limit: Annotated[
+        float, typer.Option(help="Seconds after which a contender that hangs is stopped.")
+    ] = 120.0,
+    machine: Annotated[
+        str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
+    ] = None,
+    as_json: Annotated[
+        Path | None,
+        typer.Option("--json", help="Keep results here as they come, and go on from them."),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a line per case and contender.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw speeds and roofline.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write all of it as one HTML file, with pictures.")
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Write tables to the page of this CPU: a file, or a folder of pages."),
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Show what changed since these results.")
+    ] = None,
+    study: Annotated[
+        Study | None, typer.Option(help="Look at the model instead of at peers.")
+    ] = None,
+    plans: Annotated[
+        int | None,
+        typer.Option(min=1, help="Random plans of a case that --study tiles runs; else 30."),
+    ] = None,
+) -> None:
+    """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
 
-    Returns
-    -------
-    bool
-        Whether plans gave a right result on every case that was not skipped.
+    A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
+    runners-up and random ones; `--study misses` simulates the caches of a machine.
 
-    Examples
-    --------
-    $ tilesolve bench gemm --case 'GNMT-*' --peers numpy --repeat 3 --json gemm.json
+    Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     """
-    problems = find_cases(suite, chosen=chosen, dtype=dtype)
-    everyone = parse_contenders(peers, procedure.threads)
-    outputs.check()
-    found_machine = Machine.load(machine)
-    start = begin_sweep(suite, dtype, everyone, found_machine, procedure)
-    if outputs.json is not None:
-        start = start.resume(outputs.json)
-    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
-    tell_time(estimate_cases(waiting, everyone, found_machine, procedure).values())
-    with keeping(start, outputs.json) as kept, progress_bar("measuring") as report:
-        run_sweep(problems, everyone, found_machine, procedure, start, kept.update, report)
-    found = kept.found
-    write(found, outputs)  # before it is shown: who reads that may have gone
-    show(found)
-    if outputs.compare is not None:
-        show_changes(found, outputs.compare)
-    return not any(OURS in c.entries and not c.entries[OURS].seconds for c in found.cases)
+    _check_study(context, study)
+    if study is Study.MISSES:
+        from tilesolve.bench.studies.printed import study_misses
 
+        study_misses(suite, machine)
+        return
+    if not suite:
+        raise typer.BadParameter("name a suite, such as tccg")
+    from tilesolve.bench.procedure import Procedure
+    from tilesolve.bench.results.outputs import Outputs, Request
 
-class Keeper(Generic[Some]):
-    """The latest of what is found, written to a file as it comes.
-
-    Parameters
-    ----------
-    found
-        What there is at first.
-    path
-        The file; None for none.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
-    >>> keeper = Keeper(nothing, None)
-    >>> keeper.update(nothing)
-    >>> keeper.found is nothing
-    True
-    """
-
-    def __init__(self, found: Some, path: Path | None) -> None:
-        self.found, self.path = found, path
-
-    def update(self, found: Some) -> None:
-        """Take what is found now in the place of what was before."""
-        self.found = found
-        if self.path is not None:
-            found.save(self.path)
-
-
-@contextmanager
-def keeping(start: Some, path: Path | None) -> Iterator[Keeper[Some]]:
-    """Give what keeps results; say what is kept if the work is interrupted.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
-    >>> with keeping(nothing, None) as kept:
-    ...     kept.update(nothing)
-    """
-    keeper = Keeper(start, path)
-    try:
-        yield keeper
-    except KeyboardInterrupt:
-        where = f"kept in {path}" if path else "lost, as --json names no file"
-        print(
-            f"interrupted: {format_count(len(keeper.found.cases), 'case')} {where}; "
-            "with the same --json the command goes on from there",
-            file=sys.stderr,
-        )
-        raise
-
-
-def tell_time(seconds: Iterable[float]) -> None:
-    """Say on standard error how many cases are to be measured, and how long that takes, about.
-
-    Examples
-    --------
-    >>> tell_time([60.0, 120.0])
-    """
-    each = list(seconds)
-    print(f"{format_count(len(each), 'case')}, about {sum(each) / 60:.0f} min", file=sys.stderr)
-
-
-def study_tiles(
-    name: str,
-    *,
-    chosen: Sequence[str],
-    dtype: str | None,
-    procedure: Procedure,
-    plans: int,
-    machine: str | None,
-    outputs: Outputs,
-) -> trials.Studies:
-    """Study the tiles of a problem, or of each problem of a suite, and print what was found.
-
-    Examples
-    --------
-    $ tilesolve bench abc-bda-dc --study tiles --repeat 3
-    $ tilesolve bench tccg --study tiles --case 'abcdef-*' --plans 4 --json tiles.json
-    """
-    problems = find_case_or_suite(name, chosen=chosen, dtype=dtype)
-    outputs.check()
-    found_machine, screen = Machine.load(machine), console()
-    start = trials.Studies(
-        collect_conditions(name, dtype, (), found_machine, procedure, plans),
-        collect_provenance(found_machine),
-        found_machine.to_toml(),
-        (),
+    request = Request(
+        suite,
+        tuple(case or ()),
+        full_dtype(dtype),
+        machine,
+        Procedure(threads, batch, repeat, limit, seconds),
+        Outputs(as_json, csv, plot, html, page, compare),
+        rebuild_command(context),
     )
-    if outputs.json is not None:
-        start = start.resume(outputs.json)
-    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
-    tell_time(tiles.estimate_studies(waiting, found_machine, procedure, plans).values())
-    with keeping(start, outputs.json) as kept, progress_bar("studying") as report:
-        tiles.study_problems(problems, found_machine, procedure, start, kept.update, report)
-    found = kept.found
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
-    for case in found.cases:
-        if case.trials:
-            screen.print(
-                text_table(str(case.problem), trials.TRIAL_COLUMNS, trials.list_trial_rows(case))
-            )
-    screen.print(*trials.summarize_studies(found.cases), sep="\n")
-    return found
+    if study is Study.TILES:
+        from tilesolve.bench.studies.printed import study_tiles
+
+        right = study_tiles(request, plans)
+    else:
+        from tilesolve.bench.run.suite_sweep import sweep_suite
+
+        right = sweep_suite(request, peers)
+    raise typer.Exit(0 if right else 1)
 
 
-def study_misses(name: str, *, machine: str | None) -> None:
-    """Print predicted and simulated misses of a case, a suite, or the paper's four contractions.
-
-    Examples
-    --------
-    $ tilesolve bench --study misses
-    """
-    from tilesolve.bench.studies import misses
-
-    problems = find_case_or_suite(name) if name else misses.list_paper_problems()
-    found_machine, screen = Machine.load(machine or misses.PAPER_MACHINE), console()
-    rows: list[tuple[str, ...]] = []
-    with progress_bar("simulating") as report:
-        for at, (key, problem) in enumerate(problems.items()):
-            report(at / len(problems), key)
-            rows += misses.list_miss_rows(key, problem, found_machine)
-        report(1.0, "")
-    title = f"Lines that the caches of {found_machine.name} miss, by the plan's nest"
-    screen.print(text_table(title, misses.MISS_COLUMNS, rows))
-    screen.print(
-        "Where a part was simulated, its first steps stand for the rest. The paper's figures "
-        "are those of its own tiles, without packing."
-    )
-
-
-def show(found: Sweep) -> None:
-    """Print a sweep.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
-    >>> show(Sweep(settings, {"CPU": "fast"}, "", ()))  # doctest: +ELLIPSIS
-    CPU: fast
-    ...
-    """
-    screen = console()
-    for what, value in list_facts(found).items():
-        screen.print(f"{what}: {value}")
-    for label in found.conditions.contenders.values():
-        screen.print(f"- {label}")
-    caption = "speeds in GFLOP/s, memory beside the tensors; predicted over measured time"
-    screen.print(text_table("", list_columns(found), list_rows(found), caption))
-    screen.print(*list_means(found), *list_notes(found), sep="\n")
-
-
-def write(found: Sweep, outputs: Outputs) -> None:
-    """Write a sweep to the files that are asked for.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> write(Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ()), Outputs())
-    """
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
-    if outputs.plot is not None:
-        from tilesolve.bench.results.charts import draw_sweep
-
-        draw_sweep(found, outputs.plot)
-    if outputs.html is not None:
-        from tilesolve.bench.results.html_page import render_html
-
-        write_atomically(outputs.html, render_html(found))
-    if outputs.readme is not None:
-        write_between(outputs.readme, MARKER, markdown(found))
-
-
-def show_changes(found: Sweep, older: Path) -> None:
-    """Print a sweep beside an older one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from tilesolve.bench.results.record import Settings
-    >>> nothing = Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", ())
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     nothing.keep(Path(folder) / "old.json")
-    ...     show_changes(nothing, Path(folder) / "old.json")  # doctest: +ELLIPSIS
-    Beside ...
-    The two sweeps have nothing in common.
-    """
-    changed, lines = compare_sweeps(Sweep.read(older), found)
-    screen = console()
-    screen.print(text_table(f"Beside {older}", COLUMNS, changed))
-    screen.print(*lines, sep="\n")
+def _check_study(context: typer.Context, study: Study | None) -> None:
+    """Refuse options that a study, or a sweep, would ignore."""
+    if study is None:
+        if context.params["plans"] is not None:
+            raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
+        return
+    taken = ["suite", "machine", "study"]
+    told = "takes --machine alone: no --case, no file,"
+    if study is Study.TILES:
+        taken += ["case", "dtype", "threads", "repeat", "seconds", "plans", "as_json", "csv"]
+        told = "takes, of files, --json and --csv;"
+    if ignored := list_ignored(context, taken):
+        raise typer.BadParameter(f"--study {study} {told} no {ignored}")

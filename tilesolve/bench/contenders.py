@@ -1,4 +1,4 @@
-"""Who takes part in a sweep: packages, their versions, and the settings that suit each best."""
+"""Who takes part in a sweep: packages, their versions, and the best settings of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREAD_VARIABLES = (
 """Variables that tell the libraries of every contender how many threads to use."""
 
 KERNEL_VARIABLES = ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "XLA_FLAGS")
-"""Variables that select kernels: only a contender's own settings count."""
+"""Variables that select kernels. A contender sees its own values, never those of the caller."""
 
 _PEERS = "tilesolve.bench.run.peers"
 
@@ -97,9 +97,9 @@ def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
 
     Examples
     --------
-    >>> [found.name for found in contenders("numpy,mine:make")]
+    >>> [found.name for found in parse_contenders("numpy,mine:make")]
     ['tilesolve', 'numpy', 'mine:make']
-    >>> contenders("none") == contenders("")
+    >>> parse_contenders("none") == parse_contenders("")
     True
     """
     there = list_peers(threads)
@@ -126,7 +126,7 @@ def list_peers(threads: int = 1) -> dict[str, Contender]:
 
     Examples
     --------
-    >>> list(known())
+    >>> list(list_peers())
     ['numpy', 'numpy-best', 'opt_einsum', 'tblis', 'torch', 'jax']
     """
     from tilesolve.machine.cpu import detect_cpu

@@ -1,4 +1,4 @@
-"""How often something is run: in rounds, fewer of them where runs are long."""
+"""How runs are timed: in rounds, fewer of them where runs are long."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 
 LEAST_ROUNDS = 2
-"""Rounds that everyone runs, however long they take."""
+"""Rounds of each contender, however long they take; fewer only where fewer are asked for."""
 
 LONG_SECONDS = 1.0
-"""Seconds from which on the run that is checked counts as the first round: what only a first run
-does, such as taking memory for copies, is no part of it worth speaking of."""
+"""A checked run of at least so many seconds counts as the first round: what only a first run does,
+such as allocating copies, is negligible then."""
 
 RUN_PER_ARITHMETIC = 2.0
-"""Times its arithmetic that a run takes, about."""
+"""Estimated time of a run over that of its arithmetic at the peak."""
 
 Who = TypeVar("Who")
 
@@ -33,20 +33,14 @@ class Procedure:
     threads
         Of each process.
     batch
-        Processes of each contender that compute side by side, each the whole problem on data of
-        its own.
+        Processes of each contender that run side by side, each with the whole problem.
     repeat
         Rounds at most.
     limit
-        Seconds that making ready, or a run, may take.
+        Seconds that the preparation of a contender, or one run, may take.
     seconds
-        Of all runs of a case that are timed: no round begins that would take more, but for the
-        first two.
-
-    Examples
-    --------
-    >>> Effort(repeat=3).limit
-    120.0
+        Budget of all timed runs of a case. After the first two rounds, none begins that would
+        exceed it.
     """
 
     threads: int = 1
@@ -71,27 +65,27 @@ class Procedure:
 
     @property
     def least_rounds(self) -> int:
-        """Rounds that everyone runs."""
+        """Rounds of each contender, whatever the budget."""
         return min(LEAST_ROUNDS, self.repeat)
 
     def first_rounds(self, seconds: float) -> list[float]:
-        """Return the rounds that the run which was checked counts as: itself if it was long.
+        """Return the seconds of the rounds that a checked run counts as: one if it was long.
 
-        Those of a batch are checked one after the other, so that none of them counts.
+        The processes of a batch are checked one after the other, so their runs never count.
 
         Examples
         --------
-        >>> Effort().first_rounds(4.0), Effort().first_rounds(0.1)
+        >>> Procedure().first_rounds(4.0), Procedure().first_rounds(0.1)
         ([4.0], [])
         """
         return [seconds] if seconds >= LONG_SECONDS and self.batch == 1 else []
 
     def pick_due(self, times: Mapping[Who, Sequence[float]]) -> list[Who]:
-        """Return who runs in the next round, by the seconds of their rounds so far.
+        """Return who runs in the next round, given the seconds of the rounds of each so far.
 
         Examples
         --------
-        >>> procedure = Effort(repeat=3, seconds=10.0)
+        >>> procedure = Procedure(repeat=3, seconds=10.0)
         >>> procedure.pick_due({"a": [1.0, 1.0], "b": [2.0, 2.0]})
         ['a', 'b']
         >>> procedure.pick_due({"a": [1.0], "b": [6.0, 6.0]})
@@ -103,14 +97,7 @@ class Procedure:
         return [who for who, rounds in times.items() if len(rounds) < most]
 
     def estimate_rounds(self, problem: Problem, machine: Machine, runners: int) -> int:
-        """Return how many rounds a case takes beside the run that is checked, about.
-
-        Examples
-        --------
-        >>> machine, matmul = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 2000)
-        >>> [Effort(repeat=5).estimate_rounds(matmul, machine, runners) for runners in (2, 20)]
-        [5, 3]
-        """
+        """Estimate how many rounds a case takes after the checked run."""
         run = self._estimate_run(problem, machine)
         fit = int(self.seconds / (runners * run)) if run else self.repeat
         return min(self.repeat, max(self.least_rounds, fit)) - len(self.first_rounds(run))
@@ -118,22 +105,16 @@ class Procedure:
     def estimate_seconds(
         self, problem: Problem, machine: Machine, runners: int, preparation: float
     ) -> float:
-        """Return the seconds that a case takes, about: what the time left is reckoned with.
+        """Estimate the seconds that a case takes, for the progress bar.
 
         Parameters
         ----------
         problem, machine
-            What is run where.
+            What runs where.
         runners
-            How many take turns.
+            How many contenders take turns.
         preparation
             Seconds of each before its first run.
-
-        Examples
-        --------
-        >>> machine, matmul = Machine.load("i7-6700k"), Problem.of("ik-ij-jk", 2000)
-        >>> round(Effort(repeat=5).estimate_seconds(matmul, machine, 10, 1.0), 1)
-        38.6
         """
         runs = 1 + self.estimate_rounds(problem, machine, runners)
         return runners * (preparation + runs * self._estimate_run(problem, machine))

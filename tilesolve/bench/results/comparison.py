@@ -48,19 +48,7 @@ class Change:
 
 
 def find_changes(old: Sweep, new: Sweep) -> list[Change]:
-    """Return what both sweeps measured, tilesolve first, what has become slowest first.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> from tilesolve.bench.results.sweeps import Case
-    >>> from tilesolve.contractions.problem import Problem
-    >>> settings = Settings("mine", None, 1, 1, 1, {"numpy": ""}, "")
-    >>> then, now = (Sweep(settings, {}, "", (Case("matmul", Problem.of("ik-ij-jk", 9), 1.0, 1.0,
-    ...              "L1", {"numpy": Entry((seconds,))}),)) for seconds in (1.0, 2.0))
-    >>> [(change.ratio, change.verdict) for change in changes(then, now)]
-    [(0.5, 'slower')]
-    """
+    """Return what both sweeps measured, tilesolve first, what has become slowest first."""
     before = {(case.name, case.problem): case for case in old.cases}
     found = [
         Change(case.name, name, then.entries[name], entry)
@@ -73,15 +61,7 @@ def find_changes(old: Sweep, new: Sweep) -> list[Change]:
 
 
 def compare_sweeps(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return rows of changes and lines that sum them up.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> nothing = Sweep(Settings("mine", None, 1, 1, 1, {}, ""), {}, "", ())
-    >>> comparison(nothing, nothing)
-    ([], ['The two sweeps have nothing in common.'])
-    """
+    """Return rows of changes and lines that sum them up."""
     every = find_changes(old, new)
     rows: list[tuple[str, ...]] = [
         (
@@ -106,9 +86,10 @@ def compare_sweeps(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[
     for name in dict.fromkeys(change.contender for change in every):
         own = [change for change in every if change.contender == name]
         counts = [sum(c.verdict == verdict for c in own) for verdict in ("faster", "slower")]
+        speed = geometric_mean([change.ratio for change in own])
         lines.append(
-            f"{name}: {geometric_mean([change.ratio for change in own]):.3f} times as fast as then over "
-            f"{format_count(len(own), 'case')}; {counts[0]} faster, {counts[1]} slower in every round"
+            f"{name}: {speed:.3f} times as fast as then over {format_count(len(own), 'case')}; "
+            f"{counts[0]} faster, {counts[1]} slower in every round"
         )
     return rows, lines if every else [*lines, "The two sweeps have nothing in common."]
 

@@ -13,28 +13,14 @@ Data = Mapping[str, Any]
 
 
 def read_value(data: Data, what: str) -> Any:  # noqa: ANN401 - JSON may hold anything
-    """Return a value that has to be there.
-
-    Examples
-    --------
-    >>> value({}, "entries")
-    Traceback (most recent call last):
-    tilesolve.contractions.errors.BenchmarkError: 'entries' is missing
-    """
+    """Return a value that has to be there."""
     if what not in data:
         raise BenchmarkError(f"{what!r} is missing")
     return data[what]
 
 
 def read_text(data: Data, what: str) -> str:
-    """Return a text.
-
-    Examples
-    --------
-    >>> text({"bottleneck": None}, "bottleneck")
-    Traceback (most recent call last):
-    tilesolve.contractions.errors.BenchmarkError: 'bottleneck' must be a text, got None
-    """
+    """Return a text."""
     found = read_value(data, what)
     if not isinstance(found, str):
         raise BenchmarkError(f"{what!r} must be a text, got {found!r}")
@@ -46,7 +32,7 @@ def read_positive(data: Data, what: str) -> float:
 
     Examples
     --------
-    >>> positive({"predicted": 0}, "predicted")
+    >>> read_positive({"predicted": 0}, "predicted")
     Traceback (most recent call last):
     tilesolve.contractions.errors.BenchmarkError: 'predicted' must be a positive number, got 0
     """
@@ -54,13 +40,7 @@ def read_positive(data: Data, what: str) -> float:
 
 
 def read_times(data: Data, what: str) -> tuple[float, ...]:
-    """Return a list of numbers above zero.
-
-    Examples
-    --------
-    >>> times({"seconds": [1, 2.5]}, "seconds")
-    (1.0, 2.5)
-    """
+    """Return a list of numbers above zero."""
     found = read_value(data, what)
     if not isinstance(found, list):
         raise BenchmarkError(f"{what!r} must be a list of numbers, got {found!r}")
@@ -68,13 +48,7 @@ def read_times(data: Data, what: str) -> tuple[float, ...]:
 
 
 def read_texts(data: Data, what: str) -> dict[str, str]:
-    """Return texts by name.
-
-    Examples
-    --------
-    >>> texts({"provenance": {"CPU": "fast"}}, "provenance")
-    {'CPU': 'fast'}
-    """
+    """Return texts by name."""
     found = read_value(data, what)
     if not isinstance(found, dict):
         raise BenchmarkError(f"{what!r} must be texts by name, got {found!r}")

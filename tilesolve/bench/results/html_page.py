@@ -22,18 +22,7 @@ from tilesolve.show.pictures import svg
 
 
 def render_html(sweep: Sweep) -> str:
-    """Return a sweep as an HTML page.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.bench.procedure import Procedure
-    >>> from tilesolve.bench.run.sweep import empty
-    >>> from tilesolve.machine.model import Machine
-    >>> nothing = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
-    >>> page(nothing).splitlines()[0]
-    '<!DOCTYPE html>'
-    """
+    """Return a sweep as an HTML page."""
     listed = {**list_facts(sweep), "contenders": "", "machine file": ""}
     contenders = "".join(f"<li>{escape(c)}</li>" for c in sweep.conditions.contenders.values())
     listed_html = {what: escape(value) for what, value in listed.items()}
@@ -43,7 +32,9 @@ def render_html(sweep: Sweep) -> str:
     )
     return _PAGE.substitute(
         title=escape(f"tilesolve bench {sweep.conditions.suite}"),
-        means="".join(f"<li>{escape(line)}</li>" for line in list_means(sweep)),
+        means="".join(
+            f"<li>{escape(f'{what}: {mean}')}</li>" for what, mean in list_means(sweep).items()
+        ),
         bars=svg(draw_bars(sweep)),
         roofline=svg(draw_roofline(sweep)),
         heads="".join(

@@ -37,11 +37,6 @@ class Conditions:
         Random plans of a study of tiles; None for a sweep.
     code
         A digest of the code that made the plans; empty if unknown.
-
-    Examples
-    --------
-    >>> Settings("tccg", None, 1, 1, 5, {"tilesolve": "tilesolve 0.1"}, "mine 123").batch
-    1
     """
 
     suite: str
@@ -57,13 +52,7 @@ class Conditions:
 
 
 class Item(Protocol):
-    """What a file keeps of one problem.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.sweeps import Case
-    >>> found: Item = Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")
-    """
+    """What a file keeps of one problem."""
 
     @property
     def name(self) -> str:
@@ -87,7 +76,7 @@ class Record(Generic[Kind]):
 
     Parameters
     ----------
-    settings
+    conditions
         What they have in common.
     provenance
         CPU, versions, date: what and its value.
@@ -95,19 +84,10 @@ class Record(Generic[Kind]):
         The machine's file.
     cases
         In the order in which they were measured.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.sweeps import Case, Sweep
-    >>> settings = Settings("mine", None, 1, 1, 5, {}, "mine 123")
-    >>> sweep = Sweep(settings, {"CPU": "fast"}, "", ())
-    >>> sweep = sweep.with_case(Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, skipped="too large"))
-    >>> Sweep.from_json(sweep.to_json()).cases[0].skipped
-    'too large'
     """
 
     HOLDS: ClassVar[str]
-    settings: Conditions
+    conditions: Conditions
     provenance: Mapping[str, str]
     machine: str
     cases: tuple[Kind, ...]
@@ -200,16 +180,7 @@ class Record(Generic[Kind]):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file.
-
-        Examples
-        --------
-        >>> from tilesolve.bench.results.sweeps import Sweep
-        >>> Sweep.read("missing.json")
-        Traceback (most recent call last):
-        tilesolve.contractions.errors.BenchmarkError: cannot read missing.json: No such file or \
-directory
-        """
+        """Read a file."""
         try:
             document = read_regular(path)
         except (OSError, ValueError) as error:
@@ -224,13 +195,6 @@ directory
         ------
         BenchmarkError
             If what the file holds was made with other settings: both would be lost in a mixture.
-
-        Examples
-        --------
-        >>> from tilesolve.bench.results.sweeps import Sweep
-        >>> new = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {}, "", ())
-        >>> new.resume("not-yet.json") is new
-        True
         """
         if not Path(path).exists():
             return self
@@ -244,18 +208,7 @@ directory
         return old
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, all of it or nothing.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from tilesolve.bench.results.sweeps import Sweep
-        >>> sweep = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {"CPU": "fast"}, "", ())
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     sweep.save(Path(folder) / "sweep.json")
-        ...     Sweep.read(Path(folder) / "sweep.json") == sweep
-        True
-        """
+        """Write it to a file, all of it or nothing."""
         write_atomically(path, self.to_json() + "\n")
 
 
@@ -275,7 +228,7 @@ def list_problem_cells(case: Item) -> Iterator[str]:
     Examples
     --------
     >>> from tilesolve.bench.results.sweeps import Case
-    >>> list(problem_cells(Case("matmul", Problem.of("ik-ij-jk", 8))))
+    >>> list(list_problem_cells(Case("matmul", Problem.of("ik-ij-jk", 8))))
     ['matmul', 'ik-ij-jk', 'i=8 k=8 j=8', 'float64']
     """
     sizes = " ".join(f"{letter}={extent}" for letter, extent in case.problem.sizes.items())

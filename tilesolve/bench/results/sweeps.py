@@ -154,15 +154,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Record[Case]):
-    """All cases of a sweep so far.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> sweep = Sweep(Settings("mine", None, 1, 1, 5, {}, "mine 123"), {"CPU": "fast"}, "", ())
-    >>> sweep.with_case(Case("huge", Problem.of("ik-ij-jk", 10**6), skipped="too large")).cases[0].name
-    'huge'
-    """
+    """All cases of a sweep so far."""
 
     HOLDS = "a sweep"
 
@@ -199,30 +191,12 @@ class Sweep(Record[Case]):
         )
 
     def peak(self, dtype: str) -> float | None:
-        """Return the median peak beside the runs of a dtype; None if there is none.
-
-        Examples
-        --------
-        >>> from tilesolve.bench.results.record import Settings
-        >>> cases = tuple(Case(str(peak), Problem.of("ik-ij-jk", 8), peak=peak) for peak in (1, 3))
-        >>> Sweep(Settings("mine", None, 1, 1, 5, {}, ""), {}, "", cases).peak("float64")
-        2.0
-        """
+        """Return the median peak beside the runs of a dtype; None if there is none."""
         found = [case.peak for case in self.cases if case.problem.dtype == dtype and case.peak]
         return statistics.median(found) if found else None
 
     def to_csv(self) -> str:
-        """Return a line for each case and contender.
-
-        Examples
-        --------
-        >>> from tilesolve.bench.results.record import Settings
-        >>> settings = Settings("mine", None, 1, 1, 5, {}, "mine 123")
-        >>> matmul = Case("matmul", Problem.of("ik-ij-jk", 8), 1.0, 1.0, "L1",
-        ...               {"numpy": Entry((2.0,))})
-        >>> Sweep(settings, {}, "", (matmul,)).to_csv().splitlines()[1][:34]
-        'matmul,ik-ij-jk,i=8 k=8 j=8,float6'
-        """
+        """Return a line for each case and contender."""
         lines = io.StringIO()
         write = csv.writer(lines, lineterminator="\n").writerow
         write(CSV_COLUMNS)

@@ -1,4 +1,4 @@
-"""What a result should be at some places: sums written out, whatever made the result."""
+"""Whether a result is right: some elements against sums written out, all of it by checksums."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tilesolve.kernels.dtypes import real_of
 from tilesolve.packing.buffers import allocate
 
 CHECKED_ELEMENTS = 200
-"""Elements of a result that are checked."""
+"""Elements of a result that are compared with sums written out."""
 
 ROUNDING_ERRORS = 32.0
-"""Times the usual rounding error of a sum that a correct result may be off at most."""
+"""Largest error of a correct result, in usual rounding errors of its sums."""
 
 DIGEST_PARTS = 256
 """Parts of a result whose sums are compared among contenders."""
 
 TINY_EXTENT = 3
-"""Extent of the letters of a problem that is computed first."""
+"""Largest extent of the problem that is computed first."""
 
 Array = npt.NDArray[Any]
 
@@ -32,13 +32,6 @@ def draw_arrays(problem: Problem, seed: int = 7) -> list[Array]:
     """Return operands of a problem and an array for its output, on huge pages: always the same.
 
     The output, which comes last, holds NaN.
-
-    Examples
-    --------
-    >>> problem = Problem.of("ik-ij-jk", 3, "complex64")
-    >>> first, second, out = drawn(problem)
-    >>> np.array_equal(first, drawn(problem)[0]), bool(np.isnan(out).all())
-    (True, True)
     """
     rng = np.random.default_rng(seed)
     real = real_of(problem.dtype)
@@ -58,7 +51,7 @@ def pick_elements(problem: Problem, count: int = CHECKED_ELEMENTS) -> Array:
 
     Examples
     --------
-    >>> places(Problem.of("ik-ij-jk", "i=5 j=2 k=3"), 4)[:2].tolist()
+    >>> pick_elements(Problem.of("ik-ij-jk", "i=5 j=2 k=3"), 4)[:2].tolist()
     [[0, 0], [4, 2]]
     """
     shape = np.array(problem.shape(0), dtype=np.int64)
@@ -78,7 +71,7 @@ def compute_elements(problem: Problem, operands: Sequence[Array], at: Array) -> 
     --------
     >>> problem = Problem.of("ik-ij-jk", 2)
     >>> given = np.array([[1.0, 2.0], [3.0, 4.0]]), np.eye(2)
-    >>> values, slack = expected(problem, given, np.array([[0, 0], [1, 0]]))
+    >>> values, slack = compute_elements(problem, given, np.array([[0, 0], [1, 0]]))
     >>> values.tolist(), bool((slack < 1e-12).all())
     ([1.0, 3.0], True)
     """
@@ -105,7 +98,7 @@ def shrink(problem: Problem) -> Problem:
 
     Examples
     --------
-    >>> dict(tiny(Problem.of("ik-ij-jk", "i=100 k=2 j=50")).sizes)
+    >>> dict(shrink(Problem.of("ik-ij-jk", "i=100 k=2 j=50")).sizes)
     {'i': 3, 'k': 2, 'j': 3}
     """
     small = {letter: min(extent, TINY_EXTENT) for letter, extent in problem.sizes.items()}
@@ -117,9 +110,9 @@ def describe_fault(found: Array, values: Array, slack: Array) -> str:
 
     Examples
     --------
-    >>> wrong(np.array([1.0, 2.5]), np.array([1.0, 2.0]), np.array([1e-9, 1e-9]))
+    >>> describe_fault(np.array([1.0, 2.5]), np.array([1.0, 2.0]), np.array([1e-9, 1e-9]))
     'wrong result: 2.5 where 2 is right, at 1 of 2 places'
-    >>> wrong(np.array([1.0]), np.array([1.0]), np.array([0.0]))
+    >>> describe_fault(np.array([1.0]), np.array([1.0]), np.array([0.0]))
     ''
     """
     off = ~(np.abs(found - values) <= slack)  # which NaN is never
@@ -133,13 +126,7 @@ def describe_fault(found: Array, values: Array, slack: Array) -> str:
 
 
 def sum_parts(result: Array) -> Array:
-    """Return the sums of parts of a result that together are all of it.
-
-    Examples
-    --------
-    >>> float(digest(np.ones((30, 40))).sum())
-    1200.0
-    """
+    """Return the sums of parts of a result that together are all of it."""
     wide = "complex128" if result.dtype.kind == "c" else "float64"
     parts = np.array_split(np.ascontiguousarray(result).reshape(-1), DIGEST_PARTS)
     return np.array([part.sum(dtype=wide) for part in parts])
@@ -154,7 +141,7 @@ def find_outliers(problem: Problem, digests: Sequence[Array]) -> list[bool]:
     Examples
     --------
     >>> problem = Problem.of("ik-ij-jk", 2)
-    >>> differing(problem, [np.ones(4), np.ones(4) + 1e-15, np.ones(4) + 1e-3])
+    >>> find_outliers(problem, [np.ones(4), np.ones(4) + 1e-15, np.ones(4) + 1e-3])
     [False, False, True]
     """
     if not digests:

@@ -1,4 +1,4 @@
-"""Who computes: for each peer a function that makes ready for a problem.
+"""Who computes: for each peer a function that prepares a problem.
 
 Such a maker is given the problem, the machine, the number of threads, the operands and an array
 for the output. It returns a function without arguments that computes the contraction and
@@ -37,7 +37,7 @@ def write_einsum(problem: Problem) -> str:
 
     Examples
     --------
-    >>> subscripts(Problem.of("ik-ij-jk", 2))
+    >>> write_einsum(Problem.of("ik-ij-jk", 2))
     'ij,jk->ik'
     """
     spec = problem.spec
@@ -52,16 +52,7 @@ def write_einsum(problem: Problem) -> str:
 def tilesolve(
     problem: Problem, machine: Machine, threads: int, operands: Sequence[Array], out: Array
 ) -> Run:
-    """Make ready a plan, solved anew.
-
-    Examples
-    --------
-    >>> arrays = np.eye(4), np.ones((4, 4)), np.empty((4, 4))
-    >>> run = tilesolve(Problem.of("ik-ij-jk", 4), Machine.load("i7-6700k"), 1, arrays[:2],
-    ...                 arrays[2])
-    >>> run() is arrays[2], float(arrays[2].sum())
-    (True, 16.0)
-    """
+    """Make ready a plan, solved anew."""
     from tilesolve.plans.plan import plan
 
     found = plan(problem, machine=machine, threads=threads, cache=False)
@@ -92,50 +83,27 @@ def unaligned(
 
 
 def numpy(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
-    """Make ready numpy's einsum, which may transpose and call its BLAS.
-
-    Examples
-    --------
-    >>> out = np.empty((4, 4))
-    >>> run = numpy(Problem.of("ik-ij-jk", 4), None, 1, (np.eye(4), np.ones((4, 4))), out)
-    >>> float(run().sum())
-    16.0
-    """
+    """Make ready numpy's einsum, which may transpose and call its BLAS."""
     text = write_einsum(problem)
     return lambda: np.einsum(text, *operands, out=out, optimize=True)
 
 
 def opt_einsum(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
-    """Make ready an expression of opt_einsum, which calls numpy.
-
-    Examples
-    --------
-    $ tilesolve bench gemm --peers opt_einsum
-    """
+    """Make ready an expression of opt_einsum, which calls numpy."""
     module = importlib.import_module("opt_einsum")
     contract = module.contract_expression(write_einsum(problem), *problem.shapes[1:])
     return lambda: contract(*operands, out=out)
 
 
 def tblis(problem: Problem, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
-    """Make ready TBLIS, which contracts without transposing.
-
-    Examples
-    --------
-    $ tilesolve bench gemm --peers tblis
-    """
+    """Make ready TBLIS, which contracts without transposing."""
     contract = importlib.import_module("pytblis").contract
     text = write_einsum(problem)
     return lambda: contract(text, *operands, out=out)
 
 
 def torch(problem: Problem, _: Machine, threads: int, operands: Sequence[Array], __: Array) -> Run:
-    """Make ready torch's einsum over its own tensors; it cannot write to a given output.
-
-    Examples
-    --------
-    $ tilesolve bench gemm --peers torch
-    """
+    """Make ready torch's einsum over its own tensors; it cannot write to a given output."""
     module = importlib.import_module("torch")
     module.set_num_threads(threads)
     tensors = [module.from_numpy(operand) for operand in operands]
@@ -144,12 +112,7 @@ def torch(problem: Problem, _: Machine, threads: int, operands: Sequence[Array],
 
 
 def jax(problem: Problem, _: Machine, __: int, operands: Sequence[Array], ___: Array) -> Run:
-    """Make ready jax's einsum, compiled for the shapes; it cannot write to a given output.
-
-    Examples
-    --------
-    $ tilesolve bench gemm --peers jax
-    """
+    """Make ready jax's einsum, compiled for the shapes; it cannot write to a given output."""
     module = importlib.import_module("jax")
     module.config.update("jax_enable_x64", True)
     text = write_einsum(problem)

@@ -27,13 +27,13 @@ from tilesolve.system.free_memory import free_memory
 from tilesolve.system.units import format_size
 
 FLUSHED_CACHES = 2
-"""Times the last cache that is written between runs, as TCCG does."""
+"""Bytes that are written between runs, over the capacity of the largest cache: as TCCG does."""
 
 SPARE_BYTES = 2**28
-"""Bytes that the processes take beside tensors."""
+"""Bytes that a process needs beside the tensors."""
 
 START_SECONDS = 3.0
-"""Seconds that a contender takes to start and to be checked beside its runs, about."""
+"""Estimated seconds to start and check a contender, beside its runs."""
 
 
 def begin_sweep(
@@ -42,19 +42,12 @@ def begin_sweep(
     contenders: Sequence[Contender],
     machine: Machine,
     procedure: Procedure,
+    command: str = "",
 ) -> Sweep:
-    """Return a sweep without cases yet: its settings and where it is made.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> found = empty("tccg", None, contenders("none"), Machine.load("i7-6700k"), Procedure())
-    >>> found.conditions.suite, "CPU" in found.provenance
-    ('tccg', True)
-    """
+    """Return a sweep without cases yet: its conditions and where it is made."""
     return Sweep(
         collect_conditions(suite, dtype, contenders, machine, procedure),
-        collect_provenance(machine),
+        collect_provenance(machine, command),
         machine.to_toml(),
         (),
     )
@@ -78,24 +71,13 @@ def run_sweep(
     contenders
         Who computes.
     machine, procedure
-        What plans are made for, and how is measured.
+        What plans are made for, and how runs are timed.
     start
         What has been done before.
     keep
         Called with the sweep after each case.
     progress
         Called often; an exception that it raises ends the sweep.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> machine, procedure = Machine.load("i7-6700k"), Procedure(repeat=2)
-    >>> everyone = contenders("numpy")
-    >>> start = empty("mine", None, everyone, machine, procedure)
-    >>> found = sweep({"tiny": Problem.of("ik-ij-jk", 20)}, everyone, machine, procedure, start,
-    ...               lambda _: None, lambda *_: None)
-    >>> len(found.cases[0].entries["numpy"].seconds)
-    2
     """
     waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
     machine = divide_machine(machine, procedure.batch)
@@ -117,15 +99,7 @@ def estimate_cases(
     machine: Machine,
     procedure: Procedure,
 ) -> dict[str, float]:
-    """Return the seconds that each problem takes, about.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> problems = {"huge": Problem.of("ik-ij-jk", 10**6), "small": Problem.of("ik-ij-jk", 9)}
-    >>> weights(problems, contenders("none"), Machine.load("i7-6700k"), Procedure())["huge"]
-    3.0
-    """
+    """Return the seconds that each problem takes, about."""
     many = len(contenders)
     return {
         name: many * START_SECONDS
@@ -138,13 +112,7 @@ def estimate_cases(
 def count_sweep_bytes(
     problem: Problem, contenders: Sequence[Contender], procedure: Procedure
 ) -> int:
-    """Return the bytes that contenders take: all have the tensors, and who runs may copy them.
-
-    Examples
-    --------
-    >>> needed(Problem.of("ik-ij-jk", 100), (), Procedure())
-    268675456
-    """
+    """Return the bytes that contenders take: all have the tensors, and who runs may copy them."""
     there = sum(contender.installed for contender in contenders)
     return (there + 1) * procedure.batch * (sum(problem.bytes) + SPARE_BYTES)
 
@@ -156,7 +124,7 @@ def share_progress(
 
     Examples
     --------
-    >>> for _, tell in shares(print, {"small": 1.0, "large": 3.0}):
+    >>> for _, tell in share_progress(print, {"small": 1.0, "large": 3.0}):
     ...     tell(0.5, "half")
     0.125 small: half
     0.625 large: half
@@ -179,7 +147,7 @@ def count_steps(tell: Progress, expected: int) -> Callable[[str], None]:
 
     Examples
     --------
-    >>> step = steps(print, 2)
+    >>> step = count_steps(print, 2)
     >>> step("first"), step("second"), step("third"), step("fourth")
     0.0 first
     0.5 second
@@ -199,17 +167,7 @@ def measure_case(
     procedure: Procedure,
     step: Callable[[str], None],
 ) -> Case:
-    """Measure one problem.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> machine = Machine.load("i7-6700k")
-    >>> found = measure("huge", Problem.of("ik-ij-jk", 10**6), contenders("none"), machine,
-    ...                 Procedure(), print)
-    >>> found.skipped.startswith("does not fit into memory: ")
-    True
-    """
+    """Measure one problem."""
     there = [contender for contender in contenders if contender.installed]
     if lack := describe_lack(count_sweep_bytes(problem, contenders, procedure)):
         return Case(name, problem, skipped=lack)
@@ -258,13 +216,7 @@ def measure_case(
 
 
 def describe_lack(count: int) -> str:
-    """Say that so many bytes are not free; nothing if they are.
-
-    Examples
-    --------
-    >>> lacking(2**60).startswith("does not fit into memory: 1.049e+06 TiB are needed, ")
-    True
-    """
+    """Say that so many bytes are not free; nothing if they are."""
     if count <= (free := free_memory()):
         return ""
     return (
@@ -273,13 +225,7 @@ def describe_lack(count: int) -> str:
 
 
 def count_flush_bytes(machine: Machine) -> int:
-    """Return the bytes that are written between runs, so that no cache helps the next one.
-
-    Examples
-    --------
-    >>> flushed(Machine.load("i7-6700k"))
-    16777216
-    """
+    """Return the bytes that are written between runs, so that no cache helps the next one."""
     return FLUSHED_CACHES * max(level.capacity or 0 for level in machine.levels)
 
 

@@ -1,4 +1,4 @@
-"""The processes of one contender on one case, asked from outside, and stopped if they hang."""
+"""The processes of one contender on one case: started, asked for runs, and stopped if they hang."""
 
 from __future__ import annotations
 
@@ -21,33 +21,22 @@ from tilesolve.bench.run.worker import COMMAND, Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 
 MESSAGE_CHARACTERS = 200
-"""Characters of what a failed process said last that are repeated."""
+"""Most characters of a failed process's last line that an error repeats."""
 
 EXIT_SECONDS = 2.0
-"""Seconds that a process has to end in after it has hung up."""
+"""Seconds in which a process has to end after it has closed the connection."""
 
 POLL_SECONDS = 0.5
-"""Seconds after which is looked whether a process from which nothing comes has ended: what it has
-started may hold its end of the connection open."""
+"""Seconds between two looks at whether a silent process has ended. The connection alone does not
+tell: a child of that process may hold it open."""
 
 
 class PeerError(TilesolveError, RuntimeError):
-    """A contender that failed: its message says how, in a line."""
+    """A contender failed; the message says how, in one line."""
 
 
 class Worker:
-    """One process, and the connection to it.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> numpy = contenders("numpy")[1]
-    >>> with tempfile.TemporaryFile() as said, Worker(numpy, 1, said) as worker:
-    ...     worker.send("no order")
-    ...     worker.answer(60)
-    Traceback (most recent call last):
-    tilesolve.bench.run.team.PeerError: AttributeError: 'str' object has no attribute 'core'
-    """
+    """One process, and the connection to it."""
 
     def __init__(self, contender: Contender, threads: int, said: IO[bytes]) -> None:
         self.said = said
@@ -138,13 +127,6 @@ class Team:
         The processes.
     limit
         Seconds that an answer may take.
-
-    Examples
-    --------
-    `team` makes one.
-
-    >>> Team([], 1.0).workers
-    []
     """
 
     def __init__(self, workers: Sequence[Worker], limit: float) -> None:
@@ -183,19 +165,7 @@ class Team:
 
 @contextmanager
 def start_team(contender: Contender, threads: int, batch: int, limit: float) -> Iterator[Team]:
-    """Start the processes of a contender; they are gone afterwards, whatever they were doing.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.contenders import contenders
-    >>> from tilesolve.contractions.problem import Problem
-    >>> from tilesolve.machine.model import Machine
-    >>> numpy = contenders("numpy")[1]
-    >>> order = Order(Problem.of("ik-ij-jk", 9), Machine.load("i7-6700k"), 1, numpy.maker, 4096)
-    >>> with team(numpy, threads=1, batch=1, limit=60) as alone:
-    ...     alone.prepare([order]).problem, alone.run().seconds > 0
-    ('', True)
-    """
+    """Start the processes of a contender; they are gone afterwards, whatever they were doing."""
     with tempfile.TemporaryDirectory(prefix="tilesolve-bench-") as folder:
         said = [(Path(folder) / str(at)).open("w+b") for at in range(batch)]
         started = Team([], limit)

@@ -1,7 +1,6 @@
-"""The arithmetic peak beside the runs: what cores reach in the very minutes of a sweep.
+"""The arithmetic peak beside the runs: what the cores reach in the very minutes of a sweep.
 
-Registers are multiplied right before and right after each run, on the cores of the run and in its
-process.
+It is measured right before and right after each run, on the same cores and in the same process.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from statistics import harmonic_mean
 from tilesolve.calibration.peak_rate import PeakMeter
 
 PEAK_SHARE = 0.02
-"""Of a run's seconds: how long its peak is measured before it, and again after it."""
+"""Time for measuring the peak before a run, and again after it, as a share of the run's."""
 
 LEAST_PEAK_SECONDS = 5e-3
-"""Seconds that this takes at least."""
+"""Least seconds for measuring the peak once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +28,6 @@ class Turn:
         That it took.
     peak
         Flop/s that its cores reached around it; None where that was not measured.
-
-    Examples
-    --------
-    >>> Turn(0.5).peak
     """
 
     seconds: float
@@ -56,7 +51,7 @@ def measure_peak_around(
     Examples
     --------
     >>> around = []
-    >>> run = beside(lambda: 4.0, lambda seconds: around.append(seconds) or 2.0, 1.0)
+    >>> run = measure_peak_around(lambda: 4.0, lambda seconds: around.append(seconds) or 2.0, 1.0)
     >>> run(), around
     (Turn(seconds=4.0, peak=2.0), [0.02, 0.02])
     """

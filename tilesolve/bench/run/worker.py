@@ -1,4 +1,4 @@
-"""The process of one contender: makes ready, shows its result, then times runs on request.
+"""The process of one contender: prepares, has its result checked, then times runs on request.
 
 It talks over the connection of the file descriptor that is its first argument; the second is the
 parent's number. It is sent an `Order`, answers with `Ready` or the text of an error, and then
@@ -61,10 +61,6 @@ class Order:
         The core to stay on; None for any.
     paced
         Whether to measure the peak of arithmetic around each run.
-
-    Examples
-    --------
-    >>> Order(Problem.of("ik-ij-jk", 3), Machine.load("i7-6700k"), 1, "mine:make", 2**26).core
     """
 
     problem: Problem
@@ -92,11 +88,6 @@ class Ready:
         How it is wrong; empty if it is right.
     memory
         Bytes that the first run took beside the tensors; None if the system does not say.
-
-    Examples
-    --------
-    >>> Ready(0.1, 0.2, np.zeros(3), "", memory=None).problem
-    ''
     """
 
     preparation: float
@@ -107,16 +98,7 @@ class Ready:
 
 
 def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
-    """Compute an order's problem once, and return what was found and how to time a run.
-
-    Examples
-    --------
-    >>> order = Order(Problem.of("ik-ij-jk", 5), Machine.load("i7-6700k"), 1,
-    ...               "tilesolve.bench.run.peers:numpy", 2**12)
-    >>> first, timed = ready(order)
-    >>> first.problem, timed().seconds > 0
-    ('', True)
-    """
+    """Compute an order's problem once, and return what was found and how to time a run."""
     if order.core is not None:
         os.sched_setaffinity(0, {order.core})
     module, _, function = order.maker.partition(":")
@@ -153,13 +135,7 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
 
 
 def make_timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
-    """Return what times a run in seconds, after it has written to all of an array.
-
-    Examples
-    --------
-    >>> timer(lambda: None, np.zeros(1000))() > 0
-    True
-    """
+    """Return what times a run in seconds, after it has written to all of an array."""
 
     def timed() -> float:
         np.add(trash, 1, out=trash)
@@ -189,15 +165,7 @@ def _reset_peak() -> int | None:
 
 
 def serve(connection: Connection) -> None:
-    """Answer until the other side hangs up.
-
-    Examples
-    --------
-    >>> from multiprocessing import Pipe
-    >>> near, far = Pipe()
-    >>> near.close()
-    >>> serve(far)
-    """
+    """Answer until the other side hangs up."""
     with suppress(EOFError, OSError):
         order = connection.recv()
         try:
@@ -216,13 +184,7 @@ def serve(connection: Connection) -> None:
 
 
 def main() -> None:
-    """Serve on the connection that the command line names, for as long as the parent lives.
-
-    Examples
-    --------
-    >>> "main()" in COMMAND
-    True
-    """
+    """Serve on the connection that the command line names, for as long as the parent lives."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == int(sys.argv[2]):  # it may have ended before it was asked for
         serve(Connection(int(sys.argv[1])))

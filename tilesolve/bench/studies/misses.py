@@ -17,19 +17,51 @@ from tilesolve.simulation.nest_trace import COMPUTE, SOURCE, simulate
 PAPER_MACHINE = "e5-2680v4"
 """The machine of the paper's Table 2."""
 
-PAPER: dict[str, tuple[tuple[float, float], ...]] = {
-    "abcdef-degb-gfac": ((8.06e6, 7.84e6), (6.96e6, 6.51e6), (4.78e6, 4.76e6)),
-    "abcd-aebf-dfce": ((2.50e9, 2.44e9), (2.94e8, 2.68e8), (1.04e8, 1.01e8)),
-    "abcde-efbca-fd": ((2.35e7, 2.36e7), (2.17e7, 2.16e7), (2.15e7, 2.12e7)),
-    "abcd-ea-ebcd": ((3.49e7, 1.34e7), (7.06e6, 6.83e6), (6.77e6, 6.72e6)),
-}
-"""Table 2: misses of the computation, measured and predicted, by level. Of the paper's tiles."""
 
-SIZES = {"abcde-efbca-fd": "a=48 b=32 c=32 d=24 e=48 f=48"}
-"""Sizes of the contraction of Table 2 that Table 4 does not list: those of its neighbours."""
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A row of the paper's Table 2.
+
+    Parameters
+    ----------
+    spec, sizes
+        The contraction. Table 4 lists the sizes of the others, those of the third are its
+        neighbours'.
+    misses
+        Of the computation with the paper's own tiles: measured and predicted, for each level.
+    """
+
+    spec: str
+    sizes: str
+    misses: tuple[tuple[float, float], ...]
+
+
+TABLE_2 = (
+    Published(
+        "abcdef-degb-gfac",
+        "a=24 b=16 c=16 d=24 e=16 f=16 g=24",
+        ((8.06e6, 7.84e6), (6.96e6, 6.51e6), (4.78e6, 4.76e6)),
+    ),
+    Published(
+        "abcd-aebf-dfce",
+        "a=72 b=72 c=72 d=72 e=72 f=72",
+        ((2.50e9, 2.44e9), (2.94e8, 2.68e8), (1.04e8, 1.01e8)),
+    ),
+    Published(
+        "abcde-efbca-fd",
+        "a=48 b=32 c=32 d=24 e=48 f=48",
+        ((2.35e7, 2.36e7), (2.17e7, 2.16e7), (2.15e7, 2.12e7)),
+    ),
+    Published(
+        "abcd-ea-ebcd",
+        "a=72 b=72 c=72 d=72 e=72",
+        ((3.49e7, 1.34e7), (7.06e6, 6.83e6), (6.77e6, 6.72e6)),
+    ),
+)
+"""The contractions of Table 2 of the paper."""
 
 SIMULATED_ELEMENTS = 1e9
-"""Elements that are touched in the simulation of one contraction, about: a minute of work. Three
+"""Elements that the simulation of one contraction touches, about: a minute of work. Three
 contractions of Table 2 have no more."""
 
 RULES: tuple[Rule, ...] = ("distance", "listing3")
@@ -79,7 +111,7 @@ def describe_caches(machine: Machine) -> list[CacheShape]:
 
     Examples
     --------
-    >>> [shape.ways for shape in shapes(Machine.load("e5-2680v4"))]
+    >>> [shape.ways for shape in describe_caches(Machine.load("e5-2680v4"))]
     [8, 8, None]
     """
     found = []
@@ -106,13 +138,6 @@ def compare_misses(
         What is run where.
     budget
         As `simulate` takes it.
-
-    Examples
-    --------
-    >>> problem = Problem.of("mn-mk-kn", 64)
-    >>> found = plan(problem, machine="i7-6700k", cache=False)
-    >>> [row.level for row in compare(problem, found.nest, found.machine)]
-    ['L1', 'L2', 'L3']
     """
     simulated = simulate(problem, nest, describe_caches(machine), budget)
     lines = simulated.lines
@@ -134,17 +159,8 @@ def compare_misses(
 
 
 def list_paper_problems() -> dict[str, Problem]:
-    """Return the four contractions of Table 2 at full size.
-
-    Examples
-    --------
-    >>> list(problems()) == list(PAPER)
-    True
-    """
-    from tilesolve.contractions.suites import suite
-
-    tccg = suite("tccg")
-    return {name: Problem.of(name, SIZES[name]) if name in SIZES else tccg[name] for name in PAPER}
+    """Return the four contractions of Table 2 at full size, by spec."""
+    return {row.spec: Problem.of(row.spec, row.sizes) for row in TABLE_2}
 
 
 MISS_COLUMNS = {
@@ -164,16 +180,10 @@ MISS_COLUMNS = {
 def list_miss_rows(
     name: str, problem: Problem, machine: Machine, budget: float = SIMULATED_ELEMENTS
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of one contraction's rows, for the plan that the solver makes.
-
-    Examples
-    --------
-    >>> found = list(rows("small", Problem.of("ik-ij-jk", 64), Machine.load("i7-6700k")))
-    >>> [row[1] for row in found], found[0][6]
-    (['L1', 'L2', 'L3'], '100%')
-    """
+    """Yield the cells of one contraction's rows, for the plan that the solver makes."""
     found = plan(problem, machine=machine)
-    paper = PAPER.get(name, ()) if machine.name == PAPER_MACHINE else ()
+    published = {row.spec: row.misses for row in TABLE_2}
+    paper = published.get(name, ()) if machine.name == PAPER_MACHINE else ()
     for at, row in enumerate(compare_misses(problem, found.nest, machine, budget)):
         known = [f"{figure:.2e}" for figure in paper[at]] if at < len(paper) else ["-", "-"]
         yield (

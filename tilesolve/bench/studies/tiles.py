@@ -1,8 +1,8 @@
 """A study of one problem's tiles: how good the solver's plan is, and how well the model ranks.
 
-The solver's plan, the best tiles of its runners-up, and random plans that keep all limits are run
-in turns, and their times are compared with the predicted ones. Half of the random plans have the
-solver's loops and tiles near to its own: tiles from anywhere are seldom good.
+The solver's plan, the best tiles of other loops, and random plans that keep all limits run in
+turns, and their times are compared with the predicted ones. Half of the random plans have the
+solver's loops and tiles similar to its own, as arbitrary tiles are seldom good.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ from tilesolve.plans.plan import Plan, plan
 from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
 RUNNER_UP_PLANS = 4
-"""Other choices of loops that are tried with the tiles that suit them best."""
+"""Most plans of other loops, each with its best tiles, that a study runs."""
 
 RANDOM_PLANS = 30
-"""Random plans of a study."""
+"""Random plans of a study, unless another number is asked for."""
 
 NEARBY_FACTOR = 2.5
-"""Factor by which tiles of nearby plans differ from the solver's at most."""
+"""Greatest ratio of a tile of a nearby plan to the solver's, and of the solver's to it."""
 
 MOST_DRAWS = 100_000
-"""Random tiles that are drawn at most until enough of them keep the limits."""
+"""Most tilings that are drawn to find enough that keep the limits."""
 
 HOPELESS_RATIO = 3.0
-"""Times the solver's plan that a run may take, or be predicted to, before one of it is enough. A
-run that takes longer than that and than `LONG` is ended."""
+"""A plan that takes, or is predicted to take, more than so many times the solver's is run once. The
+run is ended when it has taken longer than that and than `LONG_SECONDS`."""
 
 CHECK_SECONDS = 0.2
-"""Seconds that a plan takes to be made and checked, about."""
+"""Estimated seconds to make and check a plan."""
 
 
 def study_problems(
@@ -85,23 +85,13 @@ def study_problems(
     problems
         By name.
     machine, procedure
-        What plans are made for, and how is measured.
+        What plans are made for, and how runs are timed.
     start
-        What has been done before; its settings say how many random plans there are.
+        What has been done before; its conditions say how many random plans there are.
     keep
         Called with all studies after each one.
     progress
         Called often; an exception that it raises ends the studies.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.provenance import settings
-    >>> machine, procedure = Machine.load("i7-6700k"), Procedure(repeat=1)
-    >>> start = Studies(settings("mine", None, (), machine, procedure, plans=2), {}, "", ())
-    >>> found = studies({"tiny": Problem.of("ik-ij-jk", 60)}, machine, procedure, start,
-    ...                 lambda _: None, lambda *_: None)
-    >>> found.cases[0].name, len(found.cases[0].trials) >= 3
-    ('tiny', True)
     """
     count = start.conditions.plans or RANDOM_PLANS
     waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
@@ -123,16 +113,7 @@ def study_problems(
 def estimate_studies(
     problems: Mapping[str, Problem], machine: Machine, procedure: Procedure, count: int
 ) -> dict[str, float]:
-    """Return the seconds that each study takes, about.
-
-    Examples
-    --------
-    >>> machine = Machine.load("i7-6700k")
-    >>> few, many = (weights({"x": Problem.of("ik-ij-jk", 60)}, machine, Procedure(), n)["x"]
-    ...              for n in (3, 30))
-    >>> few < many
-    True
-    """
+    """Estimate the seconds that each study takes."""
     runners = 1 + min(count, RUNNER_UP_PLANS) + count
     return {
         name: CHECK_SECONDS
@@ -143,13 +124,7 @@ def estimate_studies(
 
 
 def count_study_bytes(problem: Problem, machine: Machine) -> int:
-    """Return the bytes that a study takes.
-
-    Examples
-    --------
-    >>> needed(Problem.of("ik-ij-jk", 100), Machine.load("i7-6700k"))
-    285452672
-    """
+    """Return the bytes of memory that a study needs."""
     return sum(problem.bytes) + count_flush_bytes(machine) + SPARE_BYTES
 
 
@@ -163,20 +138,12 @@ def study_problem(
     count: int = RANDOM_PLANS,
     seed: int = 1,
 ) -> Study:
-    """Run the plans of a study in turns; say why, where that cannot be done.
+    """Run the plans of a study in turns; a study that cannot run says why.
 
     Raises
     ------
     BenchmarkError
         If a plan gives a wrong result.
-
-    Examples
-    --------
-    >>> matmul = Problem.of("ik-ij-jk", 60)
-    >>> found = study("matmul", matmul, Machine.load("i7-6700k"), Procedure(repeat=1),
-    ...               lambda *_: None, count=3)
-    >>> found.trials[0].kind, found.trials[-1].kind, 1 <= found.rank <= len(found.trials)
-    ('solver', 'random', True)
     """
     progress(0.0, "planning")
     if lack := describe_lack(count_study_bytes(problem, machine)):
@@ -198,14 +165,7 @@ def study_problem(
 
 
 def vary_plan(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
-    """Yield the plans of a study, and the kind of each.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> [kind for kind, _ in varied(best, 2, 1)][-2:]
-    ['nearby', 'random']
-    """
+    """Yield the plans of a study, and the kind of each."""
     yield SOLVER, best
     yield from (("runner-up", other) for other in solve_runners_up(best)[:count])
     near = draw_plans(best, count // 2, seed, near=True)
@@ -219,11 +179,11 @@ def _time_plans(
     procedure: Procedure,
     step: Callable[[str], None],
 ) -> tuple[list[list[float]], set[int]]:
-    """Return the times of each plan, once its result is known to be right.
+    """Return the times of each plan, and the numbers of those whose only run was ended.
 
-    Kernels are loaded before: the first plan, which is the solver's, would wait for them. A run
-    that takes far longer than that plan's is ended; what it computed is not looked at. The numbers
-    of these plans are returned, too.
+    Results are checked first, but for runs that are ended: they take far longer than the solver's
+    plan, which is the first. A small problem loads the kernels before, as that plan would wait for
+    them otherwise.
     """
     machine, threads = plans[0].machine, plans[0].threads
     small = shrink(problem)
@@ -277,14 +237,7 @@ def _bind_run(found: Plan, first: Array, second: Array, out: Array) -> Callable[
 
 
 def solve_runners_up(best: Plan) -> list[Plan]:
-    """Return the plans of other choices of loops, each with the tiles that the solver gives it.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> best.choice in [other.choice for other in runners_up(best)]
-    False
-    """
+    """Return the plans of other choices of loops, each with the tiles that the solver gives it."""
     setting = best.setting
     found: list[Plan] = []
     for optimum in relax(setting).optima:
@@ -301,24 +254,18 @@ def solve_runners_up(best: Plan) -> list[Plan]:
 def draw_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> list[Plan]:
     """Return different plans with tiles drawn at random that keep all limits.
 
-    Tiles are multiples of the nearer ones, even in their logarithms. An operand that the given
-    plan reads in place is read in place by half of them.
+    Each tile is a multiple of the nearer one; the logarithm of the ratio is uniform. Half of the
+    plans pack both operands, the others those that the given plan packs.
 
     Parameters
     ----------
     best
         The plan to vary.
     count, seed
-        How many, and where the draw begins.
+        How many plans, and the seed of the draw.
     near
-        Whether loops are those of the given plan, and tiles like its own; else any.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> first, second = random_plans(best, 2)
-    >>> first.nest != second.nest, random_plans(best, 1)[0].nest == first.nest
-    (True, True)
+        Whether loops are the given plan's, and tiles differ from its own by `NEARBY_FACTOR` at
+        most; else both are arbitrary.
     """
     draw = random.Random(seed)
     setting = best.setting
@@ -344,7 +291,7 @@ def draw_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> 
 def _draw_chain(
     draw: random.Random, setting: Setting, choice: Choice, index: str, around: Chain | None
 ) -> Chain:
-    """Return random tiles of one index, nearest level first; near to others if there are any."""
+    """Return random tiles of one index, nearest level first; similar to others if given."""
     extent, inner = setting.fused.problem.sizes[index], setting.smallest(index)
     chain: Chain = ()
     for level in range(1, setting.levels + 1):
@@ -376,13 +323,6 @@ def change_tiles(
         The loops around each tile, and the tiles of each class.
     copied
         Whether both operands are packed; else those that are in the given plan.
-
-    Examples
-    --------
-    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> same = variant(best, best.setting, best.choice, dict(best.classes), copied=False)
-    >>> same.seconds == best.seconds
-    True
     """
     tiles = nest_of(setting, choice, chains)
     packed = tiles.packed if copied else best.nest.packed

@@ -69,15 +69,7 @@ class Trial:
 
 
 def make_trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = False) -> Trial:
-    """Return what is kept of a plan and the seconds of its rounds, or until its run was ended.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = trial("solver", plan("ik-ij-jk", 64, "i7-6700k", cache=False), [1.0])
-    >>> found.kind, found.packed
-    ('solver', 'L3 L3')
-    """
+    """Return what is kept of a plan and the seconds of its rounds, or until its run was ended."""
     return Trial(
         kind,
         " ".join(first or "-" for first in plan.choice),
@@ -146,15 +138,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Studies(Record[Study]):
-    """All studies of a suite so far.
-
-    Examples
-    --------
-    >>> from tilesolve.bench.results.record import Settings
-    >>> found = Studies(Settings("mine", None, 1, 1, 5, {}, "", plans=9), {}, "", ())
-    >>> Studies.from_json(found.to_json()) == found
-    True
-    """
+    """All studies of a suite so far."""
 
     HOLDS = "a study of tiles"
 
@@ -191,17 +175,7 @@ class Studies(Record[Study]):
         return Study(name, problem, tuple(trials))
 
     def to_csv(self) -> str:
-        """Return a line for each trial.
-
-        Examples
-        --------
-        >>> from tilesolve.bench.results.record import Settings
-        >>> one = Trial("solver", "K", "", "-", 1.0, (2.0,))
-        >>> found = Study("x", Problem.of("ik-ij-jk", 8), (one,))
-        >>> settings = Settings("mine", None, 1, 1, 5, {}, "")
-        >>> Studies(settings, {}, "", (found,)).to_csv().splitlines()[1]
-        'x,ik-ij-jk,i=8 k=8 j=8,float64,solver,K,,-,1.0,2.0,2.0,2.0,1,'
-        """
+        """Return a line for each trial."""
         lines = io.StringIO()
         write = csv.writer(lines, lineterminator="\n").writerow
         write(CSV_COLUMNS)
@@ -236,14 +210,7 @@ TRIAL_COLUMNS = {
 
 
 def list_trial_rows(found: Study) -> list[tuple[str, ...]]:
-    """Return the cells of a study's table, the fastest plan first.
-
-    Examples
-    --------
-    >>> found = Study("x", Problem.of("ik-ij-jk", 8), (Trial("solver", "K", "", "", 1.0, (1.0,)),))
-    >>> rows(found)[0][:3]
-    ('1', 'solver', 'K')
-    """
+    """Return the cells of a study's table, the fastest plan first."""
     ranked = sorted(found.trials, key=lambda trial: trial.median)
     return [
         (
@@ -266,9 +233,7 @@ def summarize_study(found: Study) -> str:
 
     Examples
     --------
-    >>> summary(Study("x", Problem.of("ik-ij-jk", 8), (Trial("solver", "K", "", "", 1.0, (1.0,)),)))
-    "x: the solver's plan is number 1 of 1, 0.0 % slower than the fastest; rank correlation nan"
-    >>> summary(Study("x", Problem.of("ik-ij-jk", 8), skipped="too large"))
+    >>> summarize_study(Study("x", Problem.of("ik-ij-jk", 8), skipped="too large"))
     'x: too large'
     """
     if reason := found.skipped or found.fault:
@@ -280,17 +245,7 @@ def summarize_study(found: Study) -> str:
 
 
 def summarize_studies(studies: Sequence[Study]) -> list[str]:
-    """Return many studies in lines: wrong ones, the others, the worst first, skipped ones, all.
-
-    Examples
-    --------
-    >>> one = Study("x", Problem.of("ik-ij-jk", 8), (Trial("solver", "K", "", "", 1.0, (1.0,)),))
-    >>> for line in overall([one]):
-    ...     print(line)
-    x: the solver's plan is number 1 of 1, 0.0 % slower than the fastest; rank correlation nan
-    1 case: the solver's plan is 0.0 % slower than the fastest in the median, 0.0 % at worst, \
-over 20 % in 0; rank correlation nan in the median
-    """
+    """Return many studies in lines: wrong ones, the others, the worst first, skipped ones, all."""
     run = sorted((found for found in studies if found.trials), key=lambda found: -found.excess)
     lines = [summarize_study(found) for found in studies if found.fault]
     lines += [summarize_study(found) for found in run]

@@ -1,0 +1,72 @@
+"""Studies from end to end: problems are found, studied and shown."""
+
+from __future__ import annotations
+
+from tilesolve.bench.cases import find_case_or_suite
+from tilesolve.bench.results.keeper import keep_results, print_estimate
+from tilesolve.bench.results.outputs import Request
+from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
+from tilesolve.bench.studies import misses, tiles, trials
+from tilesolve.machine.model import Machine
+from tilesolve.show.console_tables import console, progress_bar, text_table
+from tilesolve.system.files import write_atomically
+
+
+def study_tiles(request: Request, plans: int | None) -> bool:
+    """Study the tiles of a problem, or of each problem of a suite, and print what was found.
+
+    Parameters
+    ----------
+    request
+        The problems, how to measure, and what to write.
+    plans
+        Random plans of each problem; None for the usual number.
+
+    Returns
+    -------
+    bool
+        Whether every plan gave a right result.
+    """
+    procedure, outputs, plans = request.procedure, request.outputs, plans or tiles.RANDOM_PLANS
+    problems = find_case_or_suite(request.suite, chosen=request.chosen, dtype=request.dtype)
+    outputs.check()
+    machine, screen = Machine.load(request.machine), console()
+    start = trials.Studies(
+        collect_conditions(request.suite, request.dtype, (), machine, procedure, plans),
+        collect_provenance(machine, request.command),
+        machine.to_toml(),
+        (),
+    )
+    if outputs.json is not None:
+        start = start.resume(outputs.json)
+    waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
+    print_estimate(tiles.estimate_studies(waiting, machine, procedure, plans).values())
+    with keep_results(start, outputs.json) as keeper, progress_bar("studying") as tell:
+        tiles.study_problems(problems, machine, procedure, start, keeper.update, tell)
+    found = keeper.found
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, found.to_csv())
+    for case in found.cases:
+        if case.trials:
+            rows = trials.list_trial_rows(case)
+            screen.print(text_table(str(case.problem), trials.TRIAL_COLUMNS, rows))
+    screen.print(*trials.summarize_studies(found.cases), sep="\n")
+    return not any(case.fault for case in found.cases)
+
+
+def study_misses(name: str, machine: str | None) -> None:
+    """Print predicted and simulated misses of a case, a suite, or the paper's four contractions."""
+    problems = find_case_or_suite(name) if name else misses.list_paper_problems()
+    found, screen = Machine.load(machine or misses.PAPER_MACHINE), console()
+    rows: list[tuple[str, ...]] = []
+    with progress_bar("simulating") as tell:
+        for at, (key, problem) in enumerate(problems.items()):
+            tell(at / len(problems), key)
+            rows += misses.list_miss_rows(key, problem, found)
+        tell(1.0, "")
+    title = f"Lines that the caches of {found.name} miss, by the plan's nest"
+    screen.print(text_table(title, misses.MISS_COLUMNS, rows))
+    screen.print(
+        "Where a part was simulated, its first steps stand for the rest. The paper's figures "
+        "are those of its own tiles, without packing."
+    )
