@@ -577,7 +577,7 @@ class TestCommand:
     def test_outputs_are_checked_before_work(self, tmp_path):
         """A file that could not be written is no surprise after minutes of measuring."""
         (tmp_path / "page.md").write_text("<!-- begin: mine -->")
-        with pytest.raises(BenchmarkError, match=r"page\.md: .mine. must begin and end once"):
+        with pytest.raises(BenchmarkError, match=r"page\.md: .*'mine' must begin and end once"):
             Outputs(page=tmp_path / "page.md").check()
         with pytest.raises(OSError, match="folder"):
             Outputs(csv=tmp_path).check()
