@@ -3,7 +3,7 @@
 For sides from 2 to 256, square operands of a few contractions go through `tilesolve.einsum`, a
 `tilesolve.expression`, `numpy.einsum`, `opt_einsum.contract` and `pytblis.einsum`, those that are
 installed, with everything kept that the libraries keep between calls. Microseconds of a call are
-printed, ours with the way that the expression takes: where `loops` or `matmul` stands, numpy
+printed, ours with the route that the expression takes: where `loops` or `matmul` stands, numpy
 computes, and its report says why. `OPENBLAS_NUM_THREADS=1` makes numpy's figures those of a core.
 """
 
@@ -68,7 +68,7 @@ def microseconds(calls: dict[str, Call], seconds: float) -> dict[str, list[float
 def measured(
     text: str, sides: Sequence[int], seconds: float
 ) -> list[tuple[int, str, dict[str, list[float]]]]:
-    """Return for each side our way and the microseconds of each contender."""
+    """Return for each side our route and the microseconds of each contender."""
     rng = np.random.default_rng(0)
     rows = []
     for side in sides:
@@ -77,8 +77,8 @@ def measured(
             continue
         operands = [rng.standard_normal(shape) for shape in shapes]
         steps = tilesolve.expression(text, *shapes).steps
-        ways = ", ".join(dict.fromkeys(step.kernel.way for step in steps))
-        rows.append((side, ways, microseconds(contenders(text, operands), seconds)))
+        routes = ", ".join(dict.fromkeys(step.kernel.route for step in steps))
+        rows.append((side, routes, microseconds(contenders(text, operands), seconds)))
     return rows
 
 
@@ -109,11 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list]:
     for text in CASES:
         rows = results[text] = measured(text, options.sides, options.seconds)
         names = list(rows[0][2])
-        print(f"\n{text}, float64, µs a call\n\n| side | our way |", " | ".join(names), "|")
+        print(f"\n{text}, float64, µs a call\n\n| side | our route |", " | ".join(names), "|")
         print("| --: | --- |" + " --: |" * len(names))
-        for side, ways, times in rows:
+        for side, routes, times in rows:
             cells = " | ".join(f"{median(times[name]):.1f}" for name in names)
-            print(f"| {side} | {ways} | {cells} |")
+            print(f"| {side} | {routes} | {cells} |")
     ratios = [
         (median(map(truediv, times["einsum"], times["numpy"])), side, text)
         for text, rows in results.items()

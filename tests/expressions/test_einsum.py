@@ -3,13 +3,11 @@ import operator
 
 import numpy as np
 import pytest
-from einsum_cases import differ, drawn, outcome
+from einsum_cases import differ, drawn, outcome, set_costs
 from numpy_cases import ERRORS, NETWORKS, SHAPED, SIZES, VIEWS, sums
 
 import tilesolve
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
-from tilesolve.expressions import compile as compile_module
-from tilesolve.expressions import dispatch, step_kernels
 from tilesolve.expressions import einsum as einsum_module
 
 DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16", "G")
@@ -24,10 +22,9 @@ def forgotten():
 
 @pytest.fixture(params=["as it is", "without numpy's loops"])
 def paths(request, monkeypatch):
-    """Small cases run as they do, and then by the ways that larger ones take."""
+    """Small cases run as they do, and then by the routes that larger ones take."""
     if request.param != "as it is":
-        monkeypatch.setattr(dispatch, "LOOPED", 0)
-        monkeypatch.setattr(compile_module, "LOOPED", 0)
+        set_costs(monkeypatch, einsum_loop_products=0.5)
 
 
 def whole(shape, dtype, seed=0):
@@ -448,7 +445,7 @@ def test_tensordot_refuses_what_numpy_does():
 
 def test_where_plans_run(monkeypatch):
     """From a number of flops on einsum plans; tensordot too, and the result is numpy's."""
-    monkeypatch.setattr(einsum_module, "ONE_OFF", 1000)
+    set_costs(monkeypatch, einsum_plan_flops=1000)
     rng = np.random.default_rng(2)
     a, b, c = rng.random((9, 10, 31)), rng.random((31, 40)), rng.random((40, 20))
     for _ in range(2):
@@ -468,7 +465,7 @@ def test_sums_that_leave_no_letter():
 
     def taken(text, rows, columns):
         shapes = [(rows, columns) if term == "ij" else (columns, rows) for term in ("ij", text)]
-        return [s.kernel.way for s in tilesolve.expression(f"ij,{text}->", *shapes).steps]
+        return [s.kernel.route for s in tilesolve.expression(f"ij,{text}->", *shapes).steps]
 
     assert taken("ij", 700, 700) == taken("ij", 800, 700) == ["matmul"]
     assert taken("ji", 700, 700) == ["loops"]
@@ -478,7 +475,7 @@ def test_sums_that_leave_no_letter():
 @pytest.mark.parametrize("dtype", ["?", "i2", "f4", "f8", "c16"])
 def test_large_copies_in_another_order(dtype, monkeypatch):
     """Copies that are large go by `transpose`; the result is numpy's, bit by bit."""
-    monkeypatch.setattr(step_kernels, "MOVED", 1)
+    set_costs(monkeypatch, einsum_transpose_bytes=1)
     rng = np.random.default_rng(3)
     a = rng.integers(0, 2, (7, 5, 9, 3)).astype(dtype)
     out = np.empty((3, 5, 7, 9), dtype)
@@ -508,12 +505,14 @@ def test_operands_that_must_be_copied_for_blas(text, first, second, step, monkey
         for shape in (first, second)
     )
     x, y = x[..., : first[-1]], y[..., : second[-1]]
-    monkeypatch.setattr(dispatch, "MOVED", 1)  # or sums that leave no letter go by numpy's loops
+    set_costs(
+        monkeypatch, einsum_transpose_bytes=1
+    )  # or sums that leave no letter go by numpy's loops
     given = tilesolve.expression(text, first, second)
-    assert [step.kernel.way for step in given.steps] == ["matmul"]
+    assert [step.kernel.route for step in given.steps] == ["matmul"]
     right = np.einsum(text, x, y)
-    for large in (step_kernels.MOVED, 1):
-        monkeypatch.setattr(step_kernels, "MOVED", large)
+    for large in (1 << 22, 1):
+        set_costs(monkeypatch, einsum_transpose_bytes=large)
         assert np.array_equal(given(x, y), right)
 
 

@@ -1,9 +1,12 @@
 import gc
+import html
+import re
 import threading
 import tracemalloc
 
 import numpy as np
 import pytest
+from einsum_cases import set_costs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_cases import NETWORKS, SIZES
@@ -16,13 +19,19 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
-from tilesolve.expressions import contraction_order, dispatch
-from tilesolve.expressions.contraction_order import Settings, arranged
+from tilesolve.expressions import contraction_order
+from tilesolve.expressions.contraction_order import contraction_steps
+from tilesolve.expressions.dispatch import Options, Request
+from tilesolve.machine.costs import Costs
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.running.execution import Layout
 
 CHAIN = "abcd,cdef,efgh->abgh"
 CHAIN_SHAPES = [(6, 5, 4, 7), (4, 7, 3, 8), (3, 8, 5, 6)]
+
+
+ALWAYS = 1e-9
+"""A cost from which on something is done whatever its size, or up to which nothing is."""
 
 
 def random(shapes, seed=0, dtype="f8"):
@@ -46,19 +55,19 @@ def test_it_is_called_again_and_again():
 
 
 @pytest.mark.parametrize("text", NETWORKS[::4])
-@pytest.mark.parametrize("least", [0, 1e9])
-def test_every_way_gives_the_same(text, least, monkeypatch):
+@pytest.mark.parametrize("least", [ALWAYS, 1e9])
+def test_every_route_gives_the_same(text, least):
     """With plans wherever one can run, and with none, results are numpy's."""
-    monkeypatch.setattr(dispatch, "LOOPED", 0)
     terms, _, output = text.partition("->")
     terms = terms.split(",")
     if not text.count("->") or len(terms) < 2 or any(len(set(x)) < len(x) for x in terms):
-        pytest.skip("what `arranged` takes has an output and no diagonal")
+        pytest.skip("what `contraction_steps` takes has an output and no diagonal")
     once = {x for x in terms[0] if not any(x in y for y in (*terms[1:], output))}
     if once or any(sum(x in y for y in (*terms, output)) == 1 for term in terms for x in term):
         pytest.skip("letters of one operand alone are summed before")
     operands = random([[SIZES[x] for x in term] for term in terms])
-    steps = arranged(terms, output, SIZES, np.dtype("f8"), Settings(least))
+    costs = Costs(einsum_loop_products=ALWAYS, einsum_kernel_flops=least)
+    steps = contraction_steps(Request(SIZES, np.dtype("f8"), costs=costs), terms, output)
     at_hand = list(operands)
     for step in steps:
         taken = [at_hand[at] for at in step.takes]
@@ -66,7 +75,7 @@ def test_every_way_gives_the_same(text, least, monkeypatch):
         at_hand.append(step.kernel(*taken))
     expected = np.einsum(text, *operands, optimize="greedy")
     np.testing.assert_allclose(at_hand[0], expected, rtol=1e-9, atol=1e-9)
-    assert least or any(step.kernel.way in ("plan", "matmul", "multiply") for step in steps)
+    assert least > 1 or any(step.kernel.route in ("plan", "matmul", "multiply") for step in steps)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
@@ -99,7 +108,7 @@ def test_shapes_may_come_from_arrays():
 
 
 def test_what_the_report_says():
-    """It has the letters and sizes, each step with its way and why, and the bytes."""
+    """It has the letters and sizes, each step with its route and why, and the bytes."""
     found = tilesolve.expression("ii j,jk...,k->i...", (3, 3, 4), (4, 300, 5, 1), (300,))
     lines = str(found).splitlines()
     assert lines[0].endswith("i=3 j=4 k=300 α=5 β=1 float64")
@@ -110,36 +119,47 @@ def test_what_the_report_says():
     assert found.flops == sum(step.flops for step in found.steps)
 
 
+def test_notebooks_show_the_report_as_a_table():
+    """All words of the report, escaped, and its table as one."""
+    found = tilesolve.expression("ii j,jk...,k->i...", (3, 3, 4), (4, 300, 5, 1), (300,))
+    text = found._repr_html_()
+    words = [html.unescape(word) for word in re.sub("<[^<>]*>", " ", text).split()]
+    assert words == str(found).split()
+    assert "<th>route</th>" in text
+    assert "-&gt;" in text
+
+
 # Layouts of intermediate results
 
 
 def test_an_intermediate_is_written_as_the_next_step_wants_it():
     """Below the size that is priced, what the next step sums over comes before what it keeps."""
     sizes = dict.fromkeys("abcdef", 40)
-    steps = arranged(
-        ["abcd", "cdef", "efa"], "b", sizes, np.dtype(float), Settings(0, optimize=False)
-    )
+    costs = Costs(einsum_kernel_flops=ALWAYS)
+    request = Request(sizes, np.dtype(float), Options(optimize=False), costs)
+    steps = contraction_steps(request, ["abcd", "cdef", "efa"], "b")
     made = steps[0].kernel.text.split("->")[1]
-    assert steps[0].kernel.way == "plan"
+    assert steps[0].kernel.route == "plan"
     assert set(made) == set("abef")
     assert made.endswith("b")
 
 
 def test_large_intermediates_take_the_layout_of_the_fastest_plans(monkeypatch):
     """Of the layouts that are compared, the one whose two plans are fastest is taken."""
-    monkeypatch.setattr(contraction_order, "PRICED", 0)
     asked = []
     planned = contraction_order._planned
 
-    def counted(first, second, output, *rest):
-        step = planned(first, second, output, *rest)
+    def counted(request, first, second, output):
+        step = planned(request, first, second, output)
         asked.append((first, second, output, step.plan.seconds))
         return step
 
     monkeypatch.setattr(contraction_order, "_planned", counted)
     sizes = {"a": 24, "b": 20, "c": 16, "d": 12, "e": 20, "f": 24, "g": 16}
     tensors = ["abcd", "cdef", "ebg"]
-    steps = arranged(tensors, "afg", sizes, np.dtype(float), Settings(0, optimize=False))
+    costs = Costs(einsum_kernel_flops=ALWAYS, einsum_layout_flops=ALWAYS)
+    request = Request(sizes, np.dtype(float), Options(optimize=False), costs)
+    steps = contraction_steps(request, tensors, "afg")
     made = steps[0].kernel.text.split("->")[1]
     here = {output: seconds for first, _, output, seconds in asked if first == "abcd"}
     there = {first: seconds for first, _, _, seconds in asked if first != "abcd"}
@@ -324,19 +344,23 @@ def batched(draw):
     st.lists(st.sampled_from("CF"), min_size=3, max_size=3),
 )
 def test_batches_in_front_give_the_same(given_case, dtype, ours, orders):
-    """Wherever letters of a batch stand, what is turned on the way is numpy's result."""
+    """Wherever letters of a batch stand, what is transposed on the way is numpy's result."""
     first, second, output, sizes = given_case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "LOOPED", 0)
-        patch.setattr(contraction_order, "MOVED", 0)
-        patch.setattr(contraction_order, "BESIDE", 2)
-        patch.setattr("tilesolve.expressions.step_kernels.MOVED", 0 if ours else 2**22)
-        (step,) = arranged([first, second], output, sizes, np.dtype(dtype), Settings(0))
-        assert step.kernel.way == "plan"
+        set_costs(patch, einsum_transpose_bytes=ALWAYS if ours else 2**22)
+        costs = Costs(
+            einsum_loop_products=ALWAYS,
+            einsum_kernel_flops=ALWAYS,
+            einsum_transpose_bytes=ALWAYS,
+            einsum_batch_extent=2,
+        )
+        request = Request(sizes, np.dtype(dtype), costs=costs)
+        (step,) = contraction_steps(request, [first, second], output)
+        assert step.kernel.route == "plan"
         batch = set(first) & set(second) & set(output)
-        for letters, axes in zip((first, second, output), step.kernel.turns, strict=True):
+        for letters, axes in zip((first, second, output), step.kernel.axes, strict=True):
             assert (axes is not None) == (letters[-1] in batch)
-        for letters, axes in zip((first, second), step.kernel.turns[:2], strict=True):
+        for letters, axes in zip((first, second), step.kernel.axes[:2], strict=True):
             assert axes is None or letters[axes[-1]] not in batch
         operands = random([[sizes[x] for x in term] for term in (first, second)], dtype=dtype)
         if dtype[0] == "c":
@@ -352,12 +376,16 @@ def test_batches_in_front_give_the_same(given_case, dtype, ours, orders):
 
 
 def test_a_batch_that_comes_last_is_put_in_front():
-    """Large tensors are turned, the report says so, and the reported memory counts the copies."""
+    """Large tensors are transposed, the report says so, and its memory counts the copies."""
     shapes = (128, 128, 33), (128, 128, 33)
     found = tilesolve.expression("ikb,kjb->ijb", *shapes)
     report = str(found)
-    for turned in ("ikb is turned to bik", "kjb is turned to bkj", "ijb is turned to bij"):
-        assert turned in report
+    for transposed in (
+        "ikb is transposed to bik",
+        "kjb is transposed to bkj",
+        "ijb is transposed to bij",
+    ):
+        assert transposed in report
     operands = random(shapes)
     assert found.peak >= 3 * operands[0].nbytes
     out = np.full((128, 128, 33), np.nan)
@@ -366,10 +394,10 @@ def test_a_batch_that_comes_last_is_put_in_front():
     for limit in (found.peak, found.peak - 1):
         limited = tilesolve.expression("ikb,kjb->ijb", *shapes, memory_limit=limit)
         assert limited.peak <= limit
-        assert ("turned" in str(limited)) == (limit == found.peak)
+        assert ("transposed" in str(limited)) == (limit == found.peak)
         np.testing.assert_allclose(limited(*operands), expected, rtol=1e-11, atol=1e-11)
     few = tilesolve.expression("ikb,kjb->bij", (256, 512, 7), (512, 600, 7))
-    assert "turned" not in str(few)
+    assert "transposed" not in str(few)
 
 
 def test_what_has_its_batch_in_front_in_memory_is_not_copied():

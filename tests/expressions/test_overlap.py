@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from einsum_cases import set_costs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy._core.tests import test_einsum as numpys
@@ -39,11 +40,18 @@ VIEWS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def forgotten():
+    """No expression is known from another test."""
+    einsum_module._calls.clear()
+    einsum_module._expressions.clear()
+
+
 def test_numpys_own_tests(monkeypatch):
     """Those of numpy for an output that is an operand, with our einsum in place of numpy's."""
     for planned in (False, True):
         if planned:
-            monkeypatch.setattr(einsum_module, "ONE_OFF", 0)
+            set_costs(monkeypatch, einsum_loop_products=0.5, einsum_plan_flops=1)
         monkeypatch.setattr(numpys.np, "einsum", tilesolve.einsum)
         numpys.test_overlap()
         numpys.TestEinsum().test_out_is_res()
@@ -89,7 +97,7 @@ def test_every_overlap_gives_what_numpy_gives(text, names, n, dtype, lower):
 @pytest.mark.parametrize("view", ["itself", "transposed", "both reversed"])
 def test_plans_compute_into_a_temporary_result(view, monkeypatch):
     """A contraction that is planned, too; a plan that is called itself refuses the overlap."""
-    monkeypatch.setattr(einsum_module, "ONE_OFF", 0)
+    set_costs(monkeypatch, einsum_plan_flops=1)
     n = 150
     first, second = np.random.default_rng(1).integers(-9, 9, (2, n, n)).astype(float)
     expected = first @ second

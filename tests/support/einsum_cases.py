@@ -3,8 +3,20 @@
 import string
 
 import numpy as np
+import pytest
+
+from tilesolve.expressions import dispatch
+from tilesolve.machine.costs import Costs
+from tilesolve.planning import policy
 
 DTYPES = ("f8", "f4", "c16", "i8", "u1", "?")
+
+
+def set_costs(patch: pytest.MonkeyPatch, **costs: float) -> None:
+    """Let the machine in force have some costs, which count for the smallest arrays, too."""
+    patch.setattr(policy, "SMALL_EINSUM_PRODUCTS", 0)
+    patch.setattr(policy, "SMALL_COPY_BYTES", 0)
+    patch.setattr(dispatch, "costs_in_force", lambda: Costs(**costs))
 
 
 def drawn(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:

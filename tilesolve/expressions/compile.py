@@ -14,16 +14,18 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.subscripts import Subscripts, read
-from tilesolve.expressions.contraction_order import Settings, Step, arranged
-from tilesolve.expressions.dispatch import KERNEL, LOOPED, few, flops
+from tilesolve.expressions import dispatch
+from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
+from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.step_kernels import Loops, Prepare, Transpose, Zeros, in_ascii
+from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
 
-AXES = 64
-"""Axes that an array of numpy's has at most."""
+MAX_AXES = 64
+"""Axes of a numpy array at most."""
 
-NUMPY_OPERANDS = 16
+MAX_LOOP_OPERANDS = 16
 """Operands that numpy's loops take at once; more are contracted in pairs."""
 
 
@@ -87,16 +89,17 @@ def expression(
     ]
     if not shapes:
         raise SpecError(f"an expression needs the shape of an operand beside {subscripts!r}")
-    settings = Settings(KERNEL, threads, optimize, memory_limit)
-    return compiled(read(subscripts, list(map(len, extents))), extents, dtypes, None, settings)
+    options = Options(threads, optimize, memory_limit)
+    form = read(subscripts, list(map(len, extents)))
+    return compile_expression(form, extents, dtypes, None, options)
 
 
-def compiled(
+def compile_expression(
     subscripts: Subscripts,
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[np.dtype[Any]],
     dtype: np.dtype[Any] | None,
-    settings: Settings,
+    options: Options,
 ) -> Expression:
     """Return the expression for subscripts that have been read.
 
@@ -108,30 +111,31 @@ def compiled(
         Of the operands.
     dtype
         To compute in; the operands' common one if None, and a view's own.
-    settings
+    options
         What the user asks for.
 
     Examples
     --------
-    >>> found = compiled(read("ij->ji", [2]), [(2, 3)], [np.dtype(int)], None, Settings())
-    >>> found.steps[0].kernel.way
+    >>> form = read("ij->ji", [2])
+    >>> found = compile_expression(form, [(2, 3)], [np.dtype(int)], None, Options())
+    >>> found.steps[0].kernel.route
     'view'
     """
-    if len(subscripts.output) > AXES:
+    if len(subscripts.output) > MAX_AXES:
         raise SpecError(
             f"the result of {subscripts.text!r} has {len(subscripts.output)} axes, "
-            f"arrays have {AXES} at most"
+            f"arrays have {MAX_AXES} at most"
         )
     sizes = subscripts.sizes(shapes)
-    viewed = len(shapes) == 1 and set(sizes) == set(subscripts.output)
-    own = dtypes[0] if viewed else common_dtype(dtypes)
+    is_view = len(shapes) == 1 and set(sizes) == set(subscripts.output)
+    own = dtypes[0] if is_view else common_dtype(dtypes)
     common = own if dtype is None else dtype
     shape = tuple(sizes[x] for x in subscripts.output)
-    thin = any(extent == 1 for extent in shape)
     found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)
-    if kernel := _whole(subscripts, sizes, dtypes, common, settings):
+    if kernel := _whole(subscripts, sizes, dtypes, common, options):
         work = flops(subscripts.operands, subscripts.output, sizes, common)
-        step = Step(tuple(range(len(shapes))), *kernel, work, prod(shape) * common.itemsize, 0)
+        takes = tuple(range(len(shapes)))
+        step = ExpressionStep(takes, *kernel, work, prod(shape) * common.itemsize, 0)
         return found((None,) * len(shapes), (step,), None, 0)
 
     # Axes of extent 1 are dropped: their letters are other operands', or nobody's.
@@ -143,32 +147,42 @@ def compiled(
         _prepared(subscripts, number, wide, dtypes[number], common) for number in range(len(shapes))
     ]
     letters = [text for _, text in prepared]
-    output = "".join(x for x in subscripts.output if sizes[x] > 1)
-    result = prod(shape) * common.itemsize
+    request = Request(sizes, common, options, dispatch.costs_in_force())
     owned = [
-        0 if needs is None or not needs.owns(of) else prod(sizes[x] for x in text) * common.itemsize
+        0 if needs is None or not needs.owns(of) else request.nbytes(text)
         for (needs, text), of in zip(prepared, dtypes, strict=True)
     ]
+    output = "".join(x for x in subscripts.output if sizes[x] > 1)
+    steps, peak = _steps_within_limit(request, letters, output, owned, subscripts.text)
+    has_ones = any(extent == 1 for extent in shape)
+    index = tuple(None if extent == 1 else slice(None) for extent in shape) if has_ones else None
+    return found(tuple(needs for needs, _ in prepared), tuple(steps), index, peak)
 
-    def arrangement(turns: bool) -> list[Step]:
-        if len(letters) > 1:
-            return arranged(letters, output, sizes, common, replace(settings, turns=turns))
-        axes = tuple(letters[0].index(x) for x in output)
-        turn = Transpose(f"{letters[0]}->{output}", axes)
-        return [Step((0,), turn, "one operand", 0, result, 0)]
 
-    steps = arrangement(turns=True)
-    limit = inf if settings.memory_limit is None else settings.memory_limit
-    if _peak(owned, steps) > limit:
-        steps = arrangement(turns=False)
+def _steps_within_limit(
+    request: Request, letters: Sequence[str], output: str, owned: Sequence[int], text: str
+) -> tuple[list[ExpressionStep], int]:
+    """Return the steps and the bytes that they take at most, which `memory_limit` bounds."""
+    limit = inf if request.options.memory_limit is None else request.options.memory_limit
+    steps = _steps(request, letters, output)
     peak = _peak(owned, steps)
     if peak > limit:
+        steps = _steps(replace(request, transposes_batches=False), letters, output)
+        peak = _peak(owned, steps)
+    if peak > limit:
         raise MemoryLimitError(
-            f"{subscripts.text!r} needs {peak} bytes beside its operands and its result, "
-            f"memory_limit is {settings.memory_limit}"
+            f"{text!r} needs {peak} bytes beside its operands and its result, "
+            f"memory_limit is {request.options.memory_limit}"
         )
-    index = tuple(None if extent == 1 else slice(None) for extent in shape) if thin else None
-    return found(tuple(needs for needs, _ in prepared), tuple(steps), index, peak)
+    return steps, peak
+
+
+def _steps(request: Request, letters: Sequence[str], output: str) -> list[ExpressionStep]:
+    if len(letters) > 1:
+        return contraction_steps(request, letters, output)
+    axes = tuple(letters[0].index(x) for x in output)
+    kernel = Transpose(f"{letters[0]}->{output}", axes)
+    return [ExpressionStep((0,), kernel, "one operand", 0, request.nbytes(output), 0)]
 
 
 def _whole(
@@ -176,25 +190,28 @@ def _whole(
     sizes: dict[str, int],
     dtypes: Sequence[np.dtype[Any]],
     dtype: np.dtype[Any],
-    settings: Settings,
+    options: Options,
 ) -> tuple[Loops | Zeros, str] | None:
     """Return what computes all of an einsum at once, where that is best, and why."""
     shape = tuple(sizes[x] for x in subscripts.output)
     if 0 in sizes.values():
         return Zeros(str(subscripts), shape, dtype), "an extent is 0"
     operands = len(subscripts.operands)
-    asked = operands > 2 and not isinstance(settings.optimize, bool)  # for an order of pairs
-    if asked or len(sizes) > len(ascii_letters) or operands > NUMPY_OPERANDS:
+    asked = operands > 2 and not isinstance(options.optimize, bool)  # for an order of pairs
+    if asked or len(sizes) > len(ascii_letters) or operands > MAX_LOOP_OPERANDS:
         return None
-    count = prod(sizes.values())
+    products = prod(sizes.values())
     loops = Loops.of(subscripts.operands, subscripts.output, dtype)
     if operands == 1 and set(sizes) == set(subscripts.output):
         if dtypes[0] == dtype:
-            return replace(loops, way="view"), "nothing is summed"
+            return replace(loops, route="view"), "nothing is summed"
         return None
     if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
         return loops, "numpy's loops sum float16 as float32"
-    return (loops, few(count)) if count <= LOOPED else None
+    small = products <= policy.SMALL_EINSUM_PRODUCTS
+    if small or products <= dispatch.costs_in_force().einsum_loop_products:
+        return loops, why_loops(products)
+    return None
 
 
 def _prepared(
@@ -227,7 +244,7 @@ def _prepared(
     )
 
 
-def _peak(owned: Sequence[int], steps: Sequence[Step]) -> int:
+def _peak(owned: Sequence[int], steps: Sequence[ExpressionStep]) -> int:
     """Return the most bytes at hand at once, beside the user's arrays."""
     at_hand = list(owned)
     most = sum(at_hand)

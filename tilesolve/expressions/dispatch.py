@@ -1,149 +1,164 @@
-"""How two arrays are contracted: by a plan of ours, or by what of numpy, and why.
+"""How two arrays are contracted: by a plan, or by a function of numpy, and why.
 
-That is decided from letters, extents and the dtype alone, so that the same expression always
-computes the same.
+Letters, extents, the dtype and the machine's costs decide, so that the same expression always
+computes the same. What stands behind the costs is in ``docs/decisions/060-einsum-routes.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
+from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import DTYPES
+from tilesolve.contractions.roles import Roles
+from tilesolve.machine.costs import DEFAULT_COSTS, Costs
+from tilesolve.machine.model import Machine
+from tilesolve.system.checks import check_threads
+from tilesolve.system.files import read_setting
 
-Way = Literal["plan", "matmul", "multiply", "loops"]
+Route = Literal["plan", "matmul", "multiply", "loops"]
 """How two arrays are contracted."""
-
-LOOPED = 2**13
-"""Multiplications (20×20×20) up to which numpy's loops are taken, for all operands at once.
-
-They need 1 µs to start and then 0.5 ns for each; matrix products need 4 µs to start, with their
-views and shapes. `examples/small_problems.py` measures it.
-"""
-
-KERNEL = 2**22
-"""Flops of a matrix product (128×128×128) from which on our kernels keep up with a tuned BLAS.
-
-Below, a call costs more than the kernels gain, and numpy's matrix product is taken. With batch
-letters, each of the products has to be that large. `examples/small_problems.py` measures it.
-"""
-
-MOVED = 2**22
-"""Bytes from which on `transpose` copies an array in another order, and not numpy.
-
-It is up to four times as fast from a sixteenth of that on, but a process loads it in half a second.
-"""
-
-
-BESIDE = 8
-"""Batches from which on an operand in which they lie beside each other is better turned first than
-packed element by element (measured: with 4 it takes as long, with 16 a tenth longer)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
-    """The letters of a contraction of two tensors, by where they stand.
+class Options:
+    """What a user asks for.
 
     Parameters
     ----------
-    batch
-        In both and in the output.
-    rows, columns
-        In the output, and in the first or the second tensor only.
-    summed
-        In both and not in the output.
-
-    Examples
-    --------
-    >>> Classes.of("bik", "bkj", "bij")
-    Classes(batch='b', rows='i', columns='j', summed='k')
+    threads
+        Of plans, see `plan`; and, if a number is given, of numpy's BLAS.
+    optimize
+        Anything that opt_einsum takes for the order of pairs; False is from left to right.
+    memory_limit
+        Bytes beside the operands and the result.
+    called_once
+        Whether planning must pay in a single call.
     """
 
-    batch: str
-    rows: str
-    columns: str
-    summed: str
+    threads: int | None = None
+    optimize: Any = True
+    memory_limit: int | None = None
+    called_once: bool = False
 
-    @classmethod
-    def of(cls, first: str, second: str, output: str) -> Classes:
-        """Return the classes; a letter of only one tensor must be in the output."""
-        return cls(
-            "".join(x for x in output if x in first and x in second),
-            "".join(x for x in first if x not in second),
-            "".join(x for x in second if x not in first),
-            "".join(x for x in first if x in second and x not in output),
-        )
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            check_threads(self.threads)
+        limit = self.memory_limit
+        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+            raise SizeError(f"memory_limit is a number of bytes, 0 or more, not {limit!r}")
 
 
-def way(
-    first: str,
-    second: str,
-    output: str,
-    sizes: Mapping[str, int],
-    dtype: np.dtype[Any],
-    least: float,
-) -> tuple[Way, str]:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What all steps of an expression share.
+
+    Parameters
+    ----------
+    sizes
+        The extent of each letter.
+    dtype
+        Of all tensors.
+    options
+        What the user asks for.
+    costs
+        Of the machine in force.
+    transposes_batches
+        Whether tensors may be copied to have the letters of a batch in front.
+    """
+
+    sizes: Mapping[str, int]
+    dtype: np.dtype[Any]
+    options: Options = Options()
+    costs: Costs = DEFAULT_COSTS
+    transposes_batches: bool = True
+
+    @property
+    def plan_flops(self) -> float:
+        """Flops of a matrix product from which on it is planned."""
+        once = self.options.called_once
+        return self.costs.einsum_plan_flops if once else self.costs.einsum_kernel_flops
+
+    def size(self, letters: Sequence[str]) -> int:
+        """Return the elements of a tensor with these letters."""
+        return prod(self.sizes[x] for x in letters)
+
+    def nbytes(self, letters: Sequence[str]) -> int:
+        """Return the bytes of a tensor with these letters."""
+        return self.size(letters) * self.dtype.itemsize
+
+
+def costs_in_force() -> Costs:
+    """Return the costs of the machine in force, read once for each ``TILESOLVE_MACHINE``.
+
+    The first call takes some ten milliseconds: look at `policy.SMALL_EINSUM_PRODUCTS` before.
+    """
+    return _costs(read_setting("TILESOLVE_MACHINE"))
+
+
+@cache
+def _costs(machine: str | None) -> Costs:
+    return Machine.load(machine).costs
+
+
+def choose_route(request: Request, first: str, second: str, output: str) -> tuple[Route, str]:
     """Return how to contract two arrays, and why so.
 
     Parameters
     ----------
+    request
+        Extents, dtype and costs.
     first, second, output
-        Their letters, none of them of extent 0, none twice in a tensor.
-    sizes
-        The extents.
-    dtype
-        Of the result.
-    least
-        Flops of a matrix product from which on it is planned.
+        Letters of the arrays, none of them of extent 0, none twice in a tensor.
 
     Examples
     --------
     >>> sizes = dict.fromkeys("ijk", 100)
-    >>> way("ik", "kj", "ij", sizes, np.dtype(float), KERNEL)
+    >>> choose_route(Request(sizes, np.dtype(float)), "ik", "kj", "ij")
     ('matmul', '2e+06 flops a product, plans take from 4.19e+06')
-    >>> way("ik", "kj", "ij", sizes, np.dtype(int), KERNEL)
+    >>> choose_route(Request(sizes, np.dtype(int)), "ik", "kj", "ij")
     ('loops', 'int64 is computed exactly, by numpy')
     """
-    found = Classes.of(first, second, output)
-    if not found.summed:
+    roles, dtype = Roles.of(output, [first, second]), request.dtype
+    if not roles.sums:
         return "multiply", "nothing is summed"
     if dtype.name not in DTYPES:
         exact = dtype.kind in "bui"
         return "loops", f"{dtype} is computed {'exactly, ' if exact else ''}by numpy"
-    rows, columns, summed = (
-        prod(sizes[x] for x in letters) for letters in (found.rows, found.columns, found.summed)
-    )
-    batch = prod(sizes[x] for x in found.batch)
-    if batch * rows * columns * summed <= LOOPED:
-        return "loops", few(batch * rows * columns * summed)
-    if rows == 1 and columns == 1 and batch > 1:
+    rows, columns, sums, batches = map(request.size, roles)
+    products = batches * rows * columns * sums
+    if products <= request.costs.einsum_loop_products:
+        return "loops", why_loops(products)
+    if rows == 1 and columns == 1 and batches > 1:
         return "loops", "no letter of one operand only: plans have vectors along one"
     if rows == columns == 1:
-        turned = found.summed != "".join(x for x in second if x in found.summed)
-        if turned and dtype.itemsize * summed < MOVED:
+        transposed = list(roles.sums) != [x for x in second if x in roles.sums]
+        if transposed and dtype.itemsize * sums < request.costs.einsum_transpose_bytes:
             return "loops", "no letter is left: memory bounds it, and a copy would take longer"
         return "matmul", "no letter is left: memory bounds it, and plans have vectors along one"
     if rows == 1 or columns == 1:
         return "matmul", "a matrix by a vector: memory bounds it, whoever computes"
-    flops = (8 if dtype.kind == "c" else 2) * rows * columns * summed
-    if flops < least:
-        return "matmul", f"{flops:.3g} flops a product, plans take from {least:.3g}"
-    return "plan", f"{flops * batch:.3g} flops"
+    work = (8 if dtype.kind == "c" else 2) * rows * columns * sums
+    if work < request.plan_flops:
+        return "matmul", f"{work:.3g} flops a product, plans take from {request.plan_flops:.3g}"
+    return "plan", f"{work * batches:.3g} flops"
 
 
-def few(count: int) -> str:
+def why_loops(products: int) -> str:
     """Return why numpy's loops are taken for so many multiplications.
 
     Examples
     --------
-    >>> few(8)
-    "8 multiplications: numpy's loops are fastest up to 8192"
+    >>> why_loops(8)
+    "8 multiplications: numpy's loops are fastest for so few"
     """
-    return f"{count} multiplications: numpy's loops are fastest up to {LOOPED}"
+    return f"{products} multiplications: numpy's loops are fastest for so few"
 
 
 def flops(

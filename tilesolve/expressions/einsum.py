@@ -15,25 +15,16 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.subscripts import from_lists, read
-from tilesolve.expressions.compile import compiled
-from tilesolve.expressions.contraction_order import Settings
+from tilesolve.expressions.compile import compile_expression
+from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
+from tilesolve.kernels.tuning import MAX_KEPT_EINSUMS
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
 from tilesolve.system.files import read_setting
 
 Order = Literal["K", "A", "C", "F"]
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
-
-ONE_OFF = 2**27
-"""Flops of a matrix product (400×400×400) from which on `einsum` plans it.
-
-Planning takes 0.1 to 0.3 s the first time, which a call that is not repeated has to pay; this
-many flops take numpy 2 ms. `expression` plans smaller ones: who asks for it calls again.
-"""
-
-MOST = 4096
-"""Expressions that are kept; past that, all are forgotten."""
 
 _calls: dict[Hashable, Callable[..., Any]] = {}
 _expressions: dict[Hashable, Expression] = {}
@@ -220,15 +211,15 @@ def _general(
     found = _expressions.get(known)
     if found is None:
         form = read(subscripts, [array.ndim for array in arrays])
-        settings = Settings(ONE_OFF, threads, optimize, memory_limit)
-        found = compiled(form, shapes, dtypes, computed, settings)
-        if len(_expressions) >= MOST:
+        wanted = Options(threads, optimize, memory_limit, called_once=True)
+        found = compile_expression(form, shapes, dtypes, computed, wanted)
+        if len(_expressions) >= MAX_KEPT_EINSUMS:
             _expressions.clear()
         _expressions[known] = found
     if out is None and order == "K":
         # A plan depends on settings, which a kept call does not look at.
         if key is not None and not found.planned:
-            if len(_calls) >= MOST:
+            if len(_calls) >= MAX_KEPT_EINSUMS:
                 _calls.clear()
             _calls[key] = found.call
         return found.run(*arrays)
@@ -283,7 +274,7 @@ def _placed(
     return out
 
 
-@lru_cache(maxsize=MOST)
+@lru_cache(maxsize=MAX_KEPT_EINSUMS)
 def _tensordot_text(
     first: int, second: int, axes: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> tuple[str, tuple[tuple[int, int], ...]]:

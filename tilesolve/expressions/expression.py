@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,10 +13,14 @@ from numpy._core.multiarray import c_einsum
 
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.subscripts import Subscripts
-from tilesolve.expressions.contraction_order import Step
-from tilesolve.expressions.step_kernels import Loops, Prepare, Transpose
+from tilesolve.expressions.contraction_order import ExpressionStep
+from tilesolve.expressions.dispatch import flops
+from tilesolve.expressions.step_kernels import Loops, Planned, Prepare, Transpose
 from tilesolve.packing.memory_overlap import Array, overlap
+from tilesolve.plans.report import table
 from tilesolve.system.checks import as_array, check_output
+from tilesolve.system.html_report import html_report
+from tilesolve.system.units import format_duration, format_volume
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +61,7 @@ class Expression:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     prepare: tuple[Prepare | None, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ExpressionStep, ...]
     index: tuple[Any, ...] | None
     peak: int
     call: Callable[..., Any] = field(init=False, repr=False)
@@ -148,7 +152,7 @@ class Expression:
         >>> expression("ij,jk", (2, 2), (2, 2)).planned
         False
         """
-        return any(step.kernel.way == "plan" for step in self.steps)
+        return any(step.kernel.route == "plan" for step in self.steps)
 
     @property
     def flops(self) -> int:
@@ -209,10 +213,77 @@ class Expression:
 
     def __repr__(self) -> str:
         shapes = ", ".join(map(str, self.shapes))
-        ways = ", ".join(step.kernel.way for step in self.steps)
-        return f"<Expression {self.subscripts.text!r} of {shapes} {self.dtype}: {ways}>"
+        routes = ", ".join(step.kernel.route for step in self.steps)
+        return f"<Expression {self.subscripts.text!r} of {shapes} {self.dtype}: {routes}>"
 
     def __str__(self) -> str:
-        from tilesolve.expressions.report import report
+        return "\n".join((*_head(self), "", *_step_table(self), "", *_reasons(self)))
 
-        return report(self)
+    def _repr_html_(self) -> str:
+        return html_report(str(self))
+
+
+# The report
+
+
+def _head(expression: Expression) -> Iterator[str]:
+    form = expression.subscripts
+    sizes = form.sizes(expression.shapes)
+    extents = " ".join(f"{letter}={extent}" for letter, extent in sizes.items())
+    yield " ".join(filter(None, (str(form), extents, str(expression.dtype))))
+    together = flops(form.operands, form.output, sizes, expression.dtype)
+    many = "1 step" if len(expression.steps) == 1 else f"{len(expression.steps)} steps"
+    line = f"{many}, {_flop(expression.flops)}"
+    if len(expression.steps) > 1:
+        line += f"; all at once it would take {_flop(together)}"
+    yield line
+    between = [step.result for step in expression.steps[:-1]]
+    line = f"at most {format_volume(expression.peak)} beside operands and result"
+    if between:
+        line += f", the largest intermediate result has {format_volume(max(between))}"
+    yield line
+
+
+def _flop(count: float) -> str:
+    return format_volume(count).replace("B", "flop")
+
+
+def _step_table(expression: Expression) -> Iterator[str]:
+    rows = [("step", "computes", "takes", "route", "flops", "result", "copies")]
+    for number, needs in enumerate(expression.prepare):
+        if needs is not None:
+            rows.append(("-", needs.text, str(number), needs.route, "-", "-", "-"))
+    at_hand = [str(number) for number in range(len(expression.shapes))]
+    for number, step in enumerate(expression.steps, 1):
+        takes = " ".join(at_hand[position] for position in step.takes)
+        at_hand = [name for at, name in enumerate(at_hand) if at not in step.takes]
+        at_hand.append(str(len(expression.shapes) + number - 1))
+        rows.append(
+            (
+                *(str(number), step.kernel.text, takes, step.kernel.route, str(step.flops)),
+                *(format_volume(step.result), format_volume(step.copies)),
+            )
+        )
+    yield from table(rows)
+
+
+def _reasons(expression: Expression) -> Iterator[str]:
+    for number, step in enumerate(expression.steps, 1):
+        yield f"step {number}: {step.kernel.route}, {step.why}{_plan_summary(step)}"
+
+
+def _plan_summary(step: ExpressionStep) -> str:
+    """Return what a plan says of itself: its speed, and what it packs."""
+    if not isinstance(step.kernel, Planned):
+        return ""
+    plan = step.kernel.plan
+    packed = [
+        f"{operand} is packed into {level}" if level else f"{operand} is read in place"
+        for operand, level in zip(
+            step.kernel.text.split("->")[0].split(","), plan.nest.packed, strict=True
+        )
+    ]
+    return (
+        f"; {format_duration(plan.seconds)} predicted, bound by {plan.price.bottleneck}; "
+        + ", ".join(packed)
+    )

@@ -14,23 +14,25 @@ import numpy as np
 # The function behind np.einsum: for arrays of a few elements, np.einsum itself takes half the time.
 from numpy._core.multiarray import c_einsum
 
+from tilesolve.contractions.roles import Roles
+from tilesolve.expressions import dispatch
 from tilesolve.expressions.blas import at_most
-from tilesolve.expressions.dispatch import MOVED, Classes
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.planning import policy
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
 
 
-def copied(source: Array, out: Array, threads: int | None = None) -> Array:
-    """Copy an array to another one, by what is fastest; threads are those of `transpose`.
+def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
+    """Copy an array to another one by what is fastest, and return that; threads as in `transpose`.
 
     Examples
     --------
-    >>> copied(np.arange(6).reshape(2, 3).T, np.zeros((3, 2), int)).tolist()
+    >>> copy_array(np.arange(6).reshape(2, 3).T, np.zeros((3, 2), int)).tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    if source.nbytes < MOVED or out.dtype != source.dtype:
+    if out.dtype != source.dtype or not _pays_to_transpose(source.nbytes):
         np.copyto(out, source)
         return out
     from tilesolve.transposes.transpose import transpose
@@ -38,18 +40,18 @@ def copied(source: Array, out: Array, threads: int | None = None) -> Array:
     return transpose(source, range(source.ndim), out, threads=threads)
 
 
-class Kernel(Protocol):
-    """One step of an expression: arrays in, an array out.
+def _pays_to_transpose(nbytes: int) -> bool:
+    """Return whether `transpose` copies so many bytes faster than numpy."""
+    if nbytes < policy.SMALL_COPY_BYTES:
+        return False
+    return nbytes >= dispatch.costs_in_force().einsum_transpose_bytes
 
-    Examples
-    --------
-    >>> kernel: Kernel = Transpose("ij->ji", (1, 0))
-    >>> kernel.way, kernel.text
-    ('view', 'ij->ji')
-    """
+
+class Kernel(Protocol):
+    """One step of an expression: arrays in, an array out."""
 
     @property
-    def way(self) -> str:
+    def route(self) -> str:
         """What runs, in a word."""
 
     @property
@@ -91,7 +93,7 @@ class Prepare:
     dtype: np.dtype[Any]
 
     @property
-    def way(self) -> str:
+    def route(self) -> str:
         """What runs, in a word."""
         return "sum" if self.axes else "view"
 
@@ -123,14 +125,12 @@ class Transpose:
 
     text: str
     axes: tuple[int, ...]
-    way = "view"
+    route = "view"
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Return the view, or copy it into `out`."""
-        turned = np.asarray(arrays[0]).transpose(self.axes)
-        if out is None:
-            return turned
-        return copied(turned, out)
+        view = np.asarray(arrays[0]).transpose(self.axes)
+        return view if out is None else copy_array(view, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Zeros:
     text: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    way = "zeros"
+    route = "zeros"
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Return zeros, or fill `out` with them."""
@@ -178,7 +178,7 @@ class Loops:
     text: str
     run: str
     dtype: np.dtype[Any]
-    way: str = "loops"
+    route: str = "loops"
 
     @classmethod
     def of(cls, operands: Sequence[str], output: str, dtype: np.dtype[Any]) -> Loops:
@@ -219,7 +219,7 @@ class Multiply:
     text: str
     first: tuple[tuple[int, ...], tuple[Any, ...]]
     second: tuple[tuple[int, ...], tuple[Any, ...]]
-    way = "multiply"
+    route = "multiply"
 
     @classmethod
     def of(cls, first: str, second: str, output: str) -> Multiply:
@@ -243,13 +243,13 @@ class Multiply:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class MatrixForm:
     """How an operand becomes a stack of matrices: the order of its axes, then their shape.
 
     Examples
     --------
-    >>> Side.of("kij", ("", "ij", "k"), {"k": 2, "i": 3, "j": 4})
-    Side(axes=(1, 2, 0), shape=(12, 2), fused=(2, 1))
+    >>> MatrixForm.of("kij", ("", "ij", "k"), {"k": 2, "i": 3, "j": 4})
+    MatrixForm(axes=(1, 2, 0), shape=(12, 2), fused=(2, 1))
     """
 
     axes: tuple[int, ...] | None
@@ -257,7 +257,7 @@ class Side:
     fused: tuple[int, int]
 
     @classmethod
-    def of(cls, letters: str, groups: Sequence[str], sizes: Mapping[str, int]) -> Side:
+    def of(cls, letters: str, groups: Sequence[str], sizes: Mapping[str, int]) -> MatrixForm:
         """Return what brings letters into groups: the first one's axes stay, others are fused."""
         batch, *fused = groups
         axes = tuple(letters.index(x) for x in "".join(groups))
@@ -286,15 +286,15 @@ class Side:
         if self.axes is not None:
             array = array.transpose(self.axes)
         if self.shape is not None:
-            if array.nbytes >= MOVED and not self._fuses(array):
-                array = copied(array, np.empty(array.shape, array.dtype))
+            if not self._fuses(array) and _pays_to_transpose(array.nbytes):
+                array = copy_array(array, np.empty(array.shape, array.dtype))
             array = array.reshape(self.shape)
         if array.strides[-1] != array.itemsize and array.strides[-2] != array.itemsize:
-            return copied(array, np.empty(array.shape, array.dtype))
+            return copy_array(array, np.empty(array.shape, array.dtype))
         return array
 
     def _fuses(self, array: Array) -> bool:
-        """Return whether the axes to be fused are one where they lie."""
+        """Return whether the axes to be fused are one axis in memory."""
         middle = array.ndim - self.fused[1]
         return all(
             array.strides[axis] == array.strides[following] * array.shape[following]
@@ -328,12 +328,12 @@ class Matmul:
     """
 
     text: str
-    first: Side
-    second: Side
+    first: MatrixForm
+    second: MatrixForm
     shape: tuple[int, ...] | None
     axes: tuple[int, ...] | None
     threads: int | None = None
-    way = "matmul"
+    route = "matmul"
 
     @classmethod
     def of(
@@ -345,19 +345,20 @@ class Matmul:
         threads: int | None = None,
     ) -> Matmul:
         """Return the product of two tensors as an output wants it."""
-        found = Classes.of(first, second, output)
+        roles = Roles.of(output, [first, second])
         # The summed letters stand as the larger operand has them, the others as the output does.
         larger = max(first, second, key=lambda letters: prod(sizes[x] for x in letters))
-        summed = "".join(x for x in larger if x in found.summed)
-        rows = "".join(x for x in output if x in found.rows)
-        columns = "".join(x for x in output if x in found.columns)
-        made = found.batch + rows + columns
+        sums = "".join(x for x in larger if x in roles.sums)
+        rows = "".join(x for x in output if x in roles.rows)
+        columns = "".join(x for x in output if x in roles.columns)
+        batches = "".join(roles.batches)
+        made = batches + rows + columns
         apart = tuple(sizes[x] for x in made)
         axes = tuple(made.index(x) for x in output)
         return cls(
             f"{first},{second}->{output}",
-            Side.of(first, (found.batch, rows, summed), sizes),
-            Side.of(second, (found.batch, summed, columns), sizes),
+            MatrixForm.of(first, (batches, rows, sums), sizes),
+            MatrixForm.of(second, (batches, sums, columns), sizes),
             None if len(rows) == len(columns) == 1 else apart,
             None if axes == tuple(range(len(axes))) else axes,
             threads,
@@ -381,7 +382,7 @@ class Matmul:
             product = product.transpose(self.axes)
         if out is None:
             return product
-        return copied(product, out)
+        return copy_array(product, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,10 +395,10 @@ class Planned:
         As einsum writes it.
     plan
         What runs.
-    turns
+    axes
         Where the plan has another order of axes than the step, that order: of the axes of each
         operand, and, for the step's result, of the axes of the plan's. An array is copied for it
-        only if its last axis is the one along which its elements lie beside each other.
+        only if its last axis is contiguous.
 
     Examples
     --------
@@ -409,31 +410,31 @@ class Planned:
 
     text: str
     plan: Plan
-    turns: tuple[tuple[int, ...] | None, ...] = (None, None, None)
-    way = "plan"
+    axes: tuple[tuple[int, ...] | None, ...] = (None, None, None)
+    route = "plan"
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
         first, second = (
-            array if axes is None else self._turned(array, axes)
-            for array, axes in zip(arrays, self.turns[:2], strict=True)
+            array if axes is None else self._transposed(array, axes)
+            for array, axes in zip(arrays, self.axes[:2], strict=True)
         )
-        axes = self.turns[2]
+        axes = self.axes[2]
         if axes is None:
             return self.plan(first, second, out=out)
-        if out is not None and not _runs_along_last(out):
+        if out is not None and not _has_contiguous_last(out):
             self.plan(first, second, out=out.transpose(np.argsort(axes)))
             return out
         product = self.plan(first, second).transpose(axes)
-        return product if out is None else copied(product, out, self.plan.threads)
+        return product if out is None else copy_array(product, out, self.plan.threads)
 
-    def _turned(self, array: Array, axes: tuple[int, ...]) -> Array:
-        turned = array.transpose(axes)
-        if not _runs_along_last(array):
-            return turned
-        return copied(turned, np.empty(turned.shape, turned.dtype), self.plan.threads)
+    def _transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
+        view = array.transpose(axes)
+        if not _has_contiguous_last(array):
+            return view
+        return copy_array(view, np.empty(view.shape, view.dtype), self.plan.threads)
 
 
-def _runs_along_last(array: Array) -> bool:
-    """Return whether elements lie beside each other along the last axis, as in C order."""
+def _has_contiguous_last(array: Array) -> bool:
+    """Return whether the last axis is contiguous, as in C order."""
     return array.strides[-1] == array.itemsize
