@@ -60,6 +60,10 @@ docs: package $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "built build/site/index.html"
 
+PAGES := docs/performance
+RECORD := $(BIN)/python -m tilesolve.bench.results.record_tables
+
+# All figures become sections of the page of this CPU, each in the place of the one before.
 # Peers that can be installed are; one that cannot is a line that says so. A sweep that was stopped
 # goes on with the next call; a finished one is kept beside its page, and the next call starts anew.
 bench: $(READY)
@@ -69,15 +73,15 @@ bench: $(READY)
 	-$(BIN)/python -m pip install --quiet torch
 	test -f $(MACHINE) || $(BIN)/tilesolve calibrate --quick --output $(MACHINE)
 	$(BIN)/tilesolve kernels --output $(MACHINE)
-	$(BIN)/python examples/planning_speed.py
-	$(BIN)/python examples/call_overhead.py
-	$(BIN)/python examples/transposing_speed.py
-	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/thread_scaling.py
-	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --page docs/performance
+	$(RECORD) planning $(PAGES) examples/planning_speed.py
+	$(RECORD) calls $(PAGES) examples/call_overhead.py
+	$(RECORD) transposes $(PAGES) examples/transposing_speed.py
+	TILESOLVE_MACHINE=$(MACHINE) $(RECORD) threads $(PAGES) examples/thread_scaling.py
+	$(BIN)/tilesolve bench tccg --machine $(MACHINE) --json build/tccg.json --csv build/tccg.csv --html build/tccg.html --page $(PAGES)
 	mv build/tccg.json build/tccg-latest.json
-	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(BIN)/python examples/small_problems.py
-	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/edge_speed.py
-	TILESOLVE_MACHINE=$(MACHINE) $(BIN)/python examples/batched_contractions.py
+	TILESOLVE_MACHINE=$(MACHINE) OPENBLAS_NUM_THREADS=1 $(RECORD) small-problems $(PAGES) examples/small_problems.py
+	TILESOLVE_MACHINE=$(MACHINE) $(RECORD) edges $(PAGES) examples/edge_speed.py
+	TILESOLVE_MACHINE=$(MACHINE) $(RECORD) batches $(PAGES) examples/batched_contractions.py
 
 clean:
 	rm -rf .venv build dist *.egg-info
