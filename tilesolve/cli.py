@@ -8,7 +8,7 @@ import warnings
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -17,9 +17,6 @@ from tilesolve.bench.command import bench
 from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
 from tilesolve.system.command_options import full_dtype, list_ignored
 from tilesolve.system.interrupts import INTERRUPTED
-
-if TYPE_CHECKING:
-    from tilesolve.kernels.microkernel_costs import Catalogue
 
 FAILED = 2
 """Exit status after an error that has a message."""
@@ -135,10 +132,11 @@ def calibrate(
     Example: $ tilesolve calibrate --quick --plot curve.png
     """
     from tilesolve.calibration.calibrate import calibrate as measure
+    from tilesolve.calibration.calibrate import keep_others
     from tilesolve.machine.file import machine_file
-    from tilesolve.show import calibration_tables as show
+    from tilesolve.show.calibration_tables import calibration_tables
     from tilesolve.show.console_tables import console, progress_bar
-    from tilesolve.show.pictures import check_picture, draw_calibration
+    from tilesolve.show.pictures import check_picture
     from tilesolve.system.files import check_writable, hold_lock, write_atomically
 
     target = output or machine_file()
@@ -152,28 +150,17 @@ def calibrate(
         except KeyboardInterrupt:
             typer.echo(f"interrupted: {target} is as it was", err=True)
             raise
-        kept = _catalogues(target, found.machine.fingerprint)
-        write_atomically(target, found.machine.replace(catalogues=kept).to_toml())
+        write_atomically(target, keep_others(found.machine, target).to_toml())
     if plot is not None:
+        from tilesolve.show.drawings import draw_calibration
+
         draw_calibration(found, plot)
     if as_json:
         typer.echo(json.dumps({"file": str(target)} | found.to_dict(), indent=2))
         return
-    console().print(*show.calibration_tables(found), *found.notes, sep="\n")
+    console().print(*calibration_tables(found), *found.notes, sep="\n")
     saved = [f"saved in {target}", *([f"picture in {plot}"] if plot else [])]
     console().print(*saved, f"took {found.elapsed:.0f} s", sep="\n")
-
-
-def _catalogues(path: Path, fingerprint: str) -> tuple[Catalogue, ...]:
-    """Return the measured microkernels that a machine file of this CPU has; none without one."""
-    from tilesolve.contractions.errors import MachineError
-    from tilesolve.machine.model import Machine
-
-    try:
-        found = Machine.load(path) if path.is_file() else None
-    except MachineError:  # a damaged file is what calibrating mends
-        return ()
-    return found.catalogues if found and found.fingerprint == fingerprint else ()
 
 
 @app.command("kernels")
@@ -200,7 +187,7 @@ def _kernels(
     from tilesolve.contractions.problem import DTYPES as ALL
     from tilesolve.machine.file import machine_file
     from tilesolve.machine.model import Machine
-    from tilesolve.show.catalogue import catalogue_table, draw_catalogues
+    from tilesolve.show.calibration_tables import catalogue_table
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
     from tilesolve.system.files import check_writable, hold_lock, write_atomically
@@ -220,6 +207,8 @@ def _kernels(
             machine = measure_catalogues(Machine.load(target), wanted, report)
         write_atomically(target, machine.to_toml())
     if plot is not None:
+        from tilesolve.show.drawings import draw_catalogues
+
         draw_catalogues(machine, plot)
     found = [catalogue for catalogue in machine.catalogues if catalogue.dtype in wanted]
     if as_json:
@@ -235,16 +224,26 @@ def _machine(
         str | None, typer.Argument(help="A shipped name or a path; else the one in force.")
     ] = None,
     toml: Annotated[bool, typer.Option("--toml", help="Print it as a machine file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
-    """Show the machine that plans are made for."""
+    """Show the machine that plans are made for: levels, vector units, peaks and costs.
+
+    Example: $ tilesolve machine i7-6700k
+    """
     from tilesolve.machine.model import Machine
 
+    if toml and as_json:
+        raise typer.BadParameter("--toml and --json are two ways to print it: give one of them")
     found = Machine.load(name)
     if toml:
         typer.echo(found.to_toml(), nl=False)
         return
-    from tilesolve.show.console_tables import console, machine_tables
+    from tilesolve.show.console_tables import console
+    from tilesolve.show.machine_tables import machine_dict, machine_tables
 
+    if as_json:
+        typer.echo(json.dumps(machine_dict(found), indent=2))
+        return
     console().print(*machine_tables(found))
 
 
@@ -330,7 +329,7 @@ def _plan(
         cache=cache,
     )
     if plot is not None:
-        from tilesolve.show.plan_picture import draw_plan
+        from tilesolve.show.drawings import draw_plan
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else str(found))

@@ -35,7 +35,7 @@ from tilesolve.kernels.tuning import SWEEP_BYTES
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
-from tilesolve.show import pictures
+from tilesolve.show import drawings, pictures
 from tilesolve.show.calibration_tables import calibration_tables
 from tilesolve.system.files import hold_lock
 from tilesolve.system.pinned_threads import PinnedThreads
@@ -481,14 +481,14 @@ class TestPicture:
     @pytest.mark.parametrize(("cores", "reach"), [(1, 2**40), (64, 2**40), (4, 2**16)])
     def test_is_drawn(self, tmp_path, name, cores, reach):
         """Pictures of few cores, many cores and few blocks come out in the format of the name."""
-        pictures.draw_calibration(example(cores=cores, reach=reach), tmp_path / name)
+        drawings.draw_calibration(example(cores=cores, reach=reach), tmp_path / name)
         start = (tmp_path / name).read_bytes()[:5]
         assert start.startswith({"p.png": b"\x89PNG", "p.svg": b"<?xml", "p.PDF": b"%PDF"}[name])
 
     def test_says_what_it_shows(self, tmp_path):
         """Levels, capacities, bandwidths and curves are named in the picture."""
         pytest.importorskip("matplotlib").rcParams["svg.fonttype"] = "none"
-        pictures.draw_calibration(example(), tmp_path / "p.svg")
+        drawings.draw_calibration(example(), tmp_path / "p.svg")
         text = (tmp_path / "p.svg").read_text(encoding="utf-8")
         for words in (
             "i7-6700k",

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -26,7 +27,7 @@ from tilesolve.calibration.staircase import (
     median_within,
     order_bandwidths,
 )
-from tilesolve.contractions.errors import CalibrationError
+from tilesolve.contractions.errors import CalibrationError, MachineError
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.level import Level, Peak, Source
 from tilesolve.machine.model import Machine
@@ -166,6 +167,22 @@ def calibrate(
         notes = (*notes, f"It took {repeat + 1} measurements to put the levels in order.")
     report(1.0, "done")
     return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin)
+
+
+def keep_others(machine: Machine, path: Path) -> Machine:
+    """Return a calibrated machine with what else its file holds: microkernels, costs, sources.
+
+    A file that is missing, damaged or of another CPU holds nothing that counts.
+    """
+    try:
+        old = Machine.load(path) if path.is_file() else None
+    except MachineError:  # a damaged file is what calibrating mends
+        old = None
+    if old is None or old.fingerprint != machine.fingerprint:
+        return machine
+    of_costs = {figure: source for figure, source in old.sources if figure.startswith("costs.")}
+    sources = tuple((dict(machine.sources) | of_costs).items())
+    return machine.replace(catalogues=old.catalogues, costs=old.costs, sources=sources)
 
 
 def evaluate(

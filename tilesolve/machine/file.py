@@ -212,9 +212,10 @@ def _catalogue(title: str, found: object) -> Catalogue:
     check_name(title, "dtype", table["dtype"])
     for key in ("bits", "registers"):
         check_count(title, key, table[key])
-    optional = {OPTIONAL[key]: table[key] for key in OPTIONAL if key in table}
-    for key in OPTIONAL.keys() & table.keys():
+    measured = [key for key in OPTIONAL if key in table]
+    for key in measured:
         check_positive(title, key, table[key])
+    optional = {OPTIONAL[key]: table[key] for key in measured}
     tiles = tuple(_tile(title, text) for text in str(table["tiles"]).split(", "))
     return Catalogue(table["dtype"], table["bits"], table["registers"], tiles, **optional)
 

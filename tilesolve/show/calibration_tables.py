@@ -1,10 +1,11 @@
-"""What ``tilesolve calibrate`` shows: tables of levels and of arithmetic peaks."""
+"""What ``tilesolve calibrate`` and ``tilesolve kernels`` show: levels, peaks, register tiles."""
 
 from __future__ import annotations
 
 from rich.table import Table
 
 from tilesolve.calibration.calibrate import Calibration
+from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
 from tilesolve.system.units import format_rate, format_size
@@ -26,6 +27,10 @@ PEAK_COLUMNS = {
     "one core": "right",
     "all cores": "right",
 }
+
+
+SUMS = (24, 256)
+"""Lengths of sums that are shown: a short one, where calls cost, and a usual one."""
 
 
 def calibration_tables(calibration: Calibration) -> list[Table]:
@@ -96,3 +101,44 @@ def _flops(flops: float | None, frequency: float) -> str:
     if flops is None:
         return "-"
     return f"{flops / 1e9:.4g} GFLOP/s ({flops / frequency:.3g} flop/cycle)"
+
+
+def catalogue_table(catalogue: Catalogue) -> Table:
+    """Return the speed of all register tiles, in percent of the fastest one's rate.
+
+    Examples
+    --------
+    >>> from tilesolve.kernels.microkernel_costs import RegisterTile
+    >>> tiles = RegisterTile(1, 1, 4.0, 20.0), RegisterTile(1, 2, 4.0, 20.0)
+    >>> catalogue_table(Catalogue("float64", 256, 16, tiles)).row_count
+    2
+    """
+    most = max(tile.vectors for tile in catalogue.tiles)
+    found = {(tile.vectors, tile.columns): tile for tile in catalogue.tiles}
+    columns = {"columns": "right"} | {_height(vectors): "right" for vectors in range(1, most + 1)}
+    rows = []
+    for wide in sorted({tile.columns for tile in catalogue.tiles}):
+        row = [str(wide)]
+        for vectors in range(1, most + 1):
+            tile = found.get((vectors, wide))
+            shares = [f"{catalogue.share(tile, sums):.0%}" for sums in SUMS] if tile else []
+            row.append(" ".join(f"{share:>4}" for share in shares))
+        rows.append(tuple(row))
+    short, usual = SUMS
+    caption = f"percent of the fastest rate, summing {short} and {usual} products"
+    if catalogue.placed is not None:
+        caption += f"; rows read in place take {catalogue.placed:g} times as long"
+    if catalogue.streams is not None:
+        caption += f"; columns {catalogue.streams:g} times"
+    if catalogue.crowded is not None:
+        caption += (
+            f"; lines of C at one place in pages, past the caches, {catalogue.crowded:g} times"
+        )
+    if catalogue.asked is not None:
+        caption += f"; asking for the next rows before that takes {catalogue.asked:g} times as long"
+    title = f"{catalogue.dtype}, vectors of {catalogue.bits} bits"
+    return text_table(title, columns, rows, caption=caption)
+
+
+def _height(vectors: int) -> str:
+    return "1 vector" if vectors == 1 else f"{vectors} vectors"

@@ -14,11 +14,10 @@ from rich.text import Text
 
 from tilesolve.kernels.progress import Progress
 from tilesolve.system.interrupts import keep_interrupts
-from tilesolve.system.units import format_count, format_rate, format_size
+from tilesolve.system.units import format_count, format_size
 
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
-    from tilesolve.machine.model import Machine
 
 WIDE = 10_000
 """Columns of a console that is no terminal, so that nothing is cut off."""
@@ -105,86 +104,6 @@ def text_table(
         found.add_column(header, justify="right" if right else "left", overflow="fold")
     for row in rows:
         found.add_row(*map(Text, row))
-    return found
-
-
-def machine_tables(machine: Machine) -> list[Table]:
-    """Return tables of a machine's levels, its bandwidths, and its cores, each with its source.
-
-    Examples
-    --------
-    >>> from tilesolve.machine.model import Machine
-    >>> [part.row_count for part in machine_tables(Machine.load("i7-6700k"))]
-    [4, 4, 8]
-    """
-    counts = dict.fromkeys(("capacity", "usable", "line", "ways", "shared by"), "right")
-    levels = [
-        (
-            level.name,
-            format_size(level.capacity),
-            format_size(level.usable),
-            str(level.line),
-            str(level.ways or "-"),
-            str(level.shared_by),
-            "yes" if level.inclusive else "no",
-            machine.source(f"{level.name}.capacity") if level.capacity else "",
-        )
-        for level in machine.levels
-    ]
-    kinds = {
-        "bandwidth": "bandwidth",
-        "read": "read only",
-        "stream": "streaming store",
-        "lines": "line by line",
-        "bandwidth_all": "all cores",
-    }
-    known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]
-    rates = [
-        (
-            level.name,
-            *(format_rate(getattr(level, kind), machine.frequency) for kind in known),
-            machine.source(f"{level.name}.bandwidth"),
-        )
-        for level in machine.levels
-    ]
-    speeds = dict.fromkeys((kinds[kind] for kind in known), "right")
-    return [
-        text_table(
-            f"Machine {machine.name}",
-            {"level": "left", **counts, "inclusive": "left", "source": "left"},
-            levels,
-        ),
-        text_table("", {"level": "left", **speeds, "source": "left"}, rates),
-        text_table(
-            "", dict.fromkeys(("figure", "value", "source"), "left"), machine_facts(machine)
-        ),
-    ]
-
-
-def machine_facts(machine: Machine) -> list[tuple[str, str, str]]:
-    """Return a machine's figures beside its levels: what, how much, and where it is from.
-
-    Examples
-    --------
-    >>> from tilesolve.machine.model import Machine
-    >>> machine_facts(Machine.load("i7-6700k"))[-1]
-    ('peak float32, 256 bits', '134.4 GFLOP/s', 'published')
-    """
-    facts = {
-        "cores": str(machine.cores),
-        "frequency": f"{machine.frequency / 1e9:.4g} GHz",
-        "vector_bits": str(machine.vector_bits),
-        "vector_registers": str(machine.vector_registers),
-        "fma_latency": f"{machine.fma_latency} cycles",
-        "fma_rate": f"{machine.fma_rate:.4g} per cycle",
-    }
-    found: list[tuple[str, str, str]] = [
-        (name.replace("_", " "), text, machine.source(name)) for name, text in facts.items()
-    ]
-    for peak in machine.peaks:
-        every = f", all cores {peak.flops_all / 1e9:.4g} GFLOP/s" if peak.flops_all else ""
-        text = f"{peak.flops / 1e9:.4g} GFLOP/s{every}"
-        found.append((f"peak {peak.dtype}, {peak.bits} bits", text, machine.source("peak")))
     return found
 
 

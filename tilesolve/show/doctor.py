@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilesolve.contractions.errors import MachineError, SettingError
+from tilesolve.machine.costs import describe_costs
 from tilesolve.machine.cpu import PROC, SYS, detect_cpu
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import machine_facts, text_table
+from tilesolve.show.console_tables import text_table
+from tilesolve.show.machine_tables import cost_text, machine_facts
 from tilesolve.system.files import (
     SETTINGS,
     cache_dir,
@@ -255,6 +257,19 @@ def _machine() -> Iterable[Row]:
             yield Row(level.name, ", ".join(texts), source)
     for fact in machine_facts(machine):
         yield Row(*fact)
+    yield from _costs(machine)
+
+
+def _costs(machine: Machine) -> Iterable[Row]:
+    """Count the costs, and name those that are not the default."""
+    known = describe_costs(machine.costs)
+    sources = {cost.name: machine.source(f"costs.{cost.name}") for cost in known}
+    others = [cost for cost in known if sources[cost.name] != "default"]
+    count = len(known) - len(others)
+    yield Row("costs", f"{count} of {len(known)} by default", "see 'tilesolve machine'")
+    for cost in others:
+        name = cost.name.replace("_", " ")
+        yield Row(name, f"{cost_text(machine, cost)} {cost.unit}", sources[cost.name])
 
 
 def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
