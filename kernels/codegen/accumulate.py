@@ -1,4 +1,7 @@
-"""Sums: the part of a microkernel that runs over k with the whole tile in registers."""
+"""The loop over k: the part of a microkernel that sums products, with the whole tile in registers.
+
+Measurements behind it are in docs/decisions/040.
+"""
 
 from __future__ import annotations
 
@@ -9,89 +12,87 @@ from typing import Self
 
 from llvmlite import ir
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.emitter import TileEmitter
-from tilesolve.kernels.codegen.load_operands import Operands, StepLoader
-from tilesolve.kernels.codegen.shape import HALVED_REGISTERS, Mode, Shape
-from tilesolve.kernels.codegen.unrolling import accumulator_sets, trip_steps
-from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.kernels.tuning import (
-    MAX_COLUMNS_PER_PASS,
-    MIN_STEPS_TO_PREFETCH_C,
-    PREFETCHING_STEPS,
-    WIDE_VECTOR_BITS,
+from tilesolve.kernels.codegen.load_operands import (
+    NO_LISTED_LINE,
+    Operands,
+    Prefetches,
+    StepLoader,
 )
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.kernels.codegen.shape import HALVED_REGISTERS, Mode, Shape
+from tilesolve.kernels.codegen.unrolling import accumulator_sets, steps_per_trip
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSplit:
-    """How an unrolled loop over k is parted: the same for all tiles of a call.
+    """How an unrolled loop over k is split: the same for all tiles of a call.
 
     Parameters
     ----------
-    asking, single, trips
-        Trips of `PREFETCHING_STEPS` steps that ask for what ``fetch`` lists, single steps, and
-        trips of `trip_steps`.
-    asked, done
+    prefetching, single, trips
+        Trips of `tuning.PREFETCHING_STEPS` steps, each of which prefetches a line of ``fetch``;
+        single steps; and trips of `steps_per_trip`.
+    first_single, first_trip
         Steps before the single ones, and before those trips.
-    awaits
-        Whether C is worth asking for.
-    room
-        Address of the list of its lines. It ends with the frame, which is near and stands for all
-        trips that ask for no line.
-    listed, lines
-        Where the trips read the list, and the number of the frame there.
-
-    Examples
-    --------
-    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
-    >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> from tilesolve.kernels.codegen.shape import Shape
-    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    >>> tile = TileEmitter(builder, shape, function.args[0], 256)
-    >>> print(LoopSplit.of(tile, INT64(24)).trips.type)
-    i64
+    prefetches_c
+        Whether C is prefetched.
+    lines
+        Address of the list of the lines of C. It ends with the address of the frame, which all
+        trips prefetch that have no line of C left.
+    first_line, last_line
+        Where the trips read the list, and the number of its last entry from there.
     """
 
-    asking: ir.Value
+    prefetching: ir.Value
     single: ir.Value
     trips: ir.Value
-    asked: ir.Value
-    done: ir.Value
-    awaits: ir.Value
-    room: ir.Value
-    listed: ir.Value
+    first_single: ir.Value
+    first_trip: ir.Value
+    prefetches_c: ir.Value
     lines: ir.Value
+    first_line: ir.Value
+    last_line: ir.Value
 
     @classmethod
     def of(cls, tile: TileEmitter, count: ir.Value) -> Self:
-        """Emit the division of so many steps."""
+        """Emit the split of so many steps."""
         builder, shape, fetches = tile.builder, tile.shape, tile.field("fetches")
-        size = trip_steps(shape)
-        asked = builder.select(builder.icmp_signed("<", count, fetches), count, fetches)
-        trips = builder.sdiv(builder.sub(count, asked), INT64(size))
-        asking = (
-            builder.sdiv(asked, INT64(PREFETCHING_STEPS))
-            if shape.bits < WIDE_VECTOR_BITS
-            else INT64(0)
-        )
-        asked = builder.mul(asking, INT64(PREFETCHING_STEPS))
-        done = builder.sub(count, builder.mul(trips, INT64(size)))
-        lines = shape.vectors * shape.columns
-        list_of_c = builder.alloca(ir.ArrayType(INT64, lines + 1))
+        size, narrow = steps_per_trip(shape), shape.bits < tuning.WIDE_VECTOR_BITS
+        first_single = builder.select(builder.icmp_signed("<", count, fetches), count, fetches)
+        trips = builder.sdiv(builder.sub(count, first_single), INT64(size))
+        steps = INT64(tuning.PREFETCHING_STEPS)
+        prefetching = builder.sdiv(first_single, steps) if narrow else INT64(0)
+        first_single = builder.mul(prefetching, steps)
+        first_trip = builder.sub(count, builder.mul(trips, INT64(size)))
+        count_c = shape.vectors * shape.columns
+        list_of_c = builder.alloca(ir.ArrayType(INT64, count_c + 1))
         list_of_c.align = LINE_BYTES
-        room: ir.Value = builder.ptrtoint(list_of_c, INT64)
-        builder.store(tile.frame, vectors.to_pointer(builder, room, 8 * lines), align=8)
-        awaits = _awaits_c(tile)
-        listed = builder.select(awaits, room, builder.add(room, INT64(8 * lines)))
-        number = builder.select(awaits, INT64(lines), INT64(0))
-        single = builder.sub(done, asked)
-        return cls(asking, single, trips, asked, done, awaits, room, listed, number)
+        lines: ir.Value = builder.ptrtoint(list_of_c, INT64)
+        end = WORD_BYTES * count_c
+        builder.store(tile.frame, vectors.to_pointer(builder, lines, end), align=WORD_BYTES)
+        prefetches_c = _prefetches_c(tile)
+        first_line = builder.select(prefetches_c, lines, builder.add(lines, INT64(end)))
+        last_line = builder.select(prefetches_c, INT64(count_c), INT64(0))
+        single = builder.sub(first_trip, first_single)
+        return cls(
+            prefetching,
+            single,
+            trips,
+            first_single,
+            first_trip,
+            prefetches_c,
+            lines,
+            first_line,
+            last_line,
+        )
 
 
 def accumulate(
-    tile: TileEmitter, read: StepLoader, count: ir.Value, lengths: LoopSplit | None
+    tile: TileEmitter, load: StepLoader, count: ir.Value, split: LoopSplit | None
 ) -> list[ir.Value]:
     """Emit the loop over k and return the sums: for each group its columns, for each its parts.
 
@@ -102,140 +103,136 @@ def accumulate(
     ----------
     tile
         The kernel.
-    read
-        What `operands.reader` returned for it.
+    load
+        Emits the loads of a step, see `load_operands.step_loader`.
     count
         Steps, an `INT64`.
-    lengths
+    split
         Of the loop, if it is unrolled.
-
-    Examples
-    --------
-    `microkernel.emit` calls it:
-
-    >>> from tilesolve.kernels.codegen.microkernel import emit_microkernel
-    >>> from tilesolve.kernels.codegen.shape import Shape
-    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    >>> text = str(emit_microkernel(ir.Module(), shape, native=256))
-    >>> "llvm.fmuladd.v4f64" in text
-    True
     """
     builder, shape = tile.builder, tile.shape
-    if lengths is not None:
-        return _unrolled(tile, read, lengths, tile.zeros())
-    with builder.if_then(_awaits_c(tile), likely=True):
+    if split is not None:
+        return _sum_unrolled(tile, load, split, tile.zero_sums())
+    with builder.if_then(_prefetches_c(tile), likely=True):
         for line in _lines_of_c(tile):
             vectors.prefetch(builder, vectors.to_pointer(builder, line), write=True)
-    if shape.packed or shape.complex or shape.bits >= WIDE_VECTOR_BITS:
-        return _steps(tile, read, INT64(0), count, tile.zeros())
-    # What only reading columns in place asks for would take a third of the time of short steps.
+    if shape.packed or shape.complex or shape.bits >= tuning.WIDE_VECTOR_BITS:
+        return _sum_steps(tile, load, INT64(0), count, tile.zero_sums())
+    # Prefetches that only columns in place need would take a third of the time of short steps.
     in_place = builder.icmp_signed("!=", tile.field("b_ahead"), INT64(0))
-    asking = builder.select(in_place, count, INT64(0))
-    sums = _steps(tile, read, INT64(0), asking, tile.zeros())
-    return _steps(tile, partial(read, listed=False), asking, count, sums)
+    listed = builder.select(in_place, count, INT64(0))
+    sums = _sum_steps(tile, load, INT64(0), listed, tile.zero_sums())
+    return _sum_steps(tile, partial(load, prefetches=NO_LISTED_LINE), listed, count, sums)
 
 
-def _steps(
-    tile: TileEmitter, read: StepLoader, begin: ir.Value, end: ir.Value, sums: list[ir.Value]
+def _sum_steps(
+    tile: TileEmitter, load: StepLoader, begin: ir.Value, end: ir.Value, sums: list[ir.Value]
 ) -> list[ir.Value]:
     """Emit a loop over some steps, with as many sets of sums as keep the FMAs busy."""
     builder, shape = tile.builder, tile.shape
     sets, size = accumulator_sets(shape), shape.accumulators
 
-    def step(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        return multiply_steps(tile, [read(trip)], values)
+    def add_step(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        return multiply_steps(tile, [load(trip)], values)
 
-    def parts(values: Sequence[ir.Value]) -> list[list[ir.Value]]:
+    def split(values: Sequence[ir.Value]) -> list[list[ir.Value]]:
         return [list(values[at * size : (at + 1) * size]) for at in range(sets)]
 
-    def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+    def add_steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         first = builder.add(begin, builder.mul(trip, INT64(sets)))
         found: list[ir.Value] = []
-        for at, mine in enumerate(parts(values)):
-            found += step(builder.add(first, INT64(at)), mine)
+        for at, mine in enumerate(split(values)):
+            found += add_step(builder.add(first, INT64(at)), mine)
         return found
 
     count = builder.sub(end, begin)
-    whole = builder.sdiv(count, INT64(sets))
-    carried = [*sums, *tile.zeros() * (sets - 1)]
-    total, *others = parts(vectors.emit_loop(builder, whole, carried, steps))
+    trips = builder.sdiv(count, INT64(sets))
+    carried = [*sums, *tile.zero_sums() * (sets - 1)]
+    total, *others = split(vectors.emit_loop(builder, trips, carried, add_steps))
     if sets == 1:
         return total
     for other in others:
         total = [builder.fadd(x, y) for x, y in zip(total, other, strict=True)]
-    done = builder.add(begin, builder.mul(whole, INT64(sets)))
+    done = builder.add(begin, builder.mul(trips, INT64(sets)))
     return vectors.emit_loop(
         builder,
         builder.sub(end, done),
         total,
-        lambda trip, values: step(builder.add(done, trip), values),
+        lambda trip, values: add_step(builder.add(done, trip), values),
     )
 
 
-def _unrolled(
-    tile: TileEmitter, read: StepLoader, lengths: LoopSplit, sums: list[ir.Value]
+def _sum_unrolled(
+    tile: TileEmitter, load: StepLoader, split: LoopSplit, sums: list[ir.Value]
 ) -> list[ir.Value]:
-    """Emit the steps that ask for what ``fetch`` lists, then several a trip, with a line of C each.
+    """Emit the steps that prefetch the lines of ``fetch``, then trips that each prefetch one of C.
 
-    What fills no trip comes between them.
+    Steps that fill no trip come between them.
     """
-    builder, size = tile.builder, trip_steps(tile.shape)
-    with builder.if_then(lengths.awaits, likely=True):
+    builder, size = tile.builder, steps_per_trip(tile.shape)
+    with builder.if_then(split.prefetches_c, likely=True):
         for number, line in enumerate(_lines_of_c(tile)):
-            builder.store(line, vectors.to_pointer(builder, lengths.room, 8 * number), align=8)
+            entry = vectors.to_pointer(builder, split.lines, WORD_BYTES * number)
+            builder.store(line, entry, align=WORD_BYTES)
 
-    def asks(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        begin = _begin(tile, builder.mul(trip, INT64(PREFETCHING_STEPS)))
-        for at in range(PREFETCHING_STEPS):
-            now = read(begin, at, follow=_follows(tile, at), few=False)
-            values = multiply_steps(tile, [now], values)
+    def add_prefetching(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        begin = _opaque_step(tile, builder.mul(trip, INT64(tuning.PREFETCHING_STEPS)))
+        for at in range(tuning.PREFETCHING_STEPS):
+            wanted = Prefetches(next_rows=_begins_line(tile, at), bounded=False)
+            values = multiply_steps(tile, [load(begin, at, wanted)], values)
         return values
 
-    def single(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        return multiply_steps(tile, [read(_begin(tile, builder.add(lengths.asked, trip)))], values)
+    def add_single(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        step = _opaque_step(tile, builder.add(split.first_single, trip))
+        return multiply_steps(tile, [load(step)], values)
 
-    def steps(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        begin = _begin(tile, builder.add(lengths.done, builder.mul(trip, INT64(size))))
-        last = lengths.lines
+    def add_trip(trip: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+        begin = builder.add(split.first_trip, builder.mul(trip, INT64(size)))
+        begin = _opaque_step(tile, begin)
+        last = split.last_line
         number = builder.select(builder.icmp_signed("<", trip, last), trip, last)
-        line = tile.integer(lengths.listed, builder.mul(number, INT64(8)))
+        line = tile.load_integer(split.first_line, builder.mul(number, INT64(WORD_BYTES)))
         vectors.prefetch(builder, vectors.to_pointer(builder, line))
         for at in range(size):
-            now = read(begin, at, follow=_follows(tile, at), listed=False)
-            values = multiply_steps(tile, [now], values)
+            wanted = Prefetches(next_rows=_begins_line(tile, at), listed=False)
+            values = multiply_steps(tile, [load(begin, at, wanted)], values)
         return values
 
-    if tile.shape.bits < WIDE_VECTOR_BITS:
-        sums = vectors.emit_loop(builder, lengths.asking, sums, asks)
-    sums = vectors.emit_loop(builder, lengths.single, sums, single)
-    return vectors.emit_loop(builder, lengths.trips, sums, steps)
+    if tile.shape.bits < tuning.WIDE_VECTOR_BITS:
+        sums = vectors.emit_loop(builder, split.prefetching, sums, add_prefetching)
+    sums = vectors.emit_loop(builder, split.single, sums, add_single)
+    return vectors.emit_loop(builder, split.trips, sums, add_trip)
 
 
-def _begin(tile: TileEmitter, step: ir.Value) -> ir.Value:
-    """Return the number of a trip's first step as narrow kernels count with it.
+def _opaque_step(tile: TileEmitter, step: ir.Value) -> ir.Value:
+    """Return the number of a trip's first step, of unknown origin in narrow kernels.
 
     LLVM would keep an address for each stream and add to all of them in every trip.
     """
-    return vectors.hide_origin(tile.builder, step) if tile.shape.bits < WIDE_VECTOR_BITS else step
+    narrow = tile.shape.bits < tuning.WIDE_VECTOR_BITS
+    return vectors.hide_origin(tile.builder, step) if narrow else step
 
 
-def _follows(tile: TileEmitter, at: int) -> bool:
-    """Return whether a step of a trip begins a line of the rows that are next."""
+def _begins_line(tile: TileEmitter, at: int) -> bool:
+    """Return whether a step of a trip begins a line of the next micro-panel of rows."""
     return at * tile.parts * tile.shape.bits // 8 % LINE_BYTES == 0
 
 
-def _awaits_c(tile: TileEmitter) -> ir.Value:
-    """Return whether C is worth asking for: not what streaming stores drop from the caches."""
+def _prefetches_c(tile: TileEmitter) -> ir.Value:
+    """Return whether C is worth prefetching: not if non-temporal stores drop it from the caches."""
     builder = tile.builder
-    far = builder.icmp_signed(">=", tile.field("k"), INT64(MIN_STEPS_TO_PREFETCH_C))
+    enough = INT64(tuning.MIN_STEPS_TO_PREFETCH_C)
+    many = builder.icmp_signed(">=", tile.field("k"), enough)
     streams = builder.icmp_signed("==", tile.field("mode"), INT64(int(Mode.STREAM)))
-    return builder.and_(far, builder.not_(streams))
+    return builder.and_(many, builder.not_(streams))
 
 
 def _lines_of_c(tile: TileEmitter) -> list[ir.Value]:
     """Return the addresses of all vectors of C."""
-    rows, columns_c = tile.rows_of_c(), tile.field("columns_c")
-    columns = [tile.integer(columns_c, 8 * column) for column in range(tile.shape.columns)]
+    rows, columns_c = tile.c_row_addresses(), tile.field("columns_c")
+    columns = [
+        tile.load_integer(columns_c, WORD_BYTES * column) for column in range(tile.shape.columns)
+    ]
     return [tile.builder.add(row, column) for column in columns for row in rows]
 
 
@@ -263,22 +260,6 @@ def multiply_steps(
     -------
     list
         The new sums.
-
-    Examples
-    --------
-    `accumulate` calls it for each step, `writing.weave` for the last ones:
-
-    >>> from tilesolve.kernels.codegen.shape import Shape
-    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
-    >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> shape = Shape("float64", 256, 2, 3, 4, packed=True)
-    >>> tile = TileEmitter(builder, shape, function.args[0], 256)
-    >>> from tilesolve.kernels.codegen.load_operands import step_loader
-    >>> read, sums = step_loader(tile), tile.zeros()
-    >>> order = []
-    >>> new = multiply_steps(tile, [read(INT64(0))], sums, lambda column, _: order.append(column))
-    >>> len(new), order
-    (6, [0, 1, 2])
     """
     builder, size, kind = tile.builder, tile.parts, tile.kinds[0]
     found = list(sums)
@@ -288,21 +269,25 @@ def multiply_steps(
         for rows, columns in steps:
             factors = [
                 [
-                    vectors.broadcast(builder, tile.number(address, offset + i * tile.size), kind)
+                    vectors.broadcast(
+                        builder, tile.load_real(address, offset + i * tile.size), kind
+                    )
                     for i in range(size)
                 ]
                 for address, offset in (columns[number] for number in numbers)
             ]
-            places = zip(*(tile.places(number, len(sums)) for number in numbers), strict=True)
-            for ats, group in zip(places, rows, strict=True):
+            positions = zip(
+                *(tile.sum_positions(number, len(sums)) for number in numbers), strict=True
+            )
+            for ats, group in zip(positions, rows, strict=True):
                 for at, parts in zip(ats, factors, strict=True):
                     row = group()
-                    found[at] = tile.fma(row[0], tile.narrowed(parts[0], row[0].type), found[at])
+                    found[at] = tile.fma(row[0], tile.narrow(parts[0], row[0].type), found[at])
                     if size == 2:
                         found[at + 1] = tile.fma(row[0], parts[1], found[at + 1])
                         found[at] = tile.fms(row[1], parts[1], found[at])
                         found[at + 1] = tile.fma(row[1], parts[0], found[at + 1])
-        values = [tile.column(found, number) for number in numbers]
+        values = [tile.column_sums(found, number) for number in numbers]
         # LLVM would load all columns first, and spill accumulators to find room for them.
         if tile.ordered:
             vectors.order_after(
@@ -314,13 +299,10 @@ def multiply_steps(
 
 
 def columns_per_pass(shape: Shape) -> int:
-    """Return how many columns a step multiplies side by side, group of rows by group.
+    """Return how many columns a step multiplies in one pass over the groups of rows.
 
-    A CPU that takes whole vectors in two halves loses half a cycle at each change between whole and
-    halved ones. So halved groups have as many columns together as registers are free for, if not
-    all vectors are halved (measured on a Zen 4, cycles a step: one and a half groups by 8 columns
-    take 16.4 column by column, as long as two whole groups, 14.0 side by side, 12.6 in halves only;
-    two and a half groups 21.4 and 20.3).
+    CPUs that execute whole vectors in two halves lose time at each change between whole and halved
+    vectors. So kernels with both take as many columns in a pass as registers are free for.
 
     Examples
     --------
@@ -330,4 +312,4 @@ def columns_per_pass(shape: Shape) -> int:
     if not shape.halved or shape.narrow:
         return 1
     free = HALVED_REGISTERS - shape.accumulators - shape.vectors - 1
-    return max(1, min(MAX_COLUMNS_PER_PASS, free))
+    return max(1, min(tuning.MAX_COLUMNS_PER_PASS, free))

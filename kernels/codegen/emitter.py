@@ -1,4 +1,4 @@
-"""Tiles: what the parts of a microkernel's generator share while one kernel is written."""
+"""The emitter: what the parts of a microkernel's generator share while one kernel is written."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from llvmlite import ir
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.packing.sizes import VECTOR_BYTES, WORD_BYTES
 
 
 class TileEmitter:
@@ -26,6 +27,19 @@ class TileEmitter:
         Address of its arguments.
     native
         Bits of the CPU's widest vector.
+
+    Attributes
+    ----------
+    kind, kinds
+        LLVM's type of a vector, and that of each group of rows.
+    scalar
+        Type of a real number.
+    size, element
+        Bytes of a real number and of an element.
+    parts
+        Real numbers of an element.
+    ordered
+        Whether the kernel is kept in the written order.
 
     Examples
     --------
@@ -53,54 +67,56 @@ class TileEmitter:
         self.ordered = shape.bits <= native
         self._fields: dict[str, ir.Value] = {}
 
-    def having(self, fields: Mapping[str, ir.Value]) -> Self:
-        """Return the same with some fields that need not be read from the frame."""
+    def with_fields(self, fields: Mapping[str, ir.Value]) -> Self:
+        """Return an emitter that knows the values of some fields and does not load them."""
         other = copy(self)
         other._fields = {**self._fields, **fields}
         return other
 
     def field(self, name: str) -> ir.Value:
-        """Return a field of the frame."""
-        return self._fields.get(name) or self.integer(self.frame, 8 * FIELDS.index(name))
+        """Return a field of the frame: known, or loaded."""
+        return self._fields.get(name) or self.load_integer(
+            self.frame, WORD_BYTES * FIELDS.index(name)
+        )
 
-    def integer(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+    def load_integer(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """Return the integer at an address."""
         where = vectors.to_pointer(self.builder, address, offset)
-        return self.builder.load(where, typ=INT64, align=8)
+        return self.builder.load(where, typ=INT64, align=WORD_BYTES)
 
-    def number(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
+    def load_real(self, address: ir.Value, offset: ir.Value | int = 0) -> ir.Value:
         """Return the real number at an address, which may be any."""
         where = vectors.to_pointer(self.builder, address, offset)
         return self.builder.load(where, typ=self.scalar, align=1)
 
-    def rows_of_c(self) -> list[ir.Value]:
-        """Return where the rows of each group lie in C, but for the columns' offsets."""
-        c, rows_c, group = self.field("c"), self.field("rows_c"), 8 * self.shape.lanes
+    def c_row_addresses(self) -> list[ir.Value]:
+        """Return the address in C of the rows of each group, without the columns' offsets."""
+        c, rows_c, group = self.field("c"), self.field("rows_c"), WORD_BYTES * self.shape.lanes
         numbers = range(self.shape.vectors)
-        return [self.builder.add(c, self.integer(rows_c, group * i)) for i in numbers]
+        return [self.builder.add(c, self.load_integer(rows_c, group * i)) for i in numbers]
 
-    def places(self, column: int, count: int) -> list[int]:
-        """Return where the parts of each group of a column begin in a list of so many sums."""
+    def sum_positions(self, column: int, count: int) -> list[int]:
+        """Return where the parts of each of a column's groups begin in a list of so many sums."""
         each = self.parts * self.shape.columns
         return [begin + column * self.parts for begin in range(0, count, each)]
 
-    def column(self, sums: Sequence[ir.Value], number: int) -> list[list[ir.Value]]:
+    def column_sums(self, sums: Sequence[ir.Value], number: int) -> list[list[ir.Value]]:
         """Return the sums of a column: the parts of each group."""
-        return [list(sums[at : at + self.parts]) for at in self.places(number, len(sums))]
+        return [list(sums[at : at + self.parts]) for at in self.sum_positions(number, len(sums))]
 
-    def zeros(self) -> list[ir.Value]:
+    def zero_sums(self) -> list[ir.Value]:
         """Return the sums before the first step."""
         repeated = self.shape.columns * self.parts
         return [ir.Constant(kind, None) for kind in self.kinds for _ in range(repeated)]
 
-    def narrowed(self, value: ir.Value, kind: ir.VectorType) -> ir.Value:
-        """Return the first lanes of a vector, as many as a kind has."""
+    def narrow(self, value: ir.Value, kind: ir.VectorType) -> ir.Value:
+        """Return the first lanes of a vector, as many as a type has."""
         if value.type == kind:
             return value
         return vectors.shuffle(self.builder, value, value, range(kind.count))
 
-    def whole(self, sums: list[ir.Value]) -> list[ir.Value]:
-        """Return sums in vectors of the full width: behind what there is of the last, zeros."""
+    def widen(self, sums: list[ir.Value]) -> list[ir.Value]:
+        """Return sums in vectors of the full width, halved ones filled with zeros."""
         if not self.shape.halved:
             return sums
         columns, found = self.shape.columns, []
@@ -122,7 +138,7 @@ class TileEmitter:
         """Return ``z - x * y``."""
         return self.fma(self.builder.fneg(x), y, z)
 
-    def unpacked(
+    def load_rows(
         self,
         place: ir.Value,
         align: int,
@@ -131,9 +147,9 @@ class TileEmitter:
     ) -> list[ir.Value]:
         """Return the vectors of real and imaginary parts of rows that lie interleaved.
 
-        Rows change places within a group, as numbers then move within 16 bytes only, which takes
-        no table of places; `interleaved` brings them back. With a mask for each vector, numbers
-        beyond are taken for zeros, not loaded.
+        Rows of a group change their order, as shuffles within 16 bytes are the cheapest;
+        `interleave` restores it. With a mask for each vector, numbers beyond count as zeros and
+        are not loaded.
         """
         builder, kind = self.builder, kind or self.kind
         loaded = []
@@ -143,23 +159,24 @@ class TileEmitter:
                 loaded.append(vectors.load_masked(builder, where, kind, masks[part]))
             else:
                 loaded.append(vectors.load(builder, where, kind, align))
-        return loaded if self.parts == 1 else self._shuffled(loaded, self._turns())
+        return loaded if self.parts == 1 else self._shuffle_pair(loaded, self._split_order())
 
-    def interleaved(self, parts: list[ir.Value]) -> list[ir.Value]:
-        """Return the vectors of rows as they lie in memory, from `unpacked` parts."""
+    def interleave(self, parts: list[ir.Value]) -> list[ir.Value]:
+        """Return the vectors of rows as they lie in memory, from the parts of `load_rows`."""
         if self.parts == 1:
             return parts
-        turns = self._turns()
-        return self._shuffled(parts, sorted(range(len(turns)), key=turns.__getitem__))
+        order = self._split_order()
+        return self._shuffle_pair(parts, sorted(range(len(order)), key=order.__getitem__))
 
-    def _shuffled(self, pair: list[ir.Value], order: Sequence[int]) -> list[ir.Value]:
+    def _shuffle_pair(self, pair: list[ir.Value], order: Sequence[int]) -> list[ir.Value]:
+        """Return two vectors of the numbers of two others, in an order."""
         lanes = self.shape.lanes
         halves = order[:lanes], order[lanes:]
         return [vectors.shuffle(self.builder, pair[0], pair[1], half) for half in halves]
 
-    def _turns(self) -> list[int]:
-        """Return which numbers of two interleaved vectors go where: real parts, then imaginary."""
-        lanes, few = self.shape.lanes, 16 // self.size
+    def _split_order(self) -> list[int]:
+        """Return the order in which numbers of two interleaved vectors are real, then imaginary."""
+        lanes, few = self.shape.lanes, VECTOR_BYTES // self.size
         return [
             vector * lanes + block + number
             for part in range(2)

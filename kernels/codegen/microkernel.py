@@ -4,37 +4,37 @@ A microkernel computes one register tile of C over a range of the summed index,
 
     C[r, c] = alpha * sum_k A[r, k] * B[c, k] + beta * C[r, c],
 
-with all of the tile in registers. The contract, which `frame` addresses by `shape.FIELDS`:
+with all of the tile in registers. The contract, in the fields of a frame (`shape.FIELDS`):
 
 * *Rows* run along the lanes of vectors, in up to `vectors` groups of ``lanes`` rows each; *columns*
   are broadcast.
-* ``packed`` kernels read strips: A has for each k one aligned vector a group (two for complex
+* ``packed`` kernels read micro-panels: A has for each k one aligned vector a group (two for complex
   dtypes), group i starting ``a_step * i`` bytes after ``a``; B has for each k `group` elements, of
   which as many are read as there are columns, group i starting ``b_step * i`` bytes after ``b``.
-  While k grows, lines from ``next_a`` on are asked for, ``next_step`` bytes further with each k
-  (narrow kernels ask for as many as a strip of A has), and with each of the first k one whose
-  address is in the table ``fetch``. That has ``fetches`` entries, and one more that stands for any
-  later k. Before whole vectors go past the caches, the first lines of the strips that begin
-  ``b_move`` or ``a_move`` bytes later are asked for.
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
-  ``halved`` kernels read strips, too, but of the last group only the first half of each vector;
-  of that group no more rows may be there, and C is written by the part and scattered modes only.
-* ``placed`` kernels read operands where they lie: element (r, k) of A is at
+  Each step of k prefetches a line from ``next_a`` on, ``next_step`` bytes further with each k
+  (narrow kernels: as far as a micro-panel of A goes), and one of the ``fetches`` lines whose
+  addresses are in the table ``fetch``; one more entry of it stands for any later k. If ``entering``
+  is not 0, the first lines of the micro-panels that begin ``b_move`` or ``a_move`` bytes later are
+  prefetched before whole vectors are stored non-temporally.
+* ``halved`` kernels read micro-panels, too, but of the last group only the first half of each
+  vector; that group has no more rows, and C is written by the part and scattered modes only.
+* Other kernels, ``placed`` in their symbols, read operands in place: element (r, k) of A is at
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each
   group, element (c, k) of B is at ``b + columns_b[c] + sums_b[k]``. Offsets are in bytes.
   Nothing else is read, but prefetches go ``a_ahead`` and ``b_ahead`` bytes beyond each access.
-* C is written where it lies: element (r, c) at ``c + rows_c[r] + columns_c[c]``. ``mode`` says how
+* C is written in place: element (r, c) at ``c + rows_c[r] + columns_c[c]``. ``mode`` says how
   (`shape.Mode`); only the first ``rows`` rows are touched, and C is read only by the modes that add
   to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
   also needs it aligned to the vector. The part modes need the same of all groups but the last,
-  of which only the rows that there are need be contiguous. The scattered modes need nothing. But
-  for ``STREAM``, C is asked for while long sums are computed.
+  whose rows need be contiguous only. The scattered modes need nothing. But for ``STREAM``, C is
+  prefetched while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in
-  `ADVANCED_FIELDS` count as grown by their ``_move``. The frame itself is only read.
+  `ADVANCED_FIELDS` grow by their ``_move``. The frame itself is only read.
 
-No other memory is touched, and no alignment of arrays is assumed but what is said here, not even
-that of their elements; frames and tables are aligned to their words, strips to their numbers.
+No other memory is touched. Nothing else is assumed of the alignment of arrays, not even that of
+their elements; frames and tables are aligned to their words, micro-panels to their numbers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ADVANCED_FIELDS = {
     True: ("a", "b", "next_a", "rows_c", "columns_c", "fetch"),
     False: ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c"),
 }
-"""Fields that differ from one tile of a call to the next, for kernels that read strips or not."""
+"""Fields that differ from one tile of a call to the next, by whether kernels read micro-panels."""
 
 
 def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Function:
@@ -89,23 +89,23 @@ def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Functio
     scaling = needs_scaling(frame)
     last = steps_kept_back(frame, scaling) if interleaved_steps(shape) else INT64(0)
     first = builder.sub(frame.field("k"), last)
-    lengths = LoopSplit.of(frame, first) if is_unrolled(shape) else None
+    split = LoopSplit.of(frame, first) if is_unrolled(shape) else None
     names = ADVANCED_FIELDS[shape.packed]
 
     def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        tile = frame.having(dict(zip(names, values, strict=True)))
-        read = step_loader(tile)
-        sums = accumulate(tile, read, first, lengths)
+        tile = frame.with_fields(dict(zip(names, values, strict=True)))
+        load = step_loader(tile)
+        sums = accumulate(tile, load, first, split)
         if not interleaved_steps(shape):
             write_tile(tile, sums, scaling)
         else:
-            some = builder.icmp_signed(">", last, INT64(0))
-            with builder.if_else(some, likely=True) as (then, otherwise):
+            kept_back = builder.icmp_signed(">", last, INT64(0))
+            with builder.if_else(kept_back, likely=True) as (then, otherwise):
                 with then:
-                    write_interleaved(tile, read, first, sums)
+                    write_interleaved(tile, load, first, sums)
                 with otherwise:
                     write_tile(tile, sums, scaling)
-        return _moved(tile)
+        return _advanced_values(tile)
 
     tiles = builder.add(frame.field("more"), INT64(1))
     vectors.emit_loop(builder, tiles, [frame.field(name) for name in names], compute)
@@ -113,7 +113,7 @@ def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Functio
     return function
 
 
-def _moved(tile: TileEmitter) -> list[ir.Value]:
-    """Emit the way from one tile of a call to the next; return the fields that differ there."""
+def _advanced_values(tile: TileEmitter) -> list[ir.Value]:
+    """Return the values that `ADVANCED_FIELDS` have for the next tile of a call."""
     names = ADVANCED_FIELDS[tile.shape.packed]
     return [tile.builder.add(tile.field(name), tile.field(f"{name}_move")) for name in names]

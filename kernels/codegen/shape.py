@@ -1,4 +1,4 @@
-"""Shapes of microkernels: what their code depends on, and what their frames and modes are."""
+"""Shapes of microkernels: what their code depends on, their frames and their modes."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class Mode(IntEnum):
     ADD = 1
     """Vectors of ``alpha * sum + beta * C``."""
     STREAM = 2
-    """Aligned vectors past the caches; C is not read."""
+    """Aligned vectors by non-temporal stores; C is not read."""
     PART = 3
-    """As `STORE`, but of the last group only the rows that there are."""
+    """As `STORE`, but of the last group only the rows that it has."""
     PART_ADD = 4
-    """As `ADD`, but of the last group only the rows that there are."""
+    """As `ADD`, but of the last group only the rows that it has."""
     SCATTER = 5
     """Element by element; C is not read."""
     SCATTER_ADD = 6
@@ -90,12 +90,12 @@ class Shape:
     columns
         Columns.
     group
-        Columns that lie together in a packed strip.
+        Columns that lie together in a micro-panel.
     packed
-        Whether it reads strips, or operands where they lie.
+        Whether it reads micro-panels, or operands in place.
     halved
-        Whether the last group's vectors are half as wide, as no more of its rows are there. Such
-        kernels read strips, and never write whole vectors.
+        Whether the last group's vectors are half as wide, as it has no more rows. Such kernels
+        read micro-panels, and never write whole vectors.
 
     Examples
     --------
@@ -140,10 +140,7 @@ class Shape:
 
     @property
     def narrow(self) -> bool:
-        """Whether a halved kernel has all of its vectors half as wide: where registers suffice.
-
-        See `summing.beside`.
-        """
+        """Whether a halved kernel has all of its vectors half as wide: where registers suffice."""
         groups = 2 * self.vectors - 1
         return self.halved and groups * self.columns + groups < HALVED_REGISTERS
 

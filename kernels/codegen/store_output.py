@@ -1,8 +1,8 @@
-"""Writing: the part of a microkernel that scales its sums and brings them to C.
+"""Output: the part of a microkernel that scales its sums and writes them to C.
 
-All stores of a tile at once fill the CPU's queue of stores, and what follows has to wait: that
-takes 40 to 60 cycles a tile on Zen 4. So whole vectors are mostly *woven* into the last steps of k,
-each column's stores between the FMAs of the columns beside it.
+All stores of a tile at once fill the CPU's store buffer, and what follows has to wait. So stores of
+whole vectors are mostly *interleaved* with the last steps of k, each column's stores between the
+FMAs of the columns beside it. Measurements behind it are in docs/decisions/041.
 """
 
 from __future__ import annotations
@@ -11,26 +11,24 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.accumulate import multiply_steps
 from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import StepLoader
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.kernels.tuning import MIN_INTERLEAVED_VECTORS, NEXT_PANEL_LINES, WIDE_VECTOR_BITS
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 WHOLE_VECTOR_MODES = (Mode.STORE, Mode.ADD, Mode.STREAM)
 """Modes that write whole vectors."""
 
 
 def interleaved_steps(shape: Shape) -> int:
-    """Return how many steps of k a kernel's stores are woven into; none where that gains nothing.
+    """Return how many steps of k stores are interleaved with; 0 where that gains nothing.
 
-    Vectors of 256 bits are stored in half the time, and small tiles have few: with and without,
-    measured in turns, differed by less than two cycles. Kernels that read in place wait for their
-    operands. For large tiles two and three steps were best; with three groups of rows two lost
-    what they gain elsewhere.
+    Narrow vectors are stored in half the time, small tiles have few stores, and kernels that read
+    in place wait for their operands.
 
     Examples
     --------
@@ -39,30 +37,20 @@ def interleaved_steps(shape: Shape) -> int:
     >>> interleaved_steps(Shape("float64", 256, 2, 6, 4, packed=True))
     0
     """
-    if (
-        not shape.packed
-        or shape.halved
-        or shape.bits < WIDE_VECTOR_BITS
-        or shape.accumulators < MIN_INTERLEAVED_VECTORS
-    ):
+    wide = shape.bits >= tuning.WIDE_VECTOR_BITS
+    many = shape.accumulators >= tuning.MIN_INTERLEAVED_VECTORS
+    if not (shape.packed and not shape.halved and wide and many):
         return 0
-    return 3 if shape.vectors == 3 else 2
+    three = shape.vectors == 3
+    return tuning.INTERLEAVED_STEPS_OF_3_VECTORS if three else tuning.INTERLEAVED_STEPS
 
 
 def needs_scaling(tile: TileEmitter) -> ir.Value:
-    """Return whether alpha is not one, as an integer that is not 0.
-
-    Examples
-    --------
-    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
-    >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    >>> print(needs_scaling(TileEmitter(builder, shape, function.args[0], 256)).type)
-    i64
-    """
+    """Emit the test whether alpha is not one, and return an integer that is not 0 then."""
     builder = tile.builder
     real, imaginary = (
-        tile.number(tile.frame, 8 * FIELDS.index(name)) for name in ("alpha", "alpha_imaginary")
+        tile.load_real(tile.frame, WORD_BYTES * FIELDS.index(name))
+        for name in ("alpha", "alpha_imaginary")
     )
     plain = builder.fcmp_ordered("==", real, ir.Constant(tile.scalar, 1.0))
     if tile.parts == 2:
@@ -83,18 +71,10 @@ def steps_kept_back(tile: TileEmitter, scaling: ir.Value) -> ir.Value:
         The kernel.
     scaling
         What `needs_scaling` returned for it.
-
-    Examples
-    --------
-    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), (INT64,)), "example")
-    >>> builder = ir.IRBuilder(function.append_basic_block())
-    >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
-    >>> tile = TileEmitter(builder, shape, function.args[0], 512)
-    >>> print(steps_kept_back(tile, needs_scaling(tile)).type)
-    i64
     """
     builder, steps = tile.builder, INT64(interleaved_steps(tile.shape))
-    whole = builder.icmp_unsigned("<=", tile.field("mode"), INT64(int(max(WHOLE_VECTOR_MODES))))
+    last_mode = INT64(int(max(WHOLE_VECTOR_MODES)))
+    whole = builder.icmp_unsigned("<=", tile.field("mode"), last_mode)
     enough = builder.icmp_signed(">=", tile.field("k"), steps)
     plain = builder.icmp_unsigned("==", scaling, INT64(0))
     able = builder.and_(builder.and_(whole, enough), plain)
@@ -102,7 +82,7 @@ def steps_kept_back(tile: TileEmitter, scaling: ir.Value) -> ir.Value:
 
 
 def write_interleaved(
-    tile: TileEmitter, read: StepLoader, first: ir.Value, sums: list[ir.Value]
+    tile: TileEmitter, load: StepLoader, first: ir.Value, sums: list[ir.Value]
 ) -> None:
     """Emit the last steps of k, writing each column of whole vectors as soon as it is summed.
 
@@ -110,68 +90,59 @@ def write_interleaved(
     ----------
     tile
         The kernel.
-    read
-        What `operands.reader` returned for it.
+    load
+        Emits the loads of a step.
     first
         Number of the first of these steps.
     sums
         Of all steps before.
-
-    Examples
-    --------
-    `microkernel.emit` calls it:
-
-    >>> from tilesolve.kernels.codegen.microkernel import emit_microkernel
-    >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
-    >>> text = str(emit_microkernel(ir.Module(), shape, native=512))
-    >>> text.count("!nontemporal")  # here and in `write_tile`
-    48
     """
     builder, function = tile.builder, tile.builder.function
-    end = function.append_basic_block("woven")
+    end = function.append_basic_block("interleaved")
     usual, *others = [
-        function.append_basic_block(f"weave_{way.name.lower()}") for way in WHOLE_VECTOR_MODES
+        function.append_basic_block(f"interleaved_{mode.name.lower()}")
+        for mode in WHOLE_VECTOR_MODES
     ]
     choice = builder.switch(tile.field("mode"), usual)
-    for way, block in zip(WHOLE_VECTOR_MODES, (usual, *others), strict=True):
+    for mode, block in zip(WHOLE_VECTOR_MODES, (usual, *others), strict=True):
         if block is not usual:
-            choice.add_case(INT64(int(way)), block)
+            choice.add_case(INT64(int(mode)), block)
         builder.position_at_end(block)
-        if way is Mode.STREAM:
+        if mode is Mode.STREAM:
             with builder.if_then(builder.icmp_signed("!=", tile.field("entering"), INT64(0))):
-                _bring_next(tile)
-        steps = [read(builder.add(first, INT64(i))) for i in range(interleaved_steps(tile.shape))]
-        multiply_steps(tile, steps, sums, _columns(tile, way))
+                _prefetch_next_panels(tile)
+        count = interleaved_steps(tile.shape)
+        steps = [load(builder.add(first, INT64(i))) for i in range(count)]
+        multiply_steps(tile, steps, sums, _column_writer(tile, mode))
         builder.branch(end)
     builder.position_at_end(end)
 
 
-def _bring_next(tile: TileEmitter) -> None:
-    """Emit what asks for the first lines of the strips that the next tile of a call has anew."""
+def _prefetch_next_panels(tile: TileEmitter) -> None:
+    """Emit prefetches of the first lines of the micro-panels that the call's next tile reads."""
     builder, shape = tile.builder, tile.shape
     a, b = (builder.add(tile.field(name), tile.field(f"{name}_move")) for name in "ab")
     moves = builder.icmp_signed("!=", tile.field("b_move"), INT64(0))
     with builder.if_else(moves, likely=True) as (columns, rows):
         with columns:
-            _ask_for(tile, b, tile.field("b_step"), -(-shape.columns // shape.group))
+            _prefetch_panels(tile, b, tile.field("b_step"), -(-shape.columns // shape.group))
         with rows:
-            _ask_for(tile, a, tile.field("a_step"), shape.vectors)
+            _prefetch_panels(tile, a, tile.field("a_step"), shape.vectors)
 
 
-def _ask_for(tile: TileEmitter, strip: ir.Value, step: ir.Value, strips: int) -> None:
-    """Emit prefetches of the first lines of some strips, so many bytes apart."""
-    places = [strip]
-    for _ in range(1, strips):
-        places.append(tile.builder.add(places[-1], step))
-    for line in range(NEXT_PANEL_LINES):
-        for place in places:
-            vectors.prefetch(
-                tile.builder, vectors.to_pointer(tile.builder, place, LINE_BYTES * line)
-            )
+def _prefetch_panels(tile: TileEmitter, first: ir.Value, step: ir.Value, count: int) -> None:
+    """Emit prefetches of the first lines of some micro-panels, so many bytes apart."""
+    panels = [first]
+    for _ in range(1, count):
+        panels.append(tile.builder.add(panels[-1], step))
+    for line in range(tuning.NEXT_PANEL_LINES):
+        for panel in panels:
+            place = vectors.to_pointer(tile.builder, panel, LINE_BYTES * line)
+            vectors.prefetch(tile.builder, place)
 
 
 def write_tile(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> None:
-    """Emit the ways of writing C once all is summed, and the choice between them.
+    """Emit the modes of writing C once all is summed, and the choice between them.
 
     Parameters
     ----------
@@ -181,61 +152,50 @@ def write_tile(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> No
         Of all steps.
     scaling
         What `needs_scaling` returned for it.
-
-    Examples
-    --------
-    `microkernel.emit` calls it:
-
-    >>> from tilesolve.kernels.codegen.microkernel import emit_microkernel
-    >>> from tilesolve.kernels.codegen.shape import Shape
-    >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
-    >>> text = str(emit_microkernel(ir.Module(), shape, native=256))
-    >>> "!nontemporal" in text
-    True
     """
     builder, function = tile.builder, tile.builder.function
-    scaled = _scaled(tile, tile.whole(sums), scaling)
+    scaled = _scale(tile, tile.widen(sums), scaling)
     mode = tile.field("mode")
     end = function.append_basic_block("end")
     otherwise = function.append_basic_block("otherwise")
     choice = builder.switch(mode, otherwise)
-    for way in () if tile.shape.halved else WHOLE_VECTOR_MODES:
-        block = function.append_basic_block(way.name.lower())
-        choice.add_case(INT64(int(way)), block)
+    for whole in () if tile.shape.halved else WHOLE_VECTOR_MODES:
+        block = function.append_basic_block(whole.name.lower())
+        choice.add_case(INT64(int(whole)), block)
         builder.position_at_end(block)
-        put = _columns(tile, way)
+        write_column = _column_writer(tile, whole)
         for column in range(tile.shape.columns):
-            put(column, tile.column(scaled, column))
+            write_column(column, tile.column_sums(scaled, column))
         builder.branch(end)
     part = function.append_basic_block("part")
     choice.add_case(INT64(int(Mode.PART)), part)
     builder.position_at_end(part)
-    _part(tile, scaled)
+    _write_part(tile, scaled)
     builder.branch(end)
     builder.position_at_end(otherwise)
-    scratch = _scratch(tile, scaled)
+    scratch = _store_to_scratch(tile, scaled)
     adding = builder.icmp_signed("==", mode, INT64(int(Mode.PART_ADD)))
     with builder.if_else(adding) as (parts, elements):
         with parts:
-            _part_add(tile, scratch)
+            _add_part(tile, scratch)
         with elements:
             _scatter(tile, scratch, builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD))))
     builder.branch(end)
     builder.position_at_end(end)
 
 
-def _scaled(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
+def _scale(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[ir.Value]:
     """Emit the product with alpha, which is skipped where alpha is one, as it mostly is."""
     builder = tile.builder
     before = builder.block
     with builder.if_then(builder.icmp_unsigned("!=", scaling, INT64(0)), likely=False):
-        alpha = _factor(tile, "alpha")
+        alpha = _broadcast_factor(tile, "alpha")
         found: list[ir.Value] = []
         if tile.parts == 1:
             found = [builder.fmul(x, alpha[0]) for x in sums]
         else:
             for real, imaginary in zip(sums[::2], sums[1::2], strict=True):
-                found += _product(tile, alpha, [real, imaginary])
+                found += _complex_product(tile, alpha, [real, imaginary])
         scaled = builder.block
     chosen = []
     for old, new in zip(sums, found, strict=True):
@@ -246,15 +206,17 @@ def _scaled(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> list[
     return chosen
 
 
-def _factor(tile: TileEmitter, name: str) -> list[ir.Value]:
-    names = (name, f"{name}_imaginary")[: tile.parts]
-    return [
-        vectors.broadcast(tile.builder, tile.number(tile.frame, 8 * FIELDS.index(field)), tile.kind)
-        for field in names
-    ]
+def _broadcast_factor(tile: TileEmitter, name: str) -> list[ir.Value]:
+    """Return the vectors of the parts of alpha or of beta."""
+    found = []
+    for field in (name, f"{name}_imaginary")[: tile.parts]:
+        part = tile.load_real(tile.frame, WORD_BYTES * FIELDS.index(field))
+        found.append(vectors.broadcast(tile.builder, part, tile.kind))
+    return found
 
 
-def _product(tile: TileEmitter, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]:
+def _complex_product(tile: TileEmitter, x: list[ir.Value], y: list[ir.Value]) -> list[ir.Value]:
+    """Return ``x * y``."""
     multiply = tile.builder.fmul
     return [
         tile.fms(x[1], y[1], multiply(x[0], y[0])),
@@ -262,27 +224,27 @@ def _product(tile: TileEmitter, x: list[ir.Value], y: list[ir.Value]) -> list[ir
     ]
 
 
-def _columns(tile: TileEmitter, way: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
+def _column_writer(tile: TileEmitter, mode: Mode) -> Callable[[int, list[list[ir.Value]]], None]:
     """Return what emits the writing of one column, given the parts of each of its groups."""
     builder, shape = tile.builder, tile.shape
-    rows, columns_c = tile.rows_of_c(), tile.field("columns_c")
-    beta = _factor(tile, "beta") if way is Mode.ADD else []
-    aligned = shape.bits // 8 if way is Mode.STREAM else 1
+    rows, columns_c = tile.c_row_addresses(), tile.field("columns_c")
+    beta = _broadcast_factor(tile, "beta") if mode is Mode.ADD else []
+    aligned = shape.bits // 8 if mode is Mode.STREAM else 1
 
-    def put(column: int, values: list[list[ir.Value]]) -> None:
-        offset = tile.integer(columns_c, 8 * column)
+    def write_column(column: int, values: list[list[ir.Value]]) -> None:
+        offset = tile.load_integer(columns_c, WORD_BYTES * column)
         for row, value in zip(rows, values, strict=True):
             place = builder.add(row, offset)
-            if way is Mode.ADD:
-                value = _sum(tile, beta, tile.unpacked(place, 1), value)
-            for part, vector in enumerate(tile.interleaved(value)):
+            if mode is Mode.ADD:
+                value = _add_to_c(tile, beta, tile.load_rows(place, 1), value)
+            for part, vector in enumerate(tile.interleave(value)):
                 where = vectors.to_pointer(builder, place, part * shape.bits // 8)
-                vectors.store(builder, vector, where, aligned, streaming=way is Mode.STREAM)
+                vectors.store(builder, vector, where, aligned, non_temporal=mode is Mode.STREAM)
 
-    return put
+    return write_column
 
 
-def _sum(
+def _add_to_c(
     tile: TileEmitter, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
 ) -> list[ir.Value]:
     """Return ``beta * old + new``."""
@@ -293,62 +255,63 @@ def _sum(
     return found
 
 
-def _scratch(tile: TileEmitter, values: list[ir.Value]) -> ir.Value:
+def _store_to_scratch(tile: TileEmitter, values: list[ir.Value]) -> ir.Value:
     """Emit stores of the tile, column by column, to memory of its own; return its address.
 
-    What is read from there is written by a loop: code for cells at edges, straight as that for
-    whole ones, would make compilation a third longer.
+    A loop writes it to C from there: straight-line code for tiles at edges, as for whole ones,
+    would make compilation a third longer.
     """
     builder, shape = tile.builder, tile.shape
     with builder.goto_entry_block():
-        room = builder.alloca(ir.ArrayType(ir.IntType(8), _column_bytes(tile) * shape.columns))
-        room.align = 64
-    scratch: ir.Value = builder.ptrtoint(room, INT64)
+        memory = builder.alloca(ir.ArrayType(ir.IntType(8), _column_bytes(tile) * shape.columns))
+        memory.align = LINE_BYTES
+    scratch: ir.Value = builder.ptrtoint(memory, INT64)
     for column in range(shape.columns):
-        for i, value in enumerate(tile.column(values, column)):
+        for i, value in enumerate(tile.column_sums(values, column)):
             base = column * _column_bytes(tile) + i * shape.lanes * tile.element
-            for part, vector in enumerate(tile.interleaved(value)):
+            for part, vector in enumerate(tile.interleave(value)):
                 where = vectors.to_pointer(builder, scratch, base + part * shape.bits // 8)
                 vectors.store(builder, vector, where, shape.bits // 8)
     return scratch
 
 
 def _column_bytes(tile: TileEmitter) -> int:
+    """Return the bytes of a column of a scratch tile."""
     return tile.shape.rows * tile.element
 
 
-def _part(tile: TileEmitter, values: list[ir.Value]) -> None:
-    """Emit the writing of a tile in vectors, of which the last in a column has a mask."""
+def _write_part(tile: TileEmitter, values: list[ir.Value]) -> None:
+    """Emit the stores of a tile's vectors, with a mask for the last ones of a column."""
     builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
-    rows = tile.rows_of_c()
+    rows = tile.c_row_addresses()
     for column in range(shape.columns):
-        offset = tile.integer(tile.field("columns_c"), 8 * column)
-        for i, value in enumerate(tile.column(values, column)):
+        offset = tile.load_integer(tile.field("columns_c"), WORD_BYTES * column)
+        for i, value in enumerate(tile.column_sums(values, column)):
             last = masks if i == shape.vectors - 1 else ()
-            _put_part(tile, tile.interleaved(value), builder.add(rows[i], offset), last)
+            _store_part(tile, tile.interleave(value), builder.add(rows[i], offset), last)
 
 
-def _part_add(tile: TileEmitter, scratch: ir.Value) -> None:
-    """Emit the same of a scratch tile, which is added to C."""
+def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
+    """Emit the same of a scratch tile that is added to C."""
     builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
-    rows, beta = tile.rows_of_c(), _factor(tile, "beta")
+    rows, beta = tile.c_row_addresses(), _broadcast_factor(tile, "beta")
 
-    def in_column(column: ir.Value) -> None:
-        offset = tile.integer(tile.field("columns_c"), builder.mul(column, INT64(8)))
+    def add_column(column: ir.Value) -> None:
+        offset = tile.load_integer(tile.field("columns_c"), builder.mul(column, INT64(WORD_BYTES)))
         spot = builder.add(scratch, builder.mul(column, INT64(_column_bytes(tile))))
         for i, row in enumerate(rows):
             last = masks if i == shape.vectors - 1 else ()
             source = builder.add(spot, INT64(i * shape.lanes * tile.element))
-            new = tile.unpacked(source, shape.bits // 8)
+            new = tile.load_rows(source, shape.bits // 8)
             place = builder.add(row, offset)
-            values = _sum(tile, beta, tile.unpacked(place, 1, last), new)
-            _put_part(tile, tile.interleaved(values), place, last)
+            values = _add_to_c(tile, beta, tile.load_rows(place, 1, last), new)
+            _store_part(tile, tile.interleave(values), place, last)
 
-    vectors.repeat(builder, INT64(shape.columns), in_column)
+    vectors.repeat(builder, INT64(shape.columns), add_column)
 
 
 def _last_masks(tile: TileEmitter) -> list[ir.Value]:
-    """Return masks of the rows that there are of the last group: one for each of its vectors."""
+    """Return masks of the rows that the last group has: one for each of its vectors."""
     builder, shape = tile.builder, tile.shape
     rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
     numbers = builder.mul(rows, INT64(tile.parts))
@@ -360,7 +323,7 @@ def _last_masks(tile: TileEmitter) -> list[ir.Value]:
     ]
 
 
-def _put_part(
+def _store_part(
     tile: TileEmitter, parts: Sequence[ir.Value], place: ir.Value, masks: Sequence[ir.Value]
 ) -> None:
     """Store the vectors of a group of rows, each with its mask if there are any."""
@@ -374,40 +337,41 @@ def _put_part(
 
 
 def _scatter(tile: TileEmitter, scratch: ir.Value, adding: ir.Value) -> None:
-    """Emit the way from a scratch tile an element at a time."""
+    """Emit the copy of a scratch tile to C, an element at a time."""
     builder, shape = tile.builder, tile.shape
     c, rows_c, columns_c = tile.field("c"), tile.field("rows_c"), tile.field("columns_c")
     rows = tile.field("rows")
     beta = [
-        tile.number(tile.frame, 8 * FIELDS.index(name))
+        tile.load_real(tile.frame, WORD_BYTES * FIELDS.index(name))
         for name in ("beta", "beta_imaginary")[: tile.parts]
     ]
 
-    def element(row: ir.Value, column: ir.Value) -> None:
+    def write_element(row: ir.Value, column: ir.Value) -> None:
         spot = builder.add(
             builder.mul(column, INT64(_column_bytes(tile))), builder.mul(row, INT64(tile.element))
         )
-        new = [tile.number(builder.add(scratch, spot), i * tile.size) for i in range(tile.parts)]
+        new = [tile.load_real(builder.add(scratch, spot), i * tile.size) for i in range(tile.parts)]
         place = builder.add(
-            builder.add(c, tile.integer(rows_c, builder.mul(row, INT64(8)))),
-            tile.integer(columns_c, builder.mul(column, INT64(8))),
+            builder.add(c, tile.load_integer(rows_c, builder.mul(row, INT64(WORD_BYTES)))),
+            tile.load_integer(columns_c, builder.mul(column, INT64(WORD_BYTES))),
         )
         with builder.if_else(adding) as (then, otherwise):
             with then:
-                old = [tile.number(place, i * tile.size) for i in range(tile.parts)]
-                _put(tile, _scalar_sum(tile, beta, old, new), place)
+                old = [tile.load_real(place, i * tile.size) for i in range(tile.parts)]
+                _store_element(tile, _add_element(tile, beta, old, new), place)
             with otherwise:
-                _put(tile, new, place)
+                _store_element(tile, new, place)
 
-    def in_column(column: ir.Value) -> None:
-        vectors.repeat(builder, rows, lambda row: element(row, column))
+    def write_column(column: ir.Value) -> None:
+        vectors.repeat(builder, rows, lambda row: write_element(row, column))
 
-    vectors.repeat(builder, INT64(shape.columns), in_column)
+    vectors.repeat(builder, INT64(shape.columns), write_column)
 
 
-def _scalar_sum(
+def _add_element(
     tile: TileEmitter, beta: list[ir.Value], old: list[ir.Value], new: list[ir.Value]
 ) -> list[ir.Value]:
+    """Return ``beta * old + new`` for a single element."""
     builder = tile.builder
     found = [builder.fadd(builder.fmul(beta[0], x), y) for x, y in zip(old, new, strict=True)]
     if tile.parts == 2:
@@ -416,7 +380,8 @@ def _scalar_sum(
     return found
 
 
-def _put(tile: TileEmitter, parts: list[ir.Value], place: ir.Value) -> None:
+def _store_element(tile: TileEmitter, parts: list[ir.Value], place: ir.Value) -> None:
+    """Store the parts of an element."""
     for i, part in enumerate(parts):
         where = vectors.to_pointer(tile.builder, place, i * tile.size)
         tile.builder.store(part, where, align=1)

@@ -247,7 +247,7 @@ def store_line(_context, source, target):
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _copy(builder, LINE_BYTES, args, streaming=True)
+        _copy(builder, LINE_BYTES, args, non_temporal=True)
 
     return types.void(source, target), generate
 
@@ -278,7 +278,7 @@ def store_joined_line(_context, before, source, target, size):
         lanes = ir.Constant(kind, list(range(LINE_BYTES)))
         value = builder.select(builder.icmp_signed("<", lanes, counts), first, second)
         vectors.store(
-            builder, value, vectors.to_pointer(builder, target), LINE_BYTES, streaming=True
+            builder, value, vectors.to_pointer(builder, target), LINE_BYTES, non_temporal=True
         )
 
     return types.void(before, source, target, size), generate
@@ -393,7 +393,7 @@ def _turned(
     for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
         where = vectors.to_pointer(builder, far, builder.mul(INT64(lane), step))
         align = LINE_BYTES if whole else 1
-        vectors.store(builder, value, where, align, streaming=whole)
+        vectors.store(builder, value, where, align, non_temporal=whole)
         for away in ends:
             line = builder.add(ahead, INT64(away))
             vectors.prefetch(builder, vectors.to_pointer(builder, place, line), near=False)
@@ -442,13 +442,13 @@ def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:
     for power in powers:
         part = builder.and_(size, INT64(power))
         with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
-            _copy(builder, power, (source, target), streaming=power >= MIN_NON_TEMPORAL_BYTES)
+            _copy(builder, power, (source, target), non_temporal=power >= MIN_NON_TEMPORAL_BYTES)
         source, target = builder.add(source, part), builder.add(target, part)
 
 
-def _copy(builder: ir.IRBuilder, size: int, places: Any, *, streaming: bool = False) -> None:
+def _copy(builder: ir.IRBuilder, size: int, places: Any, *, non_temporal: bool = False) -> None:
     part = min(size, _PART)
     kind = ir.VectorType(ir.IntType(8 * part), size // part)
     source, target = (vectors.to_pointer(builder, place) for place in places)
     value = vectors.load(builder, source, kind, 1)
-    vectors.store(builder, value, target, size if streaming else 1, streaming=streaming)
+    vectors.store(builder, value, target, size if non_temporal else 1, non_temporal=non_temporal)

@@ -1,14 +1,12 @@
-"""Unrolling: how the loop over k of a microkernel is written, by its shape."""
+"""Unrolling: how the loop over k of a microkernel is written, by its shape.
+
+Measurements behind it are in docs/decisions/040.
+"""
 
 from __future__ import annotations
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Shape
-from tilesolve.kernels.tuning import (
-    INDEPENDENT_FMAS,
-    SPARE_LOADS_PER_STEP,
-    UNROLLED_STEPS,
-    WIDE_VECTOR_BITS,
-)
 
 
 def accumulator_sets(shape: Shape) -> int:
@@ -20,13 +18,13 @@ def accumulator_sets(shape: Shape) -> int:
     4
     """
     sets = 1
-    while sets * shape.accumulators < INDEPENDENT_FMAS:
+    while sets * shape.accumulators < tuning.INDEPENDENT_FMAS:
         sets *= 2
     return sets
 
 
 def is_unrolled(shape: Shape) -> bool:
-    """Return whether a kernel does several steps of k a trip once all lines are asked for.
+    """Return whether a kernel does several steps of k a trip once all lines are prefetched.
 
     Examples
     --------
@@ -39,8 +37,8 @@ def is_unrolled(shape: Shape) -> bool:
 def vectors_from_memory(shape: Shape) -> int:
     """Return how many groups of rows an unrolled kernel's FMAs take from memory for each column.
 
-    That spares an instruction and a register for each, and takes more loads, of which a CPU does
-    no more at a time than FMAs.
+    Each spares an instruction and a register, and takes more loads: CPUs do no more of them at a
+    time than FMAs.
 
     Examples
     --------
@@ -48,27 +46,25 @@ def vectors_from_memory(shape: Shape) -> int:
     >>> [vectors_from_memory(shape) for shape in shapes]
     [1, 0]
     """
-    if (
-        not is_unrolled(shape)
-        or shape.complex
-        or shape.bits >= WIDE_VECTOR_BITS
-        or shape.columns == 1
-    ):
+    wide = shape.bits >= tuning.WIDE_VECTOR_BITS
+    if not is_unrolled(shape) or shape.complex or wide or shape.columns == 1:
         return 0
-    spare = shape.accumulators - shape.columns - shape.vectors - SPARE_LOADS_PER_STEP
+    taken = shape.columns + shape.vectors + tuning.SPARE_LOADS_PER_STEP
+    spare = shape.accumulators - taken
     return max(0, min(shape.vectors, spare // (shape.columns - 1)))
 
 
-def trip_steps(shape: Shape) -> int:
+def steps_per_trip(shape: Shape) -> int:
     """Return the steps of k in a trip of a loop that is unrolled.
 
-    What a trip takes beside its products keeps narrow kernels busy: where another thread shares the
-    core, a step has half of its instructions' time, and is bound by them.
+    Narrow kernels are kept busy by what a trip takes beside its products: a thread that shares its
+    core has half of the time for a step's instructions, and is bound by them.
 
     Examples
     --------
-    >>> [trip_steps(Shape("float64", bits, 2, 6, 8, packed=True)) for bits in (256, 512)]
+    >>> [steps_per_trip(Shape("float64", bits, 2, 6, 8, packed=True)) for bits in (256, 512)]
     [8, 4]
     """
-    steps = UNROLLED_STEPS if shape.bits >= WIDE_VECTOR_BITS else 2 * UNROLLED_STEPS
+    wide = shape.bits >= tuning.WIDE_VECTOR_BITS
+    steps = tuning.UNROLLED_STEPS if wide else 2 * tuning.UNROLLED_STEPS
     return steps // 2 if shape.complex else steps

@@ -61,7 +61,12 @@ def load(builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, align: int
 
 
 def store(
-    builder: ir.IRBuilder, value: ir.Value, where: ir.Value, align: int, *, streaming: bool = False
+    builder: ir.IRBuilder,
+    value: ir.Value,
+    where: ir.Value,
+    align: int,
+    *,
+    non_temporal: bool = False,
 ) -> None:
     """Store a vector; a streaming store goes past the caches and needs full alignment.
 
@@ -69,12 +74,12 @@ def store(
     --------
     >>> builder, address = _example()
     >>> values = broadcast(builder, address, vector_type("int64", 256))
-    >>> store(builder, values, to_pointer(builder, address), 32, streaming=True)
+    >>> store(builder, values, to_pointer(builder, address), 32, non_temporal=True)
     >>> print(builder.block.instructions[-1])
     store <4 x i64> %".5", ptr %".6", align 32, !nontemporal !0
     """
     instruction = builder.store(value, where, align=align)
-    if streaming:
+    if non_temporal:
         instruction.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
 
 

@@ -156,7 +156,7 @@ def stream(bits: int) -> Kernel:
     def write(builder: ir.IRBuilder, extent: tuple[ir.Value, ...], values: ir.Value) -> None:
         def step(where: list[ir.Value], _: Any) -> list[ir.Value]:
             for place in where:
-                vectors.store(builder, values, place, bits // 8, streaming=True)
+                vectors.store(builder, values, place, bits // 8, non_temporal=True)
             return []
 
         _passes(builder, extent, bits, [], step)
@@ -201,7 +201,7 @@ def lines(bits: int) -> Kernel:
                 base = builder.add(address, line)
                 for offset in range(0, LINE_BYTES, bits // 8):
                     where = vectors.to_pointer(builder, base, offset)
-                    vectors.store(builder, values, where, bits // 8, streaming=True)
+                    vectors.store(builder, values, where, bits // 8, non_temporal=True)
 
             vectors.repeat(builder, count, fill)
             vectors.compiler_barrier(builder)

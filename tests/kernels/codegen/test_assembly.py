@@ -10,7 +10,7 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.store_output import interleaved_steps
-from tilesolve.kernels.codegen.unrolling import is_unrolled, trip_steps, vectors_from_memory
+from tilesolve.kernels.codegen.unrolling import is_unrolled, steps_per_trip, vectors_from_memory
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.microkernel_costs import default
 from tilesolve.kernels.tuning import (
@@ -124,7 +124,7 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
         expected = [step] if sets == 1 else [sets * step, step]
         if sets == 1 and shape.packed and not shape.halved:
             asking = [PREFETCHING_STEPS * step] if bits < WIDE_VECTOR_BITS else []
-            expected = [*asking, step, trip_steps(shape) * step]
+            expected = [*asking, step, steps_per_trip(shape) * step]
         if not (shape.packed or shape.complex) and bits < WIDE_VECTOR_BITS:
             expected *= 2
         found = [step * count(loop, full) for loop in code.loops]
@@ -163,7 +163,7 @@ def test_narrow_steps_take_little_beside_their_products(cpu, bits, registers, dt
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         if shape.bits >= WIDE_VECTOR_BITS or shape.complex or not is_unrolled(shape):
             continue
-        steps, trip = trip_steps(shape), code.loops[-1]
+        steps, trip = steps_per_trip(shape), code.loops[-1]
         loads = shape.columns + shape.vectors - vectors_from_memory(shape)
         taken = count(trip, r"^[a-z]")
         assert taken - count(trip, "^prefetch") <= steps * (shape.accumulators + loads + 2)

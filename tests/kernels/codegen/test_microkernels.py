@@ -362,7 +362,7 @@ def test_c_is_asked_for_where_sums_are_long_and_it_is_read(mode):
     builder = ir.IRBuilder(function.append_basic_block())
     shape = Shape("float64", 256, 2, 6, 4, packed=True)
     tile = TileEmitter(builder, shape, function.args[0], native=256)
-    builder.ret(builder.zext(accumulate._awaits_c(tile), INT64))
+    builder.ret(builder.zext(accumulate._prefetches_c(tile), INT64))
     kernels = object_code.LoadedCode(machine.emit_object(llvm.parse_assembly(str(module))))
     asks = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("asks"))
     for steps in (
