@@ -1,7 +1,7 @@
 """Machine code of the kernels: from LLVM IR to object files, and from these to addresses.
 
 The code depends on the CPU, the dtype, the vector width and the columns of a group, never on a
-plan. An object file can be kept: loading one takes a few milliseconds, making one about a second.
+plan. Object files are kept: loading one takes milliseconds, making one about a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Kernels that read the same strips, and so can be mixed in one run.
+    """Kernels that read the same micro-panels, and so can be mixed in one run.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Family:
     registers
         Vector registers that the tiles may take.
     group
-        Columns that lie together in a strip.
+        Columns that lie together in a micro-panel.
     halved
         Whether there are kernels whose last vectors are half as wide.
 
@@ -59,9 +59,9 @@ class Family:
 
     @classmethod
     def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
-        """Return the family for a machine's vectors; what LLVM cannot have is an error.
+        """Return the family for a machine's vectors.
 
-        Halved vectors are made where they could save time, unless they are not wanted.
+        Kernels with halved vectors are made where they save time, unless they are not wanted.
 
         Raises
         ------
@@ -107,13 +107,13 @@ class Family:
 
     @property
     def micro_panels(self) -> tuple[MicroPanel, MicroPanel]:
-        """How packed rows and packed columns lie."""
+        """Micro-panels of packed rows and of packed columns."""
         return MicroPanel(self.dtype, self.lanes), MicroPanel(self.dtype, self.group)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCpu:
-    """What code is made for.
+    """A CPU that code is made for.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class TargetCpu:
     name
         LLVM's name of the CPU.
     features
-        What it can do, where its name does not say.
+        Features that its name does not imply.
     bits
         Width of its widest vectors; a kernel no wider is kept in the written order.
 
@@ -142,17 +142,17 @@ class TargetCpu:
         """Return the CPU that this runs on."""
         found = llvm.get_host_cpu_features()
         bits = 512 if found.get("avx512f") else 256 if found.get("avx") else 128
-        features = ",".join(filter(None, (found.flatten(), _whole_vectors(bits))))
+        features = ",".join(filter(None, (found.flatten(), _full_width_feature(bits))))
         return cls(llvm.get_default_triple(), llvm.get_host_cpu_name(), features, bits)
 
     @classmethod
     def named(cls, name: str, bits: int) -> TargetCpu:
-        """Return another x86 CPU: what is made for it can be read, not run."""
-        return cls("x86_64-unknown-linux-gnu", name, _whole_vectors(bits), bits)
+        """Return an x86 CPU by its name; code for it need not run here."""
+        return cls("x86_64-unknown-linux-gnu", name, _full_width_feature(bits), bits)
 
 
-def _whole_vectors(bits: int) -> str:
-    # Intel's CPUs would have 512-bit vectors split in two, to keep their clock up.
+def _full_width_feature(bits: int) -> str:
+    """Return the feature that keeps LLVM from splitting 512-bit vectors to save clock speed."""
     return "-prefer-256-bit" if bits == 512 else ""
 
 
@@ -176,7 +176,7 @@ def build(
     >>> len(build(family)) > len(build(family, family.shapes[:1])) > 1000
     True
     """
-    parsed, machine = _module(family, shapes, cpu)
+    parsed, machine = _parse_module(family, shapes, cpu)
     code: bytes = machine.emit_object(parsed)
     return code
 
@@ -196,12 +196,12 @@ def assembly(
     >>> "packed_float64_128_1x1_4" in assembly(Family("float64", 128, 4, 4))
     True
     """
-    parsed, machine = _module(family, shapes, cpu)
+    parsed, machine = _parse_module(family, shapes, cpu)
     text: str = machine.emit_assembly(parsed)
     return text
 
 
-def _module(
+def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
     cpu = cpu or TargetCpu.here()
@@ -209,8 +209,8 @@ def _module(
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
     with pause_collection():
-        for strip in dict.fromkeys(family.micro_panels):
-            pack.emit_packers(module, strip)
+        for panel in dict.fromkeys(family.micro_panels):
+            pack.emit_packers(module, panel)
         for wanted in family.shapes if shapes is None else shapes:
             microkernel.emit_microkernel(module, wanted, cpu.bits)
         text = str(module)
@@ -221,7 +221,7 @@ def _module(
 
 @cache
 def _target(cpu: TargetCpu) -> Any:
-    # Every architecture that LLVM was built with: to be known costs one nothing.
+    # Every architecture that LLVM was built with: registering one costs nothing.
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     try:
@@ -266,7 +266,7 @@ class LoadedCode:
     """
 
     def __init__(self, code: bytes) -> None:
-        # MCJIT owns the machine that it is given, so it gets one of its own.
+        # MCJIT owns the target machine that it is given, so each engine gets its own.
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)

@@ -1,21 +1,22 @@
-"""Packing kernels: strips of vectors from elements that lie anywhere.
+"""Packing kernels: micro-panels of vectors from elements that lie anywhere.
 
-A strip holds one *group* of ``lanes`` rows (or columns): for each k one vector of them. Its
-elements lie in the source at ``row offset + k offset``. These kernels cover every layout; `frame`
-addresses their arguments by `FIELDS`:
+A micro-panel holds one *group* of ``lanes`` rows (or columns): for each k one vector of them. Its
+elements lie in the source at ``row offset + k offset``. These kernels cover every layout, and take
+their arguments from a frame (`FIELDS`):
 
-* ``copy``: groups that are contiguous in the source, moved as vectors, k by k;
+* ``copy``: groups that are contiguous in the source, copied as vectors, k by k;
 * ``turn_sums``: k is contiguous in the source: blocks of ``lanes`` steps of k are transposed in
   registers;
 * ``turn_rows``: other rows are contiguous: blocks of ``lanes`` groups are transposed;
 * ``few_sums``, ``few_rows``: as these two, for blocks of only as many steps or groups as lie in 16
-  bytes (`tables.few`);
+  bytes (`offset_tables.short_block`);
 * ``even_rows``: as ``turn_rows``, for blocks whose lanes are all one distance apart, and so are
   their groups;
 * ``gather``: anything, an element at a time; it also fills the lanes that a group lacks with 0.
 
-``source`` is the address that the offsets count from, ``target`` that of strip 0 at the first k of
-the offsets' table; strips are ``strip`` bytes apart. Vectors of a strip are aligned to their size.
+``source`` is the address that the offsets count from, ``target`` that of micro-panel 0 at the first
+k of the offsets' table; micro-panels are ``strip`` bytes apart. Their vectors are aligned to their
+size. Measurements behind the kernels are in docs/decisions/042.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.dtypes import lanes, real_of
 from tilesolve.kernels.tuning import PACK_PREFETCH_STEPS
 from tilesolve.packing.offset_tables import short_block
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 FIELDS = (
     "source",
@@ -50,20 +51,20 @@ FIELDS = (
 
 ``rows`` is a table of row offsets: of each group's first row for ``copy``, of all groups' rows for
 ``turn_rows``, of each row of one group else. ``sums`` is the table of k offsets; ``steps`` a table
-of the k to do (``gather``), of the blocks of k (``turn_sums``) or of the blocks' groups
+of the k to pack (``gather``), of the blocks of k (``turn_sums``) or of the blocks' groups
 (``turn_rows``); ``first`` and ``count`` are a range of k (``copy``, ``turn_rows``) or of entries of
-``steps``. ``groups`` is how many strips ``copy`` fills, or blocks ``turn_rows`` does from number
-``lanes`` on; ``lanes`` is how many rows ``gather`` finds. ``later`` is a table of the rows that
-``turn_sums`` does next.
+``steps``. ``groups`` is how many micro-panels ``copy`` fills, or blocks ``turn_rows`` packs from
+number ``lanes`` on; ``lanes`` is how many rows ``gather`` finds. ``later`` is a table of the rows
+that ``turn_sums`` packs next.
 """
 
-
 KINDS = ("copy", "turn_sums", "turn_rows", "gather", "few_sums", "few_rows", "even_rows")
+"""Symbols of the kernels, without dtype and lanes, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroPanel:
-    """How the elements of strips lie.
+    """How the elements of micro-panels lie.
 
     Parameters
     ----------
@@ -86,81 +87,88 @@ class MicroPanel:
         return f"{kind}_{self.dtype}_{self.lanes}"
 
 
-def emit_packers(module: ir.Module, strip: MicroPanel) -> list[ir.Function]:
-    """Add the packing kernels of one kind of strip to a module.
+def emit_packers(module: ir.Module, panel: MicroPanel) -> list[ir.Function]:
+    """Add the packing kernels of one kind of micro-panel to a module.
 
     Examples
     --------
     >>> [f.name for f in emit_packers(ir.Module(), MicroPanel("float64", 4))][:3]
     ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4']
     """
-    together = short_block(strip.lanes, np.dtype(strip.dtype).itemsize)
+    together = short_block(panel.lanes, np.dtype(panel.dtype).itemsize)
     return [
-        _Packer(module, strip, "copy").copy(),
-        _Packer(module, strip, "turn_sums").turn_sums(strip.lanes),
-        _Packer(module, strip, "turn_rows").turn_rows(strip.lanes),
-        _Packer(module, strip, "gather").gather(),
-        _Packer(module, strip, "few_sums").turn_sums(together),
-        _Packer(module, strip, "few_rows").turn_rows(together),
-        _Packer(module, strip, "even_rows").turn_rows(strip.lanes, even=True),
+        _PackerEmitter(module, panel, "copy").copy(),
+        _PackerEmitter(module, panel, "turn_sums").transpose_sums(panel.lanes),
+        _PackerEmitter(module, panel, "turn_rows").transpose_rows(panel.lanes),
+        _PackerEmitter(module, panel, "gather").gather(),
+        _PackerEmitter(module, panel, "few_sums").transpose_sums(together),
+        _PackerEmitter(module, panel, "few_rows").transpose_rows(together),
+        _PackerEmitter(module, panel, "even_rows").transpose_rows(panel.lanes, even=True),
     ]
 
 
-class _Packer:
-    """One packing kernel while it is written."""
+class _PackerEmitter:
+    """One packing kernel while it is written.
 
-    def __init__(self, module: ir.Module, strip: MicroPanel, kind: str) -> None:
+    Registers hold real numbers of `size` bytes; `step` is the bytes of one k of a micro-panel.
+    """
+
+    def __init__(self, module: ir.Module, panel: MicroPanel, kind: str) -> None:
         signature = ir.FunctionType(ir.VoidType(), (INT64,))
-        self.function = ir.Function(module, signature, strip.name(kind))
+        self.function = ir.Function(module, signature, panel.name(kind))
         self.function.attributes.add("nounwind")
         self.builder = ir.IRBuilder(self.function.append_basic_block())
         self.frame = self.function.args[0]
-        self.lanes = strip.lanes
-        number = real_of(strip.dtype)
-        self.parts = 1 if number == strip.dtype else 2
-        self.size = 64 // lanes(number, 512)
+        self.lanes = panel.lanes
+        number = real_of(panel.dtype)
+        self.parts = 1 if number == panel.dtype else 2
+        self.size = LINE_BYTES // lanes(number, 8 * LINE_BYTES)
         self.step = self.size * self.lanes * self.parts
         self.kind = vectors.vector_type(number, 8 * self.step)
 
     def field(self, name: str) -> ir.Value:
-        return self.integer(self.frame, INT64(FIELDS.index(name)))
+        """Return a field of the frame."""
+        return self.load_integer(self.frame, INT64(FIELDS.index(name)))
 
-    def integer(self, table: ir.Value, index: ir.Value) -> ir.Value:
-        where = vectors.to_pointer(self.builder, table, self.builder.mul(index, INT64(8)))
-        return self.builder.load(where, typ=INT64, align=8)
+    def load_integer(self, table: ir.Value, index: ir.Value) -> ir.Value:
+        """Return an entry of a table."""
+        where = vectors.to_pointer(self.builder, table, self.builder.mul(index, INT64(WORD_BYTES)))
+        return self.builder.load(where, typ=INT64, align=WORD_BYTES)
 
-    def end(self) -> ir.Function:
+    def _return(self) -> ir.Function:
+        """End the function and return it."""
         self.builder.ret_void()
         return self.function
 
     def copy(self) -> ir.Function:
+        """Emit copies of groups that are contiguous in the source."""
         builder = self.builder
         source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
         rows, sums, groups = (self.field(n) for n in ("rows", "sums", "groups"))
         first = self.field("first")
 
-        def at_k(trip: ir.Value) -> None:
+        def pack_k(trip: ir.Value) -> None:
             k = builder.add(first, trip)
-            near = builder.add(source, self.integer(sums, k))
-            soon = builder.add(
-                source, self.integer(sums, self.ahead(first, trip, self.field("count")))
+            near = builder.add(source, self.load_integer(sums, k))
+            ahead = builder.add(
+                source, self.load_integer(sums, self._entry_ahead(first, trip, self.field("count")))
             )
             far = builder.add(target, builder.mul(k, INT64(self.step)))
 
-            def move(group: ir.Value) -> None:
-                row = self.integer(rows, group)
-                vectors.prefetch(builder, vectors.to_pointer(builder, soon, row))
+            def copy_group(group: ir.Value) -> None:
+                row = self.load_integer(rows, group)
+                vectors.prefetch(builder, vectors.to_pointer(builder, ahead, row))
                 place = vectors.to_pointer(builder, near, row)
                 value = vectors.load(builder, place, self.kind, self.size)
                 where = vectors.to_pointer(builder, far, builder.mul(group, strip))
-                vectors.store(builder, value, where, min(self.step, 64))
+                vectors.store(builder, value, where, min(self.step, LINE_BYTES))
 
-            vectors.repeat(builder, groups, move)
+            vectors.repeat(builder, groups, copy_group)
 
-        vectors.repeat(builder, self.field("count"), at_k)
-        return self.end()
+        vectors.repeat(builder, self.field("count"), pack_k)
+        return self._return()
 
-    def ahead(
+    def _entry_ahead(
         self, first: ir.Value, trip: ir.Value, trips: ir.Value, steps: int = PACK_PREFETCH_STEPS
     ) -> ir.Value:
         """Return the number of the entry so many trips later, or of the last one."""
@@ -171,19 +179,23 @@ class _Packer:
             first, builder.select(builder.icmp_signed("<", later, last), later, last)
         )
 
-    def _expect(self, sources: Sequence[ir.Value], offset: ir.Value, *, near: bool = True) -> None:
-        """Have the lines at an offset from each source fetched."""
+    def _prefetch(
+        self, sources: Sequence[ir.Value], offset: ir.Value, *, near: bool = True
+    ) -> None:
+        """Prefetch the lines at an offset from each source."""
         for source in sources:
             place = vectors.to_pointer(self.builder, source, offset)
             vectors.prefetch(self.builder, place, near=near)
 
-    def _lanes_from(self, base: ir.Value) -> list[ir.Value]:
+    def _lane_addresses(self, base: ir.Value) -> list[ir.Value]:
+        """Return the addresses of a group's rows."""
         rows = self.field("rows")
         return [
-            self.builder.add(base, self.integer(rows, INT64(lane))) for lane in range(self.lanes)
+            self.builder.add(base, self.load_integer(rows, INT64(lane)))
+            for lane in range(self.lanes)
         ]
 
-    def _block(self, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> None:
+    def _transpose_block(self, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> None:
         """Load as many elements as there are targets from each source, and store transposed."""
         builder, count = self.builder, len(targets)
         kind = ir.VectorType(self.kind.element, count * self.parts)
@@ -191,49 +203,51 @@ class _Packer:
             vectors.load(builder, vectors.to_pointer(builder, place), kind, self.size)
             for place in sources
         ]
-        # Vectors of pieces of every so many rows: transposing each piece brings rows in order.
+        # Each vector has pieces of every count-th row: transposing pieces brings rows in order.
         wide = [vectors.concatenate(builder, loaded[at::count]) for at in range(count)]
-        turned = vectors.transpose_vectors(builder, wide, self.parts)
-        for value, place in zip(turned, targets, strict=True):
-            vectors.store(builder, value, vectors.to_pointer(builder, place), min(self.step, 64))
+        transposed = vectors.transpose_vectors(builder, wide, self.parts)
+        for value, place in zip(transposed, targets, strict=True):
+            vectors.store(
+                builder, value, vectors.to_pointer(builder, place), min(self.step, LINE_BYTES)
+            )
 
-    def turn_sums(self, length: int) -> ir.Function:
+    def transpose_sums(self, length: int) -> ir.Function:
         """Emit blocks of so many steps of one group.
 
-        Meanwhile the next group's lines are brought to the second cache. Each row is a stream that
-        ends with the segment: before hardware follows it, it is over.
+        Meanwhile the next group's lines are prefetched to the second cache: each row is a stream
+        that ends with the segment, before hardware prefetchers follow it.
         """
         builder = self.builder
-        places = self._lanes_from(self.field("source"))
+        places = self._lane_addresses(self.field("source"))
         target, sums, steps = (self.field(n) for n in ("target", "sums", "steps"))
         source, later, first = (self.field(n) for n in ("source", "later", "first"))
 
-        then = [self.integer(later, INT64(lane)) for lane in range(self.lanes)]
+        next_rows = [self.load_integer(later, INT64(lane)) for lane in range(self.lanes)]
         count = self.field("count")
 
-        def ask(trip: ir.Value, offset: ir.Value) -> None:
-            soon = builder.mul(self.ahead(first, trip, count), INT64(length))
-            self._expect(places, self.integer(sums, self.integer(steps, soon)))
-            self._expect(then, builder.add(source, offset), near=False)
+        def prefetch(trip: ir.Value, offset: ir.Value) -> None:
+            ahead = builder.mul(self._entry_ahead(first, trip, count), INT64(length))
+            self._prefetch(places, self.load_integer(sums, self.load_integer(steps, ahead)))
+            self._prefetch(next_rows, builder.add(source, offset), near=False)
 
         size = length * self.size * self.parts
 
-        def blocks(begin: ir.Value, together: int) -> None:
-            """Emit some blocks, and ask once for those that follow each other in the source."""
+        def pack_blocks(begin: ir.Value, together: int) -> None:
+            """Emit some blocks, with one prefetch for those that are neighbours in the source."""
             follows = None
             for at in range(together):
                 trip = builder.add(begin, INT64(at))
                 entry = builder.mul(builder.add(first, trip), INT64(length))
-                ks = [self.integer(steps, builder.add(entry, INT64(i))) for i in range(length)]
-                offset = self.integer(sums, ks[0])
+                ks = [self.load_integer(steps, builder.add(entry, INT64(i))) for i in range(length)]
+                offset = self.load_integer(sums, ks[0])
                 if follows is None:
-                    ask(trip, offset)
+                    prefetch(trip, offset)
                 else:
-                    apart = builder.icmp_signed("!=", offset, follows)
-                    with builder.if_then(apart, likely=False):
-                        ask(trip, offset)
+                    elsewhere = builder.icmp_signed("!=", offset, follows)
+                    with builder.if_then(elsewhere, likely=False):
+                        prefetch(trip, offset)
                 follows = builder.add(offset, INT64(size))
-                self._block(
+                self._transpose_block(
                     [builder.add(place, offset) for place in places],
                     [builder.add(target, builder.mul(k, INT64(self.step))) for k in ks],
                 )
@@ -241,23 +255,23 @@ class _Packer:
         line = max(1, LINE_BYTES // size)
         lines = builder.udiv(count, INT64(line))
         done = builder.mul(lines, INT64(line))
-        vectors.repeat(builder, lines, lambda trip: blocks(builder.mul(trip, INT64(line)), line))
+        vectors.repeat(
+            builder, lines, lambda trip: pack_blocks(builder.mul(trip, INT64(line)), line)
+        )
         if line > 1:
             rest = builder.sub(count, done)
-            vectors.repeat(builder, rest, lambda trip: blocks(builder.add(done, trip), 1))
-        return self.end()
+            vectors.repeat(builder, rest, lambda trip: pack_blocks(builder.add(done, trip), 1))
+        return self._return()
 
-    def turn_rows(self, length: int, *, even: bool = False) -> ir.Function:
+    def transpose_rows(self, length: int, *, even: bool = False) -> ir.Function:
         """Emit blocks of so many groups in the inner loop.
 
-        Their sources are neighbours, those of k are not. So hardware follows the blocks, but not
-        the step to the next k: its lines are asked for, a line of each lane with each block. They
-        go to the second cache, as lanes are often so far apart that all of them fall into one set
-        of the nearest.
+        Their sources are neighbours, those of k are not. So hardware prefetchers follow the blocks,
+        but not the step to the next k: each block prefetches a line of each lane there. They go to
+        the second cache, as lanes are often so far apart that all share a set of the first.
 
-        Where all is even, addresses are worked out from the first two. The fewer instructions a
-        block takes, the more blocks a CPU begins while it waits for the lines of one (measured on
-        a Zen 4, `abcde-ecbfa-fd` in float32: 8.6 and 7.5 cycles a line).
+        Where all is even, addresses are computed from the first two. The fewer instructions a
+        block takes, the more blocks a CPU begins while it waits for the lines of one.
         """
         builder = self.builder
         source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
@@ -265,53 +279,56 @@ class _Packer:
         first = self.field("first")
         blocks, low = self.field("groups"), self.field("lanes")
 
-        def some(table: ir.Value, begin: ir.Value, count: int) -> list[ir.Value]:
-            """Return so many entries of a table, or those that tell the others."""
+        def load_entries(table: ir.Value, begin: ir.Value, count: int) -> list[ir.Value]:
+            """Return so many entries of a table, or the two that tell the others."""
             known = min(count, 2) if even else count
-            return [self.integer(table, builder.add(begin, INT64(at))) for at in range(known)]
+            return [self.load_integer(table, builder.add(begin, INT64(at))) for at in range(known)]
 
-        def places(base: ir.Value, offsets: Sequence[ir.Value], count: int) -> list[ir.Value]:
+        def add_offsets(base: ir.Value, offsets: Sequence[ir.Value], count: int) -> list[ir.Value]:
             if even:
-                return self._evenly(base, offsets, count)
+                return self._equidistant(base, offsets, count)
             return [builder.add(base, offset) for offset in offsets]
 
-        def at_k(trip: ir.Value) -> None:
+        def pack_k(trip: ir.Value) -> None:
             k = builder.add(first, trip)
-            near = builder.add(source, self.integer(sums, k))
-            soon = self.ahead(first, trip, self.field("count"), 1)
-            soon = builder.add(source, self.integer(sums, soon))
+            near = builder.add(source, self.load_integer(sums, k))
+            ahead = self._entry_ahead(first, trip, self.field("count"), 1)
+            ahead = builder.add(source, self.load_integer(sums, ahead))
             far = builder.add(target, builder.mul(k, INT64(self.step)))
 
-            def turn(number: ir.Value) -> None:
+            def transpose(number: ir.Value) -> None:
                 entry = builder.mul(builder.add(low, number), INT64(length))
-                groups = some(steps, entry, length)
-                lanes = some(rows, builder.mul(groups[0], INT64(self.lanes)), self.lanes)
-                strips = [builder.mul(group, strip) for group in groups]
-                self._expect(places(soon, lanes, self.lanes), INT64(0), near=False)
-                self._block(places(near, lanes, self.lanes), places(far, strips, length))
+                groups = load_entries(steps, entry, length)
+                lanes = load_entries(rows, builder.mul(groups[0], INT64(self.lanes)), self.lanes)
+                panels = [builder.mul(group, strip) for group in groups]
+                self._prefetch(add_offsets(ahead, lanes, self.lanes), INT64(0), near=False)
+                self._transpose_block(
+                    add_offsets(near, lanes, self.lanes), add_offsets(far, panels, length)
+                )
 
-            vectors.repeat(builder, blocks, turn)
+            vectors.repeat(builder, blocks, transpose)
 
-        vectors.repeat(builder, self.field("count"), at_k)
-        return self.end()
+        vectors.repeat(builder, self.field("count"), pack_k)
+        return self._return()
 
-    def _evenly(self, base: ir.Value, ends: Sequence[ir.Value], count: int) -> list[ir.Value]:
-        """Return so many addresses one distance apart, given the first two's offsets from a base.
+    def _equidistant(self, base: ir.Value, ends: Sequence[ir.Value], count: int) -> list[ir.Value]:
+        """Return so many equidistant addresses, given the first two's offsets from a base.
 
-        The compiler must not see how every fourth comes about: else it holds each address in a
+        The compiler must not know where every fourth comes from: else it holds each address in a
         register of its own, of which there are too few.
         """
         builder, first = self.builder, ends[0]
         at, found = builder.add(base, first), []
-        apart = builder.sub(ends[-1], first)
-        twice, thrice = (builder.mul(apart, INT64(times)) for times in (2, 3))
+        distance = builder.sub(ends[-1], first)
+        twice, thrice = (builder.mul(distance, INT64(times)) for times in (2, 3))
         for lane in range(count):
             if lane and lane % 4 == 0:
-                at = vectors.hide_origin(builder, builder.add(at, builder.mul(apart, INT64(4))))
-            found.append(builder.add(at, (INT64(0), apart, twice, thrice)[lane % 4]))
+                at = vectors.hide_origin(builder, builder.add(at, builder.mul(distance, INT64(4))))
+            found.append(builder.add(at, (INT64(0), distance, twice, thrice)[lane % 4]))
         return found
 
     def gather(self) -> ir.Function:
+        """Emit copies of single elements, and zeros for the lanes that a group lacks."""
         builder = self.builder
         source, target, rows = (self.field(n) for n in ("source", "target", "rows"))
         sums, steps, first = (self.field(n) for n in ("sums", "steps", "first"))
@@ -319,16 +336,16 @@ class _Packer:
         scalar = self.kind.element
         pitch = self.size * self.parts
 
-        def at_k(trip: ir.Value) -> None:
-            k = self.integer(steps, builder.add(first, trip))
-            soon = self.integer(steps, self.ahead(first, trip, count))
-            soon = builder.add(source, self.integer(sums, soon))
-            near = builder.add(source, self.integer(sums, k))
+        def pack_k(trip: ir.Value) -> None:
+            k = self.load_integer(steps, builder.add(first, trip))
+            ahead = self.load_integer(steps, self._entry_ahead(first, trip, count))
+            ahead = builder.add(source, self.load_integer(sums, ahead))
+            near = builder.add(source, self.load_integer(sums, k))
             far = builder.add(target, builder.mul(k, INT64(self.step)))
 
-            def move(lane: ir.Value) -> None:
-                row = self.integer(rows, lane)
-                vectors.prefetch(builder, vectors.to_pointer(builder, soon, row))
+            def copy_lane(lane: ir.Value) -> None:
+                row = self.load_integer(rows, lane)
+                vectors.prefetch(builder, vectors.to_pointer(builder, ahead, row))
                 place = builder.add(near, row)
                 where = builder.add(far, builder.mul(lane, INT64(pitch)))
                 for part in range(self.parts):
@@ -338,15 +355,15 @@ class _Packer:
                     )
                     builder.store(value, vectors.to_pointer(builder, where, at), align=self.size)
 
-            def clear(missing: ir.Value) -> None:
+            def clear_lane(missing: ir.Value) -> None:
                 lane = builder.add(found, missing)
                 where = builder.add(far, builder.mul(lane, INT64(pitch)))
                 for part in range(self.parts):
                     at = vectors.to_pointer(builder, where, part * self.size)
                     builder.store(ir.Constant(scalar, 0.0), at, align=self.size)
 
-            vectors.repeat(builder, found, move)
-            vectors.repeat(builder, builder.sub(INT64(self.lanes), found), clear)
+            vectors.repeat(builder, found, copy_lane)
+            vectors.repeat(builder, builder.sub(INT64(self.lanes), found), clear_lane)
 
-        vectors.repeat(builder, count, at_k)
-        return self.end()
+        vectors.repeat(builder, count, pack_k)
+        return self._return()

@@ -1,7 +1,7 @@
-"""Blocks of elements that compiled functions move: transposed in registers, or one by one.
+"""Blocks of elements that compiled functions copy: transposed in registers, or one by one.
 
-Elements are bytes without meaning, so that one function serves every dtype of a size. Nothing needs
-to be aligned but what is streamed.
+All are numba intrinsics, for compiled functions only. Elements are bytes without meaning, so that
+one function serves every dtype of a size. Only targets of non-temporal stores need be aligned.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.kernels.tuning import MIN_NON_TEMPORAL_BYTES
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 _intrinsic: Any = intrinsic
-
 
 BLOCK_SIDES = {
     1: (16, 4, 1),
@@ -30,8 +29,8 @@ BLOCK_SIDES = {
     32: (2, 1),
     64: (1,),
 }
-"""For each size of an element in bytes, the sides of the blocks that there is code for. Registers
-need not hold a block: what they cannot goes to the stack and back."""
+"""For each size of an element in bytes, the sides of the blocks that there is code for. A block
+need not fit the registers: LLVM spills the rest."""
 
 LISTED_KINDS = tuple(
     (size, side) for size, sides in BLOCK_SIDES.items() for side in sides if len(sides) > 1
@@ -50,13 +49,6 @@ BLOCK_KINDS = (
 blocks, by the numbers that `transpose_tile` takes."""
 
 
-_PART = 8
-"""Bytes of the largest part of an element that a vector's lane holds."""
-
-_DISTANCE = 8
-"""Bytes of a distance that is listed."""
-
-
 @_intrinsic
 def transpose_tile(
     _context,
@@ -69,27 +61,20 @@ def transpose_tile(
     column_steps,
     row_steps,
 ):
-    """Move a tile by blocks of a kind: a number of `BLOCK_KINDS`.
+    """Transpose a tile by blocks of a kind: a number of `BLOCK_KINDS`.
 
     Parameters
     ----------
     source, target
         Addresses of the first element.
     later
-        The same of a tile that is moved soon: its source is brought to the second cache.
+        Source of a later tile, which is prefetched to the second cache.
     columns, rows
         Extents, no less than the block's side. Unless they are multiples, the last blocks overlap
-        others; columns are multiples, and the target's lines whole, where lines go past the caches.
+        others. For non-temporal stores columns are multiples, and the target's lines whole.
     column_steps, row_steps
         Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
         other in the target and rows in the source, unless the side is 1.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(transpose_tile).__name__
-    '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
@@ -98,7 +83,7 @@ def transpose_tile(
             [builder.extract_value(pair, at) for at in range(2)] for pair in steps
         )
         ahead = builder.sub(later, source)
-        done = builder.append_basic_block("moved")
+        done = builder.append_basic_block("transposed")
         choice = builder.switch(number, done)
         down, across = (rows, row_near, row_far), (columns, column_near, column_far)
         for at, (size, side, whole) in enumerate(BLOCK_KINDS):
@@ -115,10 +100,10 @@ def transpose_tile(
                 places = [
                     builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
                 ]
-                _turned(builder, size, places, far, row_far, ahead, whole=whole)
+                _transpose_block(builder, size, places, far, row_far, ahead, whole=whole)
 
-            # Lines that go past the caches do so row by row: those of a row are neighbours.
-            _each_block(
+            # Lines are stored non-temporally row by row: those of a row are neighbours.
+            _repeat_blocks(
                 builder, side, (source, target), (down, across)[:: 1 if whole else -1], block
             )
             builder.branch(done)
@@ -140,30 +125,23 @@ def transpose_listed(
     rows,
     row_steps,
 ):
-    """Move a tile by blocks of a kind, a number of `LISTED_KINDS`, whose columns lie anywhere.
+    """Transpose a tile whose columns lie anywhere, by blocks of a kind of `LISTED_KINDS`.
 
     Parameters
     ----------
     source
         Address that distances count from.
     distances
-        Address of the bytes from there to each column.
+        Address of a list of the bytes from there to each column.
     target, later, columns, rows, row_steps
         As of `transpose_tile`; columns are next to each other in the target, rows in the source.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(transpose_listed).__name__
-    '_Intrinsic'
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         number, source, target, later, distances, columns, rows, steps = args
         row_far, row_near = (builder.extract_value(steps, at) for at in range(2))
         ahead = builder.sub(later, source)
-        done = builder.append_basic_block("moved")
+        done = builder.append_basic_block("transposed")
         choice = builder.switch(number, done)
         for at, (size, side) in enumerate(LISTED_KINDS):
             choice.add_case(INT64(at), builder.append_basic_block(f"listed{size}x{side}"))
@@ -177,20 +155,20 @@ def transpose_listed(
                 side: int = side,
             ) -> None:
                 listed = [
-                    vectors.to_pointer(builder, distance, INT64(_DISTANCE * lane))
+                    vectors.to_pointer(builder, distance, INT64(WORD_BYTES * lane))
                     for lane in range(side)
                 ]
                 places = [
-                    builder.add(near, vectors.load(builder, where, INT64, _DISTANCE))
+                    builder.add(near, vectors.load(builder, where, INT64, WORD_BYTES))
                     for where in listed
                 ]
-                _turned(builder, size, places, far, row_far, ahead)
+                _transpose_block(builder, size, places, far, row_far, ahead)
 
             # Single elements are a few columns, or a few rows of many.
             down = (rows, row_near, row_far, INT64(0))
-            across = (columns, INT64(0), INT64(size), INT64(_DISTANCE))
+            across = (columns, INT64(0), INT64(size), INT64(WORD_BYTES))
             axes = (down, across) if side == 1 else (across, down)
-            _each_block(builder, side, (source, target, distances), axes, block)
+            _repeat_blocks(builder, side, (source, target, distances), axes, block)
             builder.branch(done)
         builder.position_at_end(done)
 
@@ -200,15 +178,7 @@ def transpose_listed(
 
 @_intrinsic
 def prefetch_source(_context, address):
-    """Have a line brought to the second cache, to be read.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(prefetch_source).__name__
-    '_Intrinsic'
-    """
+    """Prefetch a line to the second cache, to be read."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         vectors.prefetch(builder, vectors.to_pointer(builder, args[0]), near=False)
@@ -218,15 +188,7 @@ def prefetch_source(_context, address):
 
 @_intrinsic
 def prefetch_target(_context, address):
-    """Have a line brought to the nearest cache, to be written to.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(prefetch_target).__name__
-    '_Intrinsic'
-    """
+    """Prefetch a line to the first cache, to be written to."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         vectors.prefetch(builder, vectors.to_pointer(builder, args[0]), write=True)
@@ -236,15 +198,7 @@ def prefetch_target(_context, address):
 
 @_intrinsic
 def store_line(_context, source, target):
-    """Copy a line to an address that is a multiple of `LINE_BYTES`, past the caches.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(store_line).__name__
-    '_Intrinsic'
-    """
+    """Copy a line to an address that is a multiple of `LINE_BYTES`, by non-temporal stores."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         _copy(builder, LINE_BYTES, args, non_temporal=True)
@@ -254,17 +208,10 @@ def store_line(_context, source, target):
 
 @_intrinsic
 def store_joined_line(_context, before, source, target, size):
-    """Write a line past the caches: so many bytes from one address, then those of another line.
+    """Store a line non-temporally: so many bytes from one address, then those of another line.
 
-    Both are read in whole lines from registers on: in memory, the second part would have to wait
-    until a store of the first one is done, and all those before it.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(store_joined_line).__name__
-    '_Intrinsic'
+    Both lines are joined in registers: through memory, the load of the joined line would wait for
+    the stores of its parts, and for all stores before them.
     """
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
@@ -286,15 +233,7 @@ def store_joined_line(_context, before, source, target, size):
 
 @_intrinsic
 def copy_line(_context, source, target):
-    """Copy `LINE_BYTES` bytes.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(copy_line).__name__
-    '_Intrinsic'
-    """
+    """Copy `LINE_BYTES` bytes."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         _copy(builder, LINE_BYTES, args)
@@ -304,15 +243,7 @@ def copy_line(_context, source, target):
 
 @_intrinsic
 def copy_part(_context, source, target, size):
-    """Copy less than `LINE_BYTES` bytes.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(copy_part).__name__
-    '_Intrinsic'
-    """
+    """Copy less than `LINE_BYTES` bytes."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
         source, target, size = args
@@ -335,41 +266,25 @@ def copy_part(_context, source, target, size):
 
 @_intrinsic
 def store_head(_context, source, target, size):
-    """Copy the bytes up to the end of a line, past the caches.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(store_head).__name__
-    '_Intrinsic'
-    """
+    """Copy the bytes up to the end of a line, by non-temporal stores."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _streamed(builder, args, [1 << at for at in range(LINE_BYTES.bit_length() - 1)])
+        _store_parts(builder, args, [1 << at for at in range(LINE_BYTES.bit_length() - 1)])
 
     return types.void(source, target, size), generate
 
 
 @_intrinsic
 def store_tail(_context, source, target, size):
-    """Copy less than `LINE_BYTES` bytes to the beginning of a line, past the caches.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(store_tail).__name__
-    '_Intrinsic'
-    """
+    """Copy less than `LINE_BYTES` bytes to the beginning of a line, by non-temporal stores."""
 
     def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _streamed(builder, args, [LINE_BYTES >> at for at in range(1, LINE_BYTES.bit_length())])
+        _store_parts(builder, args, [LINE_BYTES >> at for at in range(1, LINE_BYTES.bit_length())])
 
     return types.void(source, target, size), generate
 
 
-def _turned(
+def _transpose_block(
     builder: ir.IRBuilder,
     size: int,
     places: Sequence[ir.Value],
@@ -379,16 +294,17 @@ def _turned(
     *,
     whole: bool = False,
 ) -> None:
-    """Transpose a block whose columns are at given places, and ask for what is so far ahead."""
-    side, part = len(places), min(size, _PART)
+    """Emit a block whose columns are at given places, and prefetches of what is so far ahead."""
+    side, part = len(places), min(size, WORD_BYTES)
     vector = ir.VectorType(ir.IntType(8 * part), side * size // part)
     loaded = [
         vectors.load(builder, vectors.to_pointer(builder, place), vector, 1) for place in places
     ]
-    # Of many requests that follow each other at once most are dropped, so they are spread over the
-    # stores. Beside stores past the caches more are: each line is asked for once more there. (All
-    # measured on a Zen 4: two requests a row cost 3 to 10 % there, three cost 1 % elsewhere.)
-    ends = (0, side * size - 1, 2 * side * size - 1)[: 3 if whole else 2] if side > 1 else (0,)
+    # CPUs drop most prefetches of a burst, so they are spread over the stores; beside non-temporal
+    # stores they drop more, and each line is prefetched once more (docs/decisions/043).
+    count = tuning.NON_TEMPORAL_PREFETCHES_PER_ROW if whole else tuning.BLOCK_PREFETCHES_PER_ROW
+    reaches = (0, *(number * side * size - 1 for number in range(1, count)))
+    ends = reaches if side > 1 else (0,)
     moved = vectors.transpose_vectors(builder, loaded, size // part)
     for lane, (place, value) in enumerate(zip(places, moved, strict=True)):
         where = vectors.to_pointer(builder, far, builder.mul(INT64(lane), step))
@@ -399,55 +315,61 @@ def _turned(
             vectors.prefetch(builder, vectors.to_pointer(builder, place, line), near=False)
 
 
-def _each_block(
+def _repeat_blocks(
     builder: ir.IRBuilder,
     side: int,
     places: Sequence[ir.Value],
     axes: Sequence[Sequence[ir.Value]],
     block: Callable[..., None],
 ) -> None:
-    """Emit loops over two axes, given by extents and steps from places: the last is innermost."""
+    """Emit loops over two axes, the last innermost: each an extent and the steps of all places."""
     (extent, *steps), *inner = axes
 
     def at(trip: ir.Value) -> None:
-        begin = _place(builder, trip, side, extent)
+        begin = _block_begin(builder, trip, side, extent)
         here = [
             builder.add(place, builder.mul(begin, step))
             for place, step in zip(places, steps, strict=True)
         ]
         if inner:
-            _each_block(builder, side, here, inner, block)
+            _repeat_blocks(builder, side, here, inner, block)
         else:
             block(*here)
 
-    vectors.repeat(builder, _trips(builder, extent, side), at)
+    vectors.repeat(builder, _count_blocks(builder, extent, side), at)
 
 
-def _trips(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
+def _count_blocks(builder: ir.IRBuilder, extent: ir.Value, side: int) -> ir.Value:
     """Return how many blocks cover an extent."""
     return builder.udiv(builder.add(extent, INT64(side - 1)), INT64(side))
 
 
-def _place(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
-    """Return where a block begins: where it still ends within the extent."""
-    if side == 1:  # steps that stay alike, which compilers make the most of
+def _block_begin(builder: ir.IRBuilder, trip: ir.Value, side: int, extent: ir.Value) -> ir.Value:
+    """Return where a block begins, so that it ends within the extent."""
+    if side == 1:  # equal steps, which LLVM strength-reduces
         return trip
     usual, last = builder.mul(trip, INT64(side)), builder.sub(extent, INT64(side))
     return builder.select(builder.icmp_signed("<", usual, last), usual, last)
 
 
-def _streamed(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:
-    """Copy less than `LINE_BYTES` bytes past the caches, each part to a multiple of its size."""
+def _store_parts(builder: ir.IRBuilder, args: Any, powers: Sequence[int]) -> None:
+    """Copy less than `LINE_BYTES` bytes in parts, each to a multiple of its size."""
     source, target, size = args
     for power in powers:
         part = builder.and_(size, INT64(power))
         with builder.if_then(builder.icmp_signed("!=", part, INT64(0))):
-            _copy(builder, power, (source, target), non_temporal=power >= MIN_NON_TEMPORAL_BYTES)
+            _copy(
+                builder,
+                power,
+                (source, target),
+                non_temporal=power >= tuning.MIN_NON_TEMPORAL_BYTES,
+            )
         source, target = builder.add(source, part), builder.add(target, part)
 
 
 def _copy(builder: ir.IRBuilder, size: int, places: Any, *, non_temporal: bool = False) -> None:
-    part = min(size, _PART)
+    """Copy so many bytes, a power of two, through a register."""
+    part = min(size, WORD_BYTES)
     kind = ir.VectorType(ir.IntType(8 * part), size // part)
     source, target = (vectors.to_pointer(builder, place) for place in places)
     value = vectors.load(builder, source, kind, 1)

@@ -1,8 +1,7 @@
-"""LLVM vectors: the few instructions from which kernels are put together.
+"""LLVM vectors: the instructions from which kernels are put together.
 
-Written as LLVM IR, a vector has the width that is asked for: numba's loop vectoriser, which picks
-256 bits on many CPUs that have 512, has no say. A width that the CPU lacks still compiles; LLVM
-splits it.
+In LLVM IR a vector has exactly the width that is written, where numba's loop vectoriser would pick
+256 bits on many CPUs that have 512. LLVM splits vectors that the CPU lacks.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def store(
     *,
     non_temporal: bool = False,
 ) -> None:
-    """Store a vector; a streaming store goes past the caches and needs full alignment.
+    """Store a vector; a non-temporal store bypasses the caches and needs full alignment.
 
     Examples
     --------
@@ -84,7 +83,7 @@ def store(
 
 
 def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
-    """Return the mask of so many first lanes of a vector: none if the count is not positive.
+    """Return the mask of so many first lanes of a vector; of none if the count is not positive.
 
     Examples
     --------
@@ -99,7 +98,7 @@ def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value
 def load_masked(
     builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, mask: ir.Value
 ) -> ir.Value:
-    """Load the lanes of a mask from an address that may be any; the others are zero.
+    """Load the lanes of a mask from an unaligned address; the others are zero.
 
     Memory of the other lanes is not accessed.
 
@@ -116,7 +115,7 @@ def load_masked(
 
 
 def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
-    """Store the lanes of a mask to an address that may be any.
+    """Store the lanes of a mask to an unaligned address.
 
     Memory of the other lanes is not accessed.
 
@@ -203,8 +202,8 @@ def transpose_vectors(
 ) -> list[ir.Value]:
     """Return the columns of as many vectors as each has elements, a power of two.
 
-    Halves, quarters, … of vectors change places, so every step is a shuffle of two vectors. An
-    element may have several parts, such as real and imaginary ones. Of longer vectors, each piece
+    Halves, quarters, … of vectors are swapped, so every step is a shuffle of two vectors. An
+    element may have several parts, such as real and imaginary ones. In longer vectors, each piece
     of as many elements as there are vectors is transposed by itself.
 
     Examples
@@ -235,7 +234,7 @@ def transpose_vectors(
 
 
 def concatenate(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
-    """Return the vector of the elements of as many pieces as a power of two, one after the other.
+    """Return a vector of the elements of all pieces, whose number is a power of two.
 
     Examples
     --------
@@ -256,9 +255,9 @@ def concatenate(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
 def prefetch(
     builder: ir.IRBuilder, where: ir.Value, *, write: bool = False, near: bool = True
 ) -> None:
-    """Ask for a line before it is needed; an address that cannot be read does no harm.
+    """Prefetch a line to the first cache, or to the second one unless it is near in time.
 
-    It is brought to the nearest cache, or to the second one if it is not needed as soon.
+    An address that cannot be read does no harm.
 
     Examples
     --------
@@ -274,11 +273,10 @@ def prefetch(
 
 
 def order_after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
-    """Have no memory access that follows move before the point where these vectors are computed.
+    """Keep memory accesses that follow behind the computation of these vectors.
 
-    An empty piece of assembly that takes the vectors in registers and claims to touch memory.
-    The module's triple says for which architecture; where no letter for its vector registers is
-    known, nothing happens.
+    An empty piece of assembly takes the vectors in registers and claims to touch memory. Nothing
+    happens on architectures whose letter for vector registers is not known.
 
     Examples
     --------
@@ -297,9 +295,9 @@ def order_after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
 
 
 def hide_origin(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Return an integer of which the compiler no longer knows where it came from.
+    """Return an integer whose origin the compiler does not know.
 
-    It takes no instruction: an empty piece of assembly gives back the register that it is given.
+    It takes no instruction: an empty piece of assembly returns the register that it is given.
 
     Examples
     --------
@@ -312,7 +310,7 @@ def hide_origin(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
 
 
 def repeat(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
-    """Emit ``for i in range(count)`` that carries nothing from trip to trip.
+    """Emit ``for i in range(count)`` without values that are carried from trip to trip.
 
     Examples
     --------
@@ -344,7 +342,7 @@ def emit_loop(
     count
         Trips, an `INT64`; none if it is not positive.
     carried
-        Values on entry of what one trip hands to the next, such as accumulators in registers.
+        Values that one trip hands to the next, on entry: accumulators in registers, for example.
     body
         Called once with the trip's index and the carried values; emits the body and returns the
         values for the next trip.
@@ -390,7 +388,7 @@ def emit_loop(
 def compiler_barrier(builder: ir.IRBuilder) -> None:
     """Keep the compiler from moving, merging or dropping memory accesses across this point.
 
-    Costs no instruction: it is an empty piece of assembly that claims to touch all memory.
+    It takes no instruction: an empty piece of assembly claims to touch all memory.
 
     Examples
     --------
@@ -404,7 +402,7 @@ def compiler_barrier(builder: ir.IRBuilder) -> None:
 
 
 def store_fence(builder: ir.IRBuilder) -> None:
-    """Wait until every store, streaming ones included, has reached memory.
+    """Wait until every store, non-temporal ones included, has reached memory.
 
     Examples
     --------
@@ -417,7 +415,7 @@ def store_fence(builder: ir.IRBuilder) -> None:
 
 
 def _example() -> tuple[ir.IRBuilder, ir.Value]:
-    """Return a builder in an empty function of one integer, and that integer; for the examples."""
+    """Return a builder in an empty function of an integer, and that integer: for the examples."""
     kind = ir.FunctionType(ir.VoidType(), (INT64,))
     function = ir.Function(ir.Module(), kind, "example")
     return ir.IRBuilder(function.append_basic_block()), function.args[0]
