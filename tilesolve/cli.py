@@ -80,7 +80,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from tilesolve import __version__
+        from tilesolve.system.version import __version__
 
         typer.echo(f"tilesolve {__version__}")
         raise typer.Exit
