@@ -16,20 +16,20 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/support"))
 
-from simulation_cases import CASES, machine, random_nests
+from simulation_cases import CASES, draw_nests, make_machine
 
 from tilesolve.bench.studies.misses import compare_misses
 
 
 def main() -> None:
-    toy = machine()
+    toy = make_machine()
     chosen()
     print()
     print("Nests drawn at random, 40 matrix products: predicted over simulated misses.")
     print()
     print("| level | rule | least | median | most | within 10 % | under 0.9 |")
     print("| --- | --- | --: | --: | --: | --: | --: |")
-    rows = [compare_misses(problem, nest, toy) for problem, nest in random_nests(40, seed=7)]
+    rows = [compare_misses(problem, nest, toy) for problem, nest in draw_nests(40, seed=7)]
     for level in zip(*rows, strict=True):
         for rule, ratios in (
             ("reuse distance", [row.ratio for row in level]),
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def chosen() -> None:
-    toy = machine()
+    toy = make_machine()
     print("Chosen nests, whose tiles leave room for what comes beside them: lines missed.")
     print()
     print("| problem | nests | level | simulated | reuse distance | ratio | Listing 3 | ratio |")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import operand_arrays, problems, rename, specs
+from strategies import draw_whole_numbers, problems, rename, specs
 
 from tilesolve.contractions.canonical import canonical
 from tilesolve.contractions.problem import Problem
@@ -92,7 +92,7 @@ def test_the_way_there_is_a_renaming(problem):
 def test_the_canonical_problem_computes_the_same(problem):
     """Operands in the canonical order give the result of the original problem."""
     found = canonical(problem)
-    arrays = operand_arrays(problem)
+    arrays = draw_whole_numbers(problem)
     moved = [arrays[position] for position in found.operands]
     assert np.array_equal(reference(problem, *arrays), reference(found.problem, *moved))
 

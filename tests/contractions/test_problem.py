@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import operand_arrays, problems, specs
+from strategies import draw_whole_numbers, problems, specs
 
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -107,14 +107,14 @@ def test_other_dtypes_are_refused(dtype):
 @given(problems(specs(affine=False)))
 def test_shapes_of_operands_give_the_problem_back(problem):
     """A problem is found again from operands of its shapes and dtype."""
-    assert Problem.from_arrays(problem.spec, *operand_arrays(problem)) == problem
+    assert Problem.from_arrays(problem.spec, *draw_whole_numbers(problem)) == problem
 
 
 @given(problems(specs(letters="abhr"), most=3))
 def test_inference_never_guesses(problem):
     """From operands' shapes come the sizes that made them, or an error that names what is open."""
     try:
-        found = Problem.from_arrays(problem.spec, *operand_arrays(problem))
+        found = Problem.from_arrays(problem.spec, *draw_whole_numbers(problem))
     except SizeError as error:
         assert "do not determine" in str(error)  # noqa: PT017 - both outcomes are right
     else:
@@ -124,7 +124,7 @@ def test_inference_never_guesses(problem):
 def test_affine_subscripts_are_solved_one_after_the_other():
     """A letter that one affine subscript determines helps to solve the next."""
     problem = Problem.of("h-[h+r][2r+3s]-[s+t]t", "h=5 r=4 s=3 t=2")
-    assert Problem.from_arrays(problem.spec, *operand_arrays(problem)) == problem
+    assert Problem.from_arrays(problem.spec, *draw_whole_numbers(problem)) == problem
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_ragged_list_is_no_operand():
 @given(problems())
 def test_bytes_are_those_of_the_arrays(problem):
     """Shapes, item size and bytes are what numpy allocates for the operands."""
-    for position, array in enumerate(operand_arrays(problem), start=1):
+    for position, array in enumerate(draw_whole_numbers(problem), start=1):
         assert problem.shapes[position] == problem.shape(position) == array.shape
         assert problem.bytes[position] == array.nbytes
         assert problem.itemsize == array.itemsize

@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import operand_arrays, problems, specs
+from strategies import draw_whole_numbers, problems, specs
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import Problem
@@ -28,7 +28,7 @@ def oracle(problem, *arrays):
 @given(problems(specs(operands=(1, 3), letters="abhr", max_order=3), most=3))
 def test_equals_a_loop_over_all_points(problem):
     """Affine subscripts, diagonals, sums, scalars and empty extents equal plain Python loops."""
-    arrays = operand_arrays(problem)
+    arrays = draw_whole_numbers(problem)
     result, expected = reference(problem, *arrays), oracle(problem, *arrays)
     assert result.dtype == expected.dtype
     assert result.shape == expected.shape
@@ -39,7 +39,7 @@ def test_equals_a_loop_over_all_points(problem):
 def test_equals_numpy_on_plain_specs(text):
     """On what numpy's einsum can do, the result is numpy's."""
     problem = Problem.of(text, 5)
-    arrays = operand_arrays(problem, seed=1)
+    arrays = draw_whole_numbers(problem, seed=1)
     assert np.array_equal(reference(problem, *arrays), np.einsum(problem.spec.einsum(), *arrays))
 
 

@@ -3,8 +3,8 @@ import operator
 
 import numpy as np
 import pytest
-from einsum_cases import differ, drawn, outcome, set_costs
-from numpy_cases import ERRORS, NETWORKS, SHAPED, SIZES, VIEWS, sums
+from einsum_cases import catch_outcome, describe_difference, draw_call, set_costs
+from numpy_cases import ERRORS, NETWORKS, SHAPED, SIZES, VIEWS, list_sums
 
 import tilesolve
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
@@ -56,7 +56,7 @@ def same(ours, theirs):
 def test_numpys_sums(dtype, paths):
     """Sums, traces, products and matrix products of 1 to 24 elements are numpy's."""
     for n in (*range(1, 9), 15, 16, 17, 24):
-        for text, shapes in sums(n):
+        for text, shapes in list_sums(n):
             operands = arrays(shapes, dtype)
             same(tilesolve.einsum(text, *operands), np.einsum(text, *operands))
 
@@ -142,8 +142,8 @@ def test_the_list_format():
         ((3, [], a, [..., 1], []), None),
     ]
     for arguments, text in cases:
-        ours = outcome(tilesolve.einsum, arguments[0], arguments[1:])
-        theirs = outcome(np.einsum, arguments[0], arguments[1:])
+        ours = catch_outcome(tilesolve.einsum, arguments[0], arguments[1:])
+        theirs = catch_outcome(np.einsum, arguments[0], arguments[1:])
         if text is None:
             assert isinstance(ours, ValueError) == isinstance(theirs, ValueError)
             continue
@@ -374,10 +374,10 @@ def agree(seed, count):
     rng = np.random.default_rng(seed)
     found, refused = [], 0
     for _ in range(count):
-        text, operands = drawn(rng)
-        ours, theirs = (outcome(of, text, operands) for of in (tilesolve.einsum, np.einsum))
+        text, operands = draw_call(rng)
+        ours, theirs = (catch_outcome(of, text, operands) for of in (tilesolve.einsum, np.einsum))
         refused += isinstance(ours, Exception)
-        found.append(differ(text, operands, ours, theirs))
+        found.append(describe_difference(text, operands, ours, theirs))
     assert [difference for difference in found if difference] == []
     assert count / 20 < refused < count / 2
 

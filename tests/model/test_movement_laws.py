@@ -8,7 +8,7 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation_cases import machine
+from simulation_cases import make_machine
 from strategies import problems, specs
 
 from tilesolve.contractions.problem import Problem
@@ -49,7 +49,7 @@ def nests(draw: st.DrawFn, diagonals: bool = False) -> tuple[Problem, Nest]:
 
 def toy_for(nest: Nest, capacities: list[int]) -> Machine:
     """Return a machine with a cache for each of the nest's bands but the first and the last."""
-    return machine(tuple(capacities[: len(nest.bands) - 2]), line=1)
+    return make_machine(tuple(capacities[: len(nest.bands) - 2]), line=1)
 
 
 capacity_lists = st.lists(st.integers(8, 2000), min_size=5, max_size=5).map(sorted)
@@ -119,7 +119,7 @@ def test_a_victim_cache_is_priced_by_the_sum_of_capacities(drawn, capacities, da
     summed: list[int] = []
     for room, inclusive in zip(rooms, kept, strict=True):
         summed.append(room if inclusive else room + summed[-1])
-    exclusive = machine(tuple(rooms), line=1, inclusive=tuple(kept))
-    inclusive = machine(tuple(summed), line=1)
+    exclusive = make_machine(tuple(rooms), line=1, inclusive=tuple(kept))
+    inclusive = make_machine(tuple(summed), line=1)
     assert price(problem, nest, exclusive) == price(problem, nest, inclusive)
     assert [place.capacity for place in stores(exclusive)[1:]] == summed

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
-from running_cases import WIDTHS, close, drawn, machine, shallow
+from running_cases import WIDTHS, check_result, draw_operands, make_machine, make_shallow_machine
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Problem, plan, reference
@@ -46,12 +46,12 @@ def test_few_registers_have_small_tiles_or_none(dtype, least):
     One register is for what is broadcast, one for rows, one for sums; complex ones are two each.
     """
     problem = Problem.of("mn-mk-kn", "m=20 n=13 k=9", dtype)
-    operands = drawn(problem)
+    operands = draw_operands(problem)
     for registers in (least, least + 1):
-        found = plan(problem, machine=machine(128, registers), cache=False)(*operands)
-        close(problem, found, reference(problem, *operands), operands)
+        found = plan(problem, machine=make_machine(128, registers), cache=False)(*operands)
+        check_result(problem, found, reference(problem, *operands), operands)
     with pytest.raises(MachineError, match=f"^{least - 1} vector registers hold no .* {dtype}$"):
-        plan(problem, machine=machine(128, least - 1), cache=False)(*operands)
+        plan(problem, machine=make_machine(128, least - 1), cache=False)(*operands)
 
 
 def poisoned(problem):
@@ -92,17 +92,17 @@ LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
 )
 def test_any_problem_in_any_layout(problem, width, layouts, factors):
     """Every dtype, width, layout and factor gives the reference's result, inputs untouched."""
-    operands = [relaid(a, how) for a, how in zip(drawn(problem), layouts, strict=False)]
+    operands = [relaid(a, how) for a, how in zip(draw_operands(problem), layouts, strict=False)]
     before = [array.copy() for array in operands]
     for array in operands:
         array.flags.writeable = False
     alpha, beta = factors
     start = np.ones(problem.shapes[0], problem.dtype) if beta else poisoned(problem)
     out = relaid(start, layouts[2])
-    found = plan(problem, machine=shallow(*width), cache=False)
+    found = plan(problem, machine=make_shallow_machine(*width), cache=False)
     assert found(*operands, out, alpha=alpha, beta=beta) is out
     expected = alpha * reference(problem, *operands) + (beta if beta else 0)
-    close(problem, out, expected, operands, scale=4)
+    check_result(problem, out, expected, operands, scale=4)
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
@@ -110,7 +110,9 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
 @given(
     problems(specs(operands=2, diagonal=False), most=40),
     st.sampled_from(WIDTHS),
-    st.sampled_from((shallow, shallow, shallow, machine)),
+    st.sampled_from(
+        (make_shallow_machine, make_shallow_machine, make_shallow_machine, make_machine)
+    ),
 )
 def test_copies_take_no_more_than_said(problem, width, depth):
     """The bytes that a report names are enough for all packed tiles, their padding included."""
@@ -135,15 +137,15 @@ def test_copies_take_no_more_than_said(problem, width, depth):
 )
 def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
     """What has more indices is walked in boxes, each once, whatever tiles and copies a plan has."""
-    found = plan(problem, machine=shallow(*width), cache=False)
+    found = plan(problem, machine=make_shallow_machine(*width), cache=False)
     bands = found.nest.bands
     packed = tuple(at and bands[min(at, len(bands) - 1)].level for at in copies)
     found = replace(found, nest=replace(found.nest, packed=packed))
-    operands, out = drawn(problem), poisoned(problem)
+    operands, out = draw_operands(problem), poisoned(problem)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runnable_nest, "MOST_INDICES", most)
-        close(problem, found(*operands, out), reference(problem, *operands), operands)
+        check_result(problem, found(*operands, out), reference(problem, *operands), operands)
         [task] = Layout.of(found, *operands, out).tasks
         for covered, _ in visited(found):
             seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
@@ -154,8 +156,8 @@ def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
 def test_a_cache_that_holds_many_indices_needs_no_room_for_tables_of_all():
     """Elements that many indices share are few; a table of these indices took gigabytes."""
     problem = Problem.of("--ij[b+é+K]K", 33)
-    found = plan(problem, machine=shallow(512, 32), cache=False)
-    operands = drawn(problem)
+    found = plan(problem, machine=make_shallow_machine(512, 32), cache=False)
+    operands = draw_operands(problem)
     tracemalloc.start()
     try:
         task = Task.of(found, problem, {}, [(), *(array.strides for array in operands)])
@@ -170,19 +172,19 @@ def test_sums_that_whole_ways_have_no_room_for_are_cut():
     """The nearest cache has room for all sums as real numbers, not as integers."""
     sizes = {"j": 9, "é": 37, "b": 4, "i": 35, "a": 3}
     problem = Problem.of("jé-bjé[3i+a+b]-", sizes, "complex128")
-    operands, out = drawn(problem), poisoned(problem)
-    found = plan(problem, machine=shallow(256, 16), cache=False)
+    operands, out = draw_operands(problem), poisoned(problem)
+    found = plan(problem, machine=make_shallow_machine(256, 16), cache=False)
     assert found.output == "store"
     found(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "i", "ij", "ija", "bija"])
 def test_any_letters_of_extent_zero(empty):
     """Letters of extent 0, the output's unit-stride one among them, leave nothing or zeros."""
     problem = Problem.of("bija-ibja-ab", {letter: 0 if letter in empty else 2 for letter in "abij"})
-    operands, out = drawn(problem), poisoned(problem)
-    plan(problem, machine=machine(128, 16), cache=False)(*operands, out)
+    operands, out = draw_operands(problem), poisoned(problem)
+    plan(problem, machine=make_machine(128, 16), cache=False)(*operands, out)
     assert not out.any()
 
 
@@ -202,9 +204,9 @@ def test_around_block_sizes(spec, dtype, width):
     lanes = width[0] // (64 if dtype in ("float64", "complex128") else 32)
     for n in sorted({side + d for side in (1, lanes, 3 * lanes) for d in (-1, 0, 1)} - {0}):
         problem = Problem.of(spec, n, dtype)
-        operands, out = drawn(problem, n), poisoned(problem)
-        plan(problem, machine=shallow(*width), cache=False)(*operands, out)
-        close(problem, out, reference(problem, *operands), operands)
+        operands, out = draw_operands(problem, n), poisoned(problem)
+        plan(problem, machine=make_shallow_machine(*width), cache=False)(*operands, out)
+        check_result(problem, out, reference(problem, *operands), operands)
 
 
 @pytest.mark.parametrize("spec", ["abcd-aebf-dfce", "abcd-dbea-ec", "abcde-ecbfa-fd", "ab-acd-dbc"])
@@ -213,13 +215,13 @@ def test_every_level_of_packing(spec, packed):
     """Where copies live never changes the result."""
     letters = sorted(set(spec) - {"-"})
     problem = Problem.of(spec, dict(zip(letters, (5, 9, 17, 8, 11, 6), strict=False)))
-    found = plan(problem, machine=machine(512, 32), cache=False)
+    found = plan(problem, machine=make_machine(512, 32), cache=False)
     bands = found.nest.bands
     copies = tuple(None if at is None else bands[min(at, len(bands) - 1)].level for at in packed)
     other = replace(found, nest=replace(found.nest, packed=copies))
-    operands, out = drawn(problem), poisoned(problem)
+    operands, out = draw_operands(problem), poisoned(problem)
     other(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
 
 
 @pytest.mark.parametrize("order", ["mnk", "nmk"])
@@ -233,11 +235,11 @@ def test_many_tiles_of_both_sides(order, packed):
         for level, side in zip(("register", "L2", "memory"), sides, strict=True)
     ]
     copies = tuple(None if at is None else bands[at].level for at in packed)
-    found = plan(problem, machine=machine(512, 32), cache=False)
+    found = plan(problem, machine=make_machine(512, 32), cache=False)
     found = replace(found, nest=replace(found.nest, bands=tuple(bands), packed=copies))
-    operands, out = drawn(problem), poisoned(problem)
+    operands, out = draw_operands(problem), poisoned(problem)
     found(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
     seen = np.zeros([problem.sizes[letter] for letter in problem.sizes], int)
     for covered, _ in visited(found):
         seen[np.ix_(*(covered[letter] for letter in problem.sizes))] += 1
@@ -247,15 +249,15 @@ def test_many_tiles_of_both_sides(order, packed):
 def test_long_segments_are_turned_in_parts():
     """Strips too many to stay near are packed part by part, wherever runs of the source end."""
     problem = Problem.of("nbae-efba-fn", "n=3 b=4 a=99 e=25 f=70", "float32")
-    found = plan(problem, machine=machine(128), cache=False)
-    first, second = drawn(problem)
+    found = plan(problem, machine=make_machine(128), cache=False)
+    first, second = draw_operands(problem)
     expected = np.einsum("efba,fn->nbae", first.astype("float64"), second, optimize=True)
     for gap in (0, 5):
         source = np.full((*first.shape[:-1], 99 + gap), np.nan, "float32")[..., :99]
         source[...] = first
         out = poisoned(problem)
         found(source, second, out)
-        close(problem, out, expected, (first, second))
+        check_result(problem, out, expected, (first, second))
         strides = (out.strides, source.strides, second.strides)
         assert Task.of(found, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
 
@@ -273,9 +275,9 @@ def test_long_segments_are_turned_in_parts():
 def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, width, threads):
     """Once the longest time is known, levels that cannot be made faster stay as they are."""
     problem = Problem.of(f"{operand},{operand}->{output}", sizes, dtype)
-    operands, out = drawn(problem), poisoned(problem)
-    plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    operands, out = draw_operands(problem), poisoned(problem)
+    plan(problem, machine=make_machine(*width), threads=threads, cache=False)(*operands, out)
+    check_result(problem, out, reference(problem, *operands), operands)
 
 
 @pytest.mark.parametrize("second", ["j-", "-j"])
@@ -283,12 +285,12 @@ def test_a_letter_of_which_a_whole_vector_has_no_room(second):
     """Tiles of fewer rows than a vector has lanes keep the limits; calls have whole vectors."""
     spec = f"i-[3i+j][x+3b+3i][b+2K+2i]{second}"
     problem = Problem.of(spec, "i=16 j=37 x=20 b=39 K=25", "complex64")
-    found = plan(problem, machine=shallow(512, 32), cache=False)
+    found = plan(problem, machine=make_shallow_machine(512, 32), cache=False)
     assert found.microkernel.rows < lanes("complex64", 512) == found.nest.bands[0]["i"]
     if len(problem.spec.operands) == 2:
-        operands, out = drawn(problem), poisoned(problem)
+        operands, out = draw_operands(problem), poisoned(problem)
         found(*operands, out)
-        close(problem, out, reference(problem, *operands), operands)
+        check_result(problem, out, reference(problem, *operands), operands)
 
 
 @dataclass(frozen=True)
@@ -335,7 +337,7 @@ def lyings(steps):
 def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threads):
     """What lies around operands is not used, what lies around the output stays, nor do operands."""
     operands, buffers = [], []
-    for values, lying in zip(drawn(problem), sources, strict=True):
+    for values, lying in zip(draw_operands(problem), sources, strict=True):
         raw, view = lying.carve(values.shape, problem.dtype)
         raw[lying.shift :].view(problem.dtype)[:] = (
             complex("nan+nanj") if np.iscomplexobj(values) else np.nan
@@ -350,9 +352,9 @@ def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threa
     out = view(whole)
     out[...] = 1 if beta else np.nan
     around = whole.copy()
-    found = plan(problem, machine=shallow(*width), threads=threads, cache=False)
+    found = plan(problem, machine=make_shallow_machine(*width), threads=threads, cache=False)
     assert found(*operands, out, alpha=alpha, beta=beta) is out
-    close(problem, out, alpha * reference(problem, *operands) + beta, operands, scale=4)
+    check_result(problem, out, alpha * reference(problem, *operands) + beta, operands, scale=4)
     view(around)[...] = out
     assert np.array_equal(whole, around)
     assert all(np.array_equal(raw, old) for raw, old in zip(buffers, kept, strict=True))
@@ -361,7 +363,7 @@ def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threa
 @cache
 def planned(problem):
     """Return a plan for wide vectors, found once."""
-    return plan(problem, machine=machine(512, 32), cache=False)
+    return plan(problem, machine=make_machine(512, 32), cache=False)
 
 
 def nested(problem, sides, orders, copies):
@@ -400,9 +402,9 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
     sides = cell, cell, {"b": 2, "m": 40, "n": 480, "k": 11}, dict(problem.sizes)
     found = nested(problem, sides, (order[::-1], order, order, order[::-1]), copies)
     nest = found.nest
-    operands, out = drawn(problem), poisoned(problem)
+    operands, out = draw_operands(problem), poisoned(problem)
     found(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
     [task] = Layout.of(found, *operands, out).tasks
     assert (len(task.schedule.nest.bands) == 3) == idle
     if idle:
@@ -439,9 +441,9 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         (order, order, around, "kmnb"),
         copies,
     )
-    operands, out = drawn(problem), poisoned(problem)
+    operands, out = draw_operands(problem), poisoned(problem)
     found(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
     [task] = Layout.of(found, *operands, out).tasks
     nearest = dict(task.schedule.nest.bands[1].box)
     assert (nearest == {**within, "k": 10, "m" if "m" in tile else "n": tile.get("m") or 96}) == (
@@ -464,7 +466,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
 def test_trace_covers_the_plan(spec, threads):
     """Every iteration is visited once, in boxes no larger than the plan's register tile."""
     problem = Problem.of(spec, 13)
-    found = plan(problem, machine=machine(), threads=threads, cache=False)
+    found = plan(problem, machine=make_machine(), threads=threads, cache=False)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     tile = dict(found.nest.bands[0].box)
     for covered, _ in visited(found):
@@ -478,10 +480,10 @@ def test_trace_covers_the_plan(spec, threads):
 def test_nan_and_infinity_propagate():
     """As in numpy: only what they touch, and beta=0 forgets what out held."""
     problem = Problem.of("mn-mk-kn", 11)
-    first, second = drawn(problem)
+    first, second = draw_operands(problem)
     first[3, 2], second[4, 5] = np.nan, np.inf
     out = poisoned(problem)
-    plan(problem, machine=machine(), cache=False)(first, second, out)
+    plan(problem, machine=make_machine(), cache=False)(first, second, out)
     with np.errstate(invalid="ignore"):
         expected = first @ second
     assert np.array_equal(np.isnan(out), np.isnan(expected))
@@ -492,8 +494,8 @@ def test_nan_and_infinity_propagate():
 def test_threads_repeat(threads):
     """The same thread count gives the same bits; several callers do not disturb each other."""
     problem = Problem.of("abcd-aebf-dfce", 9)
-    operands = drawn(problem)
-    found = plan(problem, machine=machine(), threads=threads, cache=False)
+    operands = draw_operands(problem)
+    found = plan(problem, machine=make_machine(), threads=threads, cache=False)
     expected = found(*operands)
     results = [poisoned(problem) for _ in range(4)]
     callers = [threading.Thread(target=found, args=(*operands, out)) for out in results]
@@ -502,15 +504,15 @@ def test_threads_repeat(threads):
     for caller in callers:
         caller.join()
     assert all(np.array_equal(out, expected) for out in results)
-    close(problem, expected, reference(problem, *operands), operands)
+    check_result(problem, expected, reference(problem, *operands), operands)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_runs_end_at_a_deadline(threads):
     """One that has passed leaves the output alone, one within a run most of it; then it is over."""
     problem = Problem.of("mn-mk-kn", 1200)
-    operands = drawn(problem)
-    found = plan(problem, machine=machine(), threads=threads, cache=False)
+    operands = draw_operands(problem)
+    found = plan(problem, machine=make_machine(), threads=threads, cache=False)
     out = poisoned(problem)
     with deadline(0) as met:
         while not met():
@@ -525,20 +527,20 @@ def test_runs_end_at_a_deadline(threads):
     with deadline(600) as met:
         found(*operands, out)
     assert not met()
-    close(problem, out, expected, operands)
+    check_result(problem, out, expected, operands)
 
 
 def test_new_plans_compile_nothing():
     """Code depends on the dtype and the vectors only."""
     first = Problem.of("mn-mk-kn", 20)
-    plan(first, machine=machine(), cache=False)(*drawn(first))
+    plan(first, machine=make_machine(), cache=False)(*draw_operands(first))
     compiled = len(macrokernel.run.signatures)
     from tilesolve.machine import kernel_cache
 
     families = set(kernel_cache._loaded)
     for spec in ("abcd-aebf-dfce", "bmn-bmk-bkn", "a-ab-b"):
         problem = Problem.of(spec, 7)
-        plan(problem, machine=machine(), cache=False)(*drawn(problem))
+        plan(problem, machine=make_machine(), cache=False)(*draw_operands(problem))
     assert len(macrokernel.run.signatures) == compiled
     assert set(kernel_cache._loaded) == families
 
@@ -637,8 +639,8 @@ def test_every_call_is_checked():
 def test_copies_of_plans_know_nothing_of_arrays(copied):
     """What a plan worked out for arrays has addresses in it, which another process has not."""
     problem = Problem.of("abc-bda-dc", {"a": 9, "b": 10, "c": 11, "d": 12})
-    operands, out = drawn(problem), poisoned(problem)
-    found = plan(problem, machine=machine(), threads=1, cache=False)
+    operands, out = draw_operands(problem), poisoned(problem)
+    found = plan(problem, machine=make_machine(), threads=1, cache=False)
     found(*operands, out)
     assert found.layouts
     other = copied(found)
@@ -648,36 +650,36 @@ def test_copies_of_plans_know_nothing_of_arrays(copied):
     out = poisoned(problem)
     del found
     other(*operands, out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
 
 
 def test_layouts_take_turns():
     """A plan remembers many layouts, and mixes none of them up."""
     problem = Problem.of("mnb-bmk-knb", "m=5 n=3 k=4 b=2")
-    found = plan(problem, machine=machine(), cache=False)
-    first, second = drawn(problem)
+    found = plan(problem, machine=make_machine(), cache=False)
+    first, second = draw_operands(problem)
     expected = reference(problem, first, second)
     for _ in range(2):
         for one, two, three in itertools.product(LAYOUTS, repeat=3):
             operands = relaid(first, one), relaid(second, two)
             out = relaid(poisoned(problem), three)
             found(*operands, out)
-            close(problem, out, expected, operands)
-            close(problem, found(*operands), expected, operands)
+            check_result(problem, out, expected, operands)
+            check_result(problem, found(*operands), expected, operands)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_numbers_of_any_kind_are_factors(dtype):
     """Python's and numpy's integers, booleans and floats, complex ones where the problem is."""
     problem = Problem.of("mn-mk-kn", 3, dtype)
-    found = plan(problem, machine=machine(), cache=False)
-    operands = drawn(problem)
+    found = plan(problem, machine=make_machine(), cache=False)
+    operands = draw_operands(problem)
     product = reference(problem, *operands)
     factors = [2, True, 2.5, np.float32(2.5), np.int8(-2), np.array(3), 2 + 0j]
     for factor in [*factors, 1 - 2j] if dtype == "complex128" else factors:
         out = np.ones((3, 3), dtype)
         found(*operands, out, alpha=factor, beta=factor)
-        close(problem, out, factor * product + factor, operands, scale=8)
+        check_result(problem, out, factor * product + factor, operands, scale=8)
     out = np.ones((3, 3), dtype)
     with pytest.raises(DtypeError, match="alpha"):
         found(*operands, out, alpha=10**400)
@@ -692,7 +694,7 @@ def test_numbers_of_any_kind_are_factors(dtype):
 def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
     """An array that is contiguous backwards is copied or turned, as one that is so forwards."""
     problem = Problem.of(spec, 16)
-    found = plan(problem, machine=machine(), cache=False)
+    found = plan(problem, machine=make_machine(), cache=False)
     forwards = [np.empty(shape).strides for shape in problem.shapes]
     backwards = [
         tuple(-step for step in steps) if at in which else steps
@@ -724,7 +726,7 @@ def test_nothing_to_do(sizes):
     """Empty sums are zero; empty outputs are empty."""
     problem = Problem.of("mn-mk-kn", sizes)
     out = poisoned(problem)
-    plan(problem, machine=machine(), cache=False)(*drawn(problem), out)
+    plan(problem, machine=make_machine(), cache=False)(*draw_operands(problem), out)
     assert np.all(out == 0)
 
 
@@ -732,8 +734,8 @@ def test_nothing_to_do(sizes):
 def test_convolution_runs(name):
     """Affine subscripts are offsets like any others."""
     problem = Problem.of("nkhw-nc[2h+r][w+s]-kcrs", "n=2 k=9 h=5 w=11 c=3 r=3 s=2")
-    operands = drawn(problem)
-    close(
+    operands = draw_operands(problem)
+    check_result(
         problem,
         plan(problem, machine=name, cache=False)(*operands),
         reference(problem, *operands),
@@ -744,18 +746,18 @@ def test_convolution_runs(name):
 def test_large_classes_are_walked_in_boxes():
     """More indices of one role than are tabulated at once."""
     problem = Problem.of("m-mk-k", "m=200001 k=3")
-    operands = drawn(problem)
-    close(
+    operands = draw_operands(problem)
+    check_result(
         problem,
-        plan(problem, machine=machine(), cache=False)(*operands),
+        plan(problem, machine=make_machine(), cache=False)(*operands),
         reference(problem, *operands),
         operands,
     )
     problem = Problem.of("abc-ad-dbc", "a=2 b=300 c=301 d=2")
-    operands = drawn(problem)
-    close(
+    operands = draw_operands(problem)
+    check_result(
         problem,
-        plan(problem, machine=machine(512, 32), cache=False)(*operands),
+        plan(problem, machine=make_machine(512, 32), cache=False)(*operands),
         reference(problem, *operands),
         operands,
     )
@@ -774,9 +776,9 @@ def test_soak(part):
         st.integers(1, 3),
     )
     def runs(problem, width, threads):
-        operands, out = drawn(problem), poisoned(problem)
-        plan(problem, machine=machine(*width), threads=threads, cache=False)(*operands, out)
-        close(problem, out, reference(problem, *operands), operands)
+        operands, out = draw_operands(problem), poisoned(problem)
+        plan(problem, machine=make_machine(*width), threads=threads, cache=False)(*operands, out)
+        check_result(problem, out, reference(problem, *operands), operands)
 
     runs()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation_cases import CASES, access_all, machine, random_nests
+from simulation_cases import CASES, access_all, draw_nests, make_machine
 
 from tilesolve.bench.studies.misses import compare_misses, describe_caches
 from tilesolve.contractions.problem import Problem
@@ -169,7 +169,7 @@ def test_packed_elements_are_those_of_the_nest(drawn):
     """
     problem, nest = drawn
     packed = simulate(problem, nest, [CacheShape(64, 64)]).packed[1:]
-    toy = machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2)))
+    toy = make_machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2)))
     predicted = price(problem, nest, toy).packed
     ragged = any(
         far[i] % near[i] for near, far in pairwise(nest.bands) for i in problem.spec.letters
@@ -189,7 +189,7 @@ def test_predicted_misses_are_the_simulated_ones(case, line):
     But for one nest, 15 % too low with long lines: half of a copy of A is thrown out between
     its making and its first use, by its own source and by C, which is used in between.
     """
-    for row in compare_misses(case.problem, case.nest, machine(line=line)):
+    for row in compare_misses(case.problem, case.nest, make_machine(line=line)):
         if (case.title, case.around) == THROWN_OUT and row.level == "L3" and line == 64:
             assert 0.85 < row.ratio < 0.9, row
         else:
@@ -207,7 +207,7 @@ def test_a_sample_stands_for_the_whole_nest():
     """
     sampled = 0
     for case in CASES:
-        problem, nest, levels = case.problem, case.nest, describe_caches(machine())
+        problem, nest, levels = case.problem, case.nest, describe_caches(make_machine())
         whole = simulate(problem, nest, levels)
         part = simulate(problem, nest, levels, budget=whole.touches.sum() / 2)
         assert part.share < 1.0
@@ -224,8 +224,8 @@ def test_a_sample_stands_for_the_whole_nest():
 def test_a_budget_for_all_changes_nothing():
     """Where all of a nest is affordable, all of it is run."""
     case = CASES[0]
-    whole = simulate(case.problem, case.nest, describe_caches(machine()))
-    found = simulate(case.problem, case.nest, describe_caches(machine()), budget=1e9)
+    whole = simulate(case.problem, case.nest, describe_caches(make_machine()))
+    found = simulate(case.problem, case.nest, describe_caches(make_machine()), budget=1e9)
     assert found.share == 1.0
     assert np.array_equal(found.lines, whole.lines)
 
@@ -236,7 +236,7 @@ def test_random_nests_are_seldom_underpriced():
     Listing 3, which knows neither the next tile's slices nor packing's source, is too low
     several times as often.
     """
-    rows = [row for nest in random_nests(24) for row in compare_misses(*nest, machine())]
+    rows = [row for nest in draw_nests(24) for row in compare_misses(*nest, make_machine())]
     low = [row for row in rows if row.ratio < 0.9]
     assert min(row.ratio for row in rows) > 0.7
     assert len(low) <= 0.08 * len(rows)
@@ -255,15 +255,15 @@ def test_a_copy_is_made_whole(stride, around):
     for home in ("L1", "L2"):
         nest = Nest.of(problem, bands, (home, home))
         packed = simulate(problem, nest, [CacheShape(64, 64)]).packed[1:]
-        assert price(problem, nest, machine((512, 4096))).packed == pytest.approx(packed)
+        assert price(problem, nest, make_machine((512, 4096))).packed == pytest.approx(packed)
 
 
 @named_cases
 def test_registers_take_in_what_calls_touch(case):
     """L1 serves each operand once per step of a call and the output once per call."""
     problem, nest = case.problem, case.nest
-    touches = simulate(problem, nest, describe_caches(machine())).touches
-    assert price(problem, nest, machine()).level("L1").moved == pytest.approx(8 * touches)
+    touches = simulate(problem, nest, describe_caches(make_machine())).touches
+    assert price(problem, nest, make_machine()).level("L1").moved == pytest.approx(8 * touches)
 
 
 @settings(max_examples=60)
@@ -272,13 +272,15 @@ def test_registers_take_in_what_calls_touch_in_any_nest(drawn):
     """Whatever the order of loops, ragged edges, and the letters that an operand lacks."""
     problem, nest = drawn
     touches = simulate(problem, nest, [CacheShape(64, 64)]).touches
-    cost = price(problem, nest, machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2))))
+    cost = price(
+        problem, nest, make_machine(tuple(64 * 4**at for at in range(len(nest.bands) - 2)))
+    )
     assert cost.level("L1").moved == pytest.approx(8 * touches)
 
 
 def test_victim_caches_are_priced_by_the_sum_of_capacities():
     """With L2 a victim cache of L1, predictions stay within 10 % of the simulation."""
-    toy = machine(inclusive=(True, False, True))
+    toy = make_machine(inclusive=(True, False, True))
     for case in CASES:
         for row in compare_misses(case.problem, case.nest, toy):
             if (case.title, case.around) != THROWN_OUT:
@@ -295,7 +297,7 @@ def test_conflicts_make_few_nests_much_worse():
         [
             row.ratio
             for case in CASES
-            for row in compare_misses(case.problem, case.nest, machine(ways=(8, 8, 16)))
+            for row in compare_misses(case.problem, case.nest, make_machine(ways=(8, 8, 16)))
         ]
     )
     assert ratios.min() > 0.65
@@ -305,7 +307,9 @@ def test_conflicts_make_few_nests_much_worse():
 
 def test_listing3_overprices_tensors_that_are_touched_again():
     """Listing 3 predicts too much where a stationary tile stays in LRU order."""
-    rows = [row for case in CASES for row in compare_misses(case.problem, case.nest, machine())]
+    rows = [
+        row for case in CASES for row in compare_misses(case.problem, case.nest, make_machine())
+    ]
     assert max(row.ratio3 for row in rows) > 1.2
     assert sum(abs(row.ratio3 - 1) > 0.1 for row in rows) >= 5
 
@@ -324,7 +328,7 @@ class TestWhatComesBetweenUses:
         sizes = {"m": 16, "n": 60, "k": 16}
         call, tile = {"m": 2, "n": 12, "k": 16}, {"m": 16, "n": 12, "k": 16}
         bands = [("register", "nmk", call), ("L1", "mnk", tile), ("memory", "nmk", sizes)]
-        return self.row(sizes, bands, machine((8 * capacity,), line=8))
+        return self.row(sizes, bands, make_machine((8 * capacity,), line=8))
 
     def test_the_next_tile_needs_room_beside_the_last_one(self):
         """A tile that just fits is thrown out as the next one's part of B comes in.
@@ -350,7 +354,7 @@ class TestWhatComesBetweenUses:
         tile = {**sizes, "k": 16}
         bands = [("register", "mnk", tile), ("L1", "mnk", tile), ("memory", "kmn", sizes)]
         tight, roomy = (
-            self.row(sizes, bands, machine((8 * room,), line=8), ("L1", None))
+            self.row(sizes, bands, make_machine((8 * room,), line=8), ("L1", None))
             for room in (400, 600)
         )
         assert roomy.distance == roomy.simulated == tight.listing3 == (64, 512, 512)
@@ -366,7 +370,7 @@ class TestWhatComesBetweenUses:
         call, tile = {"m": 4, "n": 4, "k": 16}, {"m": 4, "n": 32, "k": 16}
         bands = [("register", "mnk", call), ("L1", "nmk", call), ("L2", "nmk", tile)]
         bands.append(("memory", "nmk", sizes))
-        toy = machine((8 * 256, 8 * 4096), line=8)
+        toy = make_machine((8 * 256, 8 * 4096), line=8)
         packed, in_place = (self.row(sizes, bands, toy, home) for home in ((None, "L2"), ()))
         assert in_place.distance == in_place.simulated == (512, 64, 2048)
         assert packed.distance == packed.simulated == (512, 4 * 64, 2048)
@@ -382,7 +386,7 @@ class TestWhatComesBetweenUses:
         bands = [("register", "mnk", call), ("L1", "nmk", call), ("L2", "nmk", tile)]
         bands.append(("memory", "nmk", sizes))
         tight, roomy = (
-            self.row(sizes, bands, machine((8 * room, 8 * 65536), line=8), (None, "L2"))
+            self.row(sizes, bands, make_machine((8 * room, 8 * 65536), line=8), (None, "L2"))
             for room in (256, 8192)
         )
         assert roomy.distance == roomy.simulated == (64 * 128, 64 * 16, 0)
@@ -395,7 +399,7 @@ class TestWhatComesBetweenUses:
         sizes = {"m": 64, "n": columns, "k": 8}
         call = {"m": 8, "n": 8, "k": 8}
         bands = [("register", "nmk", call), ("L1", "nmk", call), ("memory", "mnk", sizes)]
-        row = self.row(sizes, bands, machine((4096,)))
+        row = self.row(sizes, bands, make_machine((4096,)))
         assert row.distance[0] == pytest.approx(row.simulated[0], rel=0.02)
         assert (row.distance[0] == sizes["m"] * columns / 8) == (columns == 96)
 

@@ -19,7 +19,7 @@ def set_costs(patch: pytest.MonkeyPatch, **costs: float) -> None:
     patch.setattr(dispatch, "costs_in_force", lambda: Costs(**costs))
 
 
-def drawn(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
+def draw_call(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
     """Return subscripts over ASCII, and operands that mostly fit them."""
     letters = rng.choice(list(string.ascii_letters), 5, replace=False)
     extents = rng.choice([0, 1, 2, 3, 4], 5, p=[0.04, 0.16, 0.3, 0.3, 0.2])
@@ -49,10 +49,10 @@ def drawn(rng: np.random.Generator) -> tuple[str, list[np.ndarray]]:
         if "..." in text or rng.random() < 0.05:
             output.insert(int(rng.integers(0, len(output) + 1)), "...")
         text += "->" + "".join(output)
-    return spoiled(text, operands, rng)
+    return spoil_call(text, operands, rng)
 
 
-def spoiled(
+def spoil_call(
     text: str, operands: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[str, list[np.ndarray]]:
     """Return one call in four with something changed, which may make it invalid."""
@@ -77,7 +77,7 @@ def spoiled(
     return text, operands
 
 
-def outcome(function, text, operands):
+def catch_outcome(function, text, operands):
     """Return what a function returns, or the error with which it refuses."""
     try:
         return function(text, *operands)
@@ -85,7 +85,7 @@ def outcome(function, text, operands):
         return error
 
 
-def differ(text, operands, ours, theirs) -> str | None:
+def describe_difference(text, operands, ours, theirs) -> str | None:
     """Return how two outcomes differ, or None: errors of any kind are alike."""
     refused = [isinstance(found, Exception) for found in (ours, theirs)]
     if all(refused):

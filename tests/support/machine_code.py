@@ -38,7 +38,7 @@ def _memory():
     return whole[mmap.PAGESIZE : -mmap.PAGESIZE]
 
 
-class Room:
+class GuardedMemory:
     """Memory from which pieces are taken, with guard zones around them, all of it poisoned.
 
     There is only one: the next room has the same memory.
@@ -97,7 +97,7 @@ class Room:
 
 
 @cache
-def loaded(dtype, bits, plain=False):
+def load_kernels(dtype, bits, plain=False):
     """Compile the packing kernels of a family, and some microkernels of all kinds.
 
     Parameters
@@ -116,7 +116,7 @@ def loaded(dtype, bits, plain=False):
     return family, shapes, LoadedCode(build(family, shapes, cpu))
 
 
-def plain_or_not():
+def list_plain():
     """Return the values of `plain` that can be tried here."""
     return (False, True) if platform.machine() == "x86_64" else (False,)
 

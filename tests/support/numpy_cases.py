@@ -53,7 +53,7 @@ VIEWS = [
 ]
 
 
-def sums(n: int) -> list[tuple[str, list[tuple[int, ...]]]]:
+def list_sums(n: int) -> list[tuple[str, list[tuple[int, ...]]]]:
     """The cases of check_einsum_sums for one of the sizes that it tries."""
     return [
         ("i->", [(n,)]),

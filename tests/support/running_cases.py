@@ -9,22 +9,22 @@ from tilesolve import Machine
 WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
 
 
-def machine(bits=256, registers=16, name="i7-6700k"):
+def make_machine(bits=256, registers=16, name="i7-6700k"):
     """Return a shipped machine with other vectors."""
     found = Machine.load(name)
     return replace(found, vector_bits=bits, vector_registers=registers)
 
 
-def shallow(bits, registers):
+def make_shallow_machine(bits, registers):
     """Return a machine of two caches, the second of 256 KiB: its plans are found much faster.
 
     Problems that fit the second, as nearly all small ones do, have no loop outside its tile.
     """
-    found = machine(bits, registers)
+    found = make_machine(bits, registers)
     return replace(found, levels=(*found.levels[:2], found.levels[-1]))
 
 
-def drawn(problem, seed=0):
+def draw_operands(problem, seed=0):
     """Return random operands."""
     generator = np.random.default_rng(seed)
     arrays = []
@@ -36,14 +36,14 @@ def drawn(problem, seed=0):
     return arrays
 
 
-def summed(problem):
+def count_products(problem):
     """Return how many products one element of the output adds up."""
     inside = set(problem.spec.output.letters)
     return int(np.prod([n for letter, n in problem.sizes.items() if letter not in inside]))
 
 
-def close(problem, found, expected, operands, scale=1.0):
+def check_result(problem, found, expected, operands, scale=1.0):
     """Hold a result to the reference, with a bound that grows with the sum's length."""
     largest = np.prod([np.abs(array).max(initial=0.0) for array in operands])
-    bound = 4 * (summed(problem) + 4) * np.finfo(problem.dtype).eps * (largest + 1) * scale
+    bound = 4 * (count_products(problem) + 4) * np.finfo(problem.dtype).eps * (largest + 1) * scale
     assert np.all(np.abs(found - expected) <= bound), np.abs(found - expected).max()

@@ -18,7 +18,7 @@ CAPACITIES = (4096, 16384, 131072)
 """Bytes of the toy caches, an eighth of usual ones or less."""
 
 
-def machine(
+def make_machine(
     capacities: tuple[int, ...] = CAPACITIES,
     line: int = 64,
     ways: tuple[int | None, ...] = (),
@@ -204,7 +204,7 @@ CONVOLUTIONS = (
 CASES = (*MATRICES, *CONTRACTIONS, *CONVOLUTIONS)
 
 
-def random_nests(count: int, seed: int = 1) -> list[tuple[Problem, Nest]]:
+def draw_nests(count: int, seed: int = 1) -> list[tuple[Problem, Nest]]:
     """Return matrix products with random tiles that fill their caches by a third or more.
 
     Nothing else is asked of them: orders and packed copies are whatever the draw gives.

@@ -62,7 +62,7 @@ def problems(draw, spec=None, least: int = 0, most: int = 4, dtypes=DTYPES) -> P
     return Problem.of(drawn, draw(sizes(drawn, least, most)), draw(st.sampled_from(dtypes)))
 
 
-def operand_arrays(problem: Problem, seed: int = 0) -> list[np.ndarray]:
+def draw_whole_numbers(problem: Problem, seed: int = 0) -> list[np.ndarray]:
     """Return operands filled with small whole numbers, whose products and sums are exact."""
     generator = np.random.default_rng(seed)
     arrays = []

@@ -57,7 +57,7 @@ def first_module(*names):
     raise ModuleNotFoundError(names)
 
 
-def flattened(value):
+def flatten(value):
     """Return a plan as pairs of a field's name and its text, whichever value holds the field."""
     if not isinstance(value, dict):
         return {}
@@ -66,7 +66,7 @@ def flattened(value):
         if name in IGNORED:
             continue
         if isinstance(part, dict):
-            found |= flattened(part)
+            found |= flatten(part)
         elif name in found:
             raise ValueError(f"two fields are called {name}")
         else:
@@ -87,7 +87,7 @@ def plans(machine, every=1):
             for threads in (1, 2) if suite.startswith("random") else (1,):
                 solved = plan(problem, machine=target, threads=threads, cache=False)
                 key = f"{suite} {name} on {target.name} with {threads} threads"
-                found[key] = flattened(json.loads(solved.to_json()))
+                found[key] = flatten(json.loads(solved.to_json()))
     return found
 
 
@@ -106,16 +106,16 @@ def kernels():
     return found
 
 
-def laid_out(revision, folder):
+def lay_out(revision, folder):
     """Put a revision's package into a folder as it is installed, and return the folder."""
     archive = subprocess.run(
         ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
     ).stdout
     subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
-    return assembled(Path(folder), Path(folder))
+    return assemble(Path(folder), Path(folder))
 
 
-def assembled(tree, folder):
+def assemble(tree, folder):
     """Link a tree's source folders into one package in a folder's ``path``, and return that."""
     package = folder / "path" / "tilesolve"
     package.mkdir(parents=True)
@@ -126,7 +126,7 @@ def assembled(tree, folder):
     return package.parent
 
 
-def written(path, part, every):
+def write_part(path, part, every):
     """Return what a tree gives for one part, from a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(path), "TILESOLVE_CACHE": "off"}
     done = subprocess.run(
@@ -139,17 +139,17 @@ def written(path, part, every):
     return json.loads(done.stdout)
 
 
-def same(name, old, new):
+def equals(name, old, new):
     """Return whether a field's two texts say the same."""
     if name not in CONTINUOUS or new is None:
         return old == new
-    return close(json.loads(old), json.loads(new))
+    return nearly_equals(json.loads(old), json.loads(new))
 
 
-def close(old, new):
+def nearly_equals(old, new):
     """Return whether two nested lists are equal but for the last digits of numbers."""
     if isinstance(old, list) and isinstance(new, list):
-        return len(old) == len(new) and all(map(close, old, new))
+        return len(old) == len(new) and all(map(nearly_equals, old, new))
     if isinstance(old, float) and isinstance(new, float):
         return isclose(old, new, rel_tol=1e-6, abs_tol=1e-9)
     return old == new
@@ -168,7 +168,7 @@ def differences(before, after):
             parts = [
                 name
                 for name, value in old.items()
-                if not same(name, value, new.get(RENAMED.get(name, name)))
+                if not equals(name, value, new.get(RENAMED.get(name, name)))
             ]
             if parts:
                 found.append(f"{key}: {', '.join(parts)}")
@@ -190,10 +190,10 @@ def main():
         parser.error("name a revision")
     parts = ["kernels", *MACHINES[:-1], given.machine or MACHINES[-1]]
     with tempfile.TemporaryDirectory() as old, tempfile.TemporaryDirectory() as new:
-        trees = (laid_out(given.revision, old), assembled(ROOT, Path(new)))
+        trees = (lay_out(given.revision, old), assemble(ROOT, Path(new)))
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             jobs = [
-                (part, [pool.submit(written, tree, part, given.every) for tree in trees])
+                (part, [pool.submit(write_part, tree, part, given.every) for tree in trees])
                 for part in parts
             ]
             found, count = [], 0

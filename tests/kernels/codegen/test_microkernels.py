@@ -6,7 +6,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from llvmlite import ir
-from machine_code import NOWHERE, WIDTHS, Room, call, loaded, plain_or_not
+from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_kernels
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen import accumulate, object_code
@@ -53,7 +53,7 @@ kernels = pytest.mark.parametrize(
         (dtype, bits, plain)
         for dtype in DTYPES
         for bits in WIDTHS
-        for plain in plain_or_not()
+        for plain in list_plain()
         if not plain or (bits == 512 and dtype in ("float32", "complex128"))
     ],
 )
@@ -199,7 +199,7 @@ def factor(name, value, shape):
 
 def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     """Call a kernel once, and compare every byte of a room afterwards."""
-    room, wide = Room(), WIDER[shape.dtype]
+    room, wide = GuardedMemory(), WIDER[shape.dtype]
     edges = dict.fromkeys("abc")
     edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
     a = drawn(generator, (rows, steps), shape.dtype)
@@ -240,7 +240,7 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
 @pytest.mark.parametrize("mode", [Mode.STORE, Mode.ADD, Mode.STREAM])
 def test_whole_vectors(dtype, bits, plain, mode):
     """Any k, factors and order of groups and columns; only where C is added to is it read."""
-    _, shapes, kernels = loaded(dtype, bits, plain)
+    _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     for shape in (shape for shape in shapes if not shape.halved):
         for steps in COUNTS:
@@ -252,7 +252,7 @@ def test_whole_vectors(dtype, bits, plain, mode):
 @pytest.mark.parametrize("mode", [Mode.PART, Mode.PART_ADD])
 def test_part_of_the_last_group(dtype, bits, plain, mode):
     """The last group has any number of rows, and nothing behind them is touched or need exist."""
-    _, shapes, kernels = loaded(dtype, bits, plain)
+    _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     for shape in shapes:
         for missing in range(missing_at_least(shape), shape.lanes):
@@ -264,7 +264,7 @@ def test_part_of_the_last_group(dtype, bits, plain, mode):
 @pytest.mark.parametrize("mode", [Mode.SCATTER, Mode.SCATTER_ADD])
 def test_element_by_element(dtype, bits, plain, mode):
     """Rows that the tile has and C has not are computed from poison and never stored."""
-    _, shapes, kernels = loaded(dtype, bits, plain)
+    _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     for shape in shapes:
         for steps in COUNTS:
@@ -277,11 +277,11 @@ def test_element_by_element(dtype, bits, plain, mode):
 @pytest.mark.parametrize("along", ["rows", "columns"])
 def test_runs(dtype, bits, plain, along):
     """One call computes several tiles, and its frame then stands where the next would be."""
-    _, shapes, kernels = loaded(dtype, bits, plain)
+    _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     size, steps = np.dtype(dtype).itemsize, 5
     for shape, tiles in [(shape, tiles) for shape in shapes for tiles in (2, 3)]:
-        room = Room()
+        room = GuardedMemory()
         mode = Mode.PART if shape.halved else Mode.STORE
         there = shape.rows - missing_at_least(shape)
         per_tile = -(-shape.columns // shape.group)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from machine_code import NOWHERE, WIDTHS, Room, call, loaded
+from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, load_kernels
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.pack import FIELDS
@@ -79,11 +79,11 @@ def moved(room, kernels, name, fields, places, values):
 @strips
 def test_copy(dtype, bits, side):
     """Groups that are contiguous arrive as they are, from anywhere, one from the same place too."""
-    family, _, kernels = loaded(dtype, bits)
+    family, _, kernels = load_kernels(dtype, bits)
     strip = family.micro_panels[side]
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
-        room = Room()
+        room = GuardedMemory()
         groups = int(generator.integers(0, 8))
         starts = generator.permutation(7) * (strip.lanes + int(generator.integers(0, 3)))
         starts *= int(generator.choice((-1, 0, 1)))
@@ -116,12 +116,12 @@ def length_of(kind, strip):
 @pytest.mark.parametrize("kind", ["turn_sums", "few_sums"])
 def test_turn_sums(dtype, bits, side, kind):
     """Blocks of steps that are contiguous, in any order, are transposed; rows lie anywhere."""
-    family, _, kernels = loaded(dtype, bits)
+    family, _, kernels = load_kernels(dtype, bits)
     strip = family.micro_panels[side]
     lanes, length = strip.lanes, length_of(kind, strip)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
-        room = Room()
+        room = GuardedMemory()
         blocks = int(generator.integers(1, 7))
         steps = blocks * length + 3
         order = generator.permutation(steps)[: blocks * length].reshape(blocks, length)
@@ -158,12 +158,12 @@ def test_turn_rows(dtype, bits, side, kind):
 
     Even ones have lanes and groups one distance apart, which may be negative or nothing at all.
     """
-    family, _, kernels = loaded(dtype, bits)
+    family, _, kernels = load_kernels(dtype, bits)
     strip = family.micro_panels[side]
     lanes, length = strip.lanes, length_of(kind, strip)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
-        room = Room()
+        room = GuardedMemory()
         blocks = int(generator.integers(1, 3))
         groups = blocks * length
         order = generator.permutation(groups).reshape(blocks, length)
@@ -202,12 +202,12 @@ def test_turn_rows(dtype, bits, side, kind):
 @strips
 def test_gather(dtype, bits, side):
     """Any rows at any steps are moved; the lanes that a group lacks become zeros."""
-    family, _, kernels = loaded(dtype, bits)
+    family, _, kernels = load_kernels(dtype, bits)
     strip = family.micro_panels[side]
     lanes = strip.lanes
     generator = np.random.default_rng(bits)
     for found in range(lanes + 1):
-        room = Room()
+        room = GuardedMemory()
         there = max(found, 1)
         rows = generator.permutation(there) * int(generator.choice((-2, 0, 3)))
         source = Source(room, generator, dtype, rows, sums_of(generator, 23, rows))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_cases import WIDTHS, close, drawn, shallow
+from running_cases import WIDTHS, check_result, draw_operands, make_shallow_machine
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
@@ -35,7 +35,7 @@ def placed(shape, dtype, offset):
 
 def streamed(problem, bits, registers):
     """Return a plan that writes C past the caches wherever it can."""
-    found = plan(problem, machine=shallow(bits, registers), threads=1, cache=False)
+    found = plan(problem, machine=make_shallow_machine(bits, registers), threads=1, cache=False)
     return replace(found, output="stream")
 
 
@@ -43,9 +43,9 @@ def run_at(found, offset):
     """Run a plan into memory at an offset; hold the result to the reference, and what is around."""
     problem = found.problem
     out, memory, begin = placed(problem.shapes[0], problem.dtype, offset)
-    operands = drawn(problem)
+    operands = draw_operands(problem)
     found(*operands, out=out)
-    close(problem, out, reference(problem, *operands), operands)
+    check_result(problem, out, reference(problem, *operands), operands)
     assert (memory[:begin] == 0xFF).all()
     assert (memory[begin + out.nbytes :] == 0xFF).all()
 
@@ -53,7 +53,7 @@ def run_at(found, offset):
 def modes_at(found, offset):
     """Return in which ways a plan's calls write to memory at an offset."""
     out, *_ = placed(found.problem.shapes[0], found.problem.dtype, offset)
-    arrays = (out, *drawn(found.problem))
+    arrays = (out, *draw_operands(found.problem))
     tasks = Layout.of(found, *arrays[1:], out).tasks
     return {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
 
@@ -149,7 +149,7 @@ def test_short_runs_go_through_them(width):
     """The output's unit stride is short, and its next letter is far away."""
     problem = Problem.of("abn-ak-bkn", {"a": 40, "b": 30, "n": 8, "k": 5})
     found = streamed(problem, *width)
-    arrays = (np.zeros((40, 30, 9))[..., :8], *drawn(problem))
+    arrays = (np.zeros((40, 30, 9))[..., :8], *draw_operands(problem))
     tasks = Layout.of(found, *arrays[1:], arrays[0]).tasks
     modes = {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
     assert Mode.STREAM not in modes
@@ -242,16 +242,16 @@ def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(crowded
 def test_what_would_be_read_amid_lines_is_packed(width):
     """An operand that begins with a line is read in place, at any other place it is copied."""
     problem = Problem.of("abc-bda-dc", {"a": 160, "b": 10, "c": 8, "d": 60})
-    found = plan(problem, machine=shallow(*width), threads=1, cache=False)
+    found = plan(problem, machine=make_shallow_machine(*width), threads=1, cache=False)
     found = replace(found, nest=replace(found.nest, packed=(None, found.nest.bands[1].level)))
     assert set(in_place(found)) == {0}
-    first, second = drawn(problem)
+    first, second = draw_operands(problem)
     for offset in (0, 16, 0, 8):
         moved, *_ = placed(first.shape, problem.dtype, offset)
         moved[...] = first
         out = np.full(problem.shapes[0], np.nan)
         found(moved, second, out=out)
-        close(problem, out, reference(problem, first, second), (first, second))
+        check_result(problem, out, reference(problem, first, second), (first, second))
     copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.layouts.items()}
     assert len(found.layouts) == len(copied) == 2
     side = int(copied[True].words[Call.TURNED])
