@@ -21,9 +21,11 @@ from tilesolve.contractions.errors import (
     SizeError,
 )
 from tilesolve.kernels.codegen import transpose_blocks
+from tilesolve.machine.costs import Costs
 from tilesolve.machine.model import Machine
+from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.transposes import tiles, walk_setup
-from tilesolve.transposes.limits import Limits, in_force
+from tilesolve.transposes.limits import Limits, limits_in_force
 
 DTYPES = (
     "?",
@@ -41,8 +43,15 @@ DTYPES = (
     "i4,f8",
     "V64",
 )
-LIMITS = Limits(registers=2048, at_once=True, near=0, last=1 << 24, way=1 << 17, ways=8)
-SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
+LIMITS = Limits(
+    register_bytes=2048,
+    stores_whole_lines=True,
+    near_bytes=0,
+    last_cache_bytes=1 << 24,
+    way_bytes=1 << 17,
+    ways=8,
+)
+SPANS = {"usual": (2048, 1 << 20), "small": (64, 2048), "smallest": (16, 256)}
 """How far runs and tiles reach: a short reach has small arrays walked as large ones are."""
 
 
@@ -50,23 +59,22 @@ SPANS = {"usual": None, "small": (64, 2048), "smallest": (16, 256)}
 def reach(monkeypatch):
     """Return a function that sets how far tiles reach, where lines go, and what registers hold."""
 
-    def chosen(span, streamed, crowded=False, registers=2048, held=False, at_once=True):
-        walk_setup.move.cache_clear()
+    def chosen(span, streamed, conflicts=False, register_bytes=2048, held=False, lines=True):
+        walk_setup.walk_between.cache_clear()
+        run_bytes, tile_bytes = SPANS[span]
         found = Limits(
-            registers=registers,
-            at_once=at_once,
-            near=1 << 40 if held else 0,
-            last=0 if streamed else 1 << 40,
-            way=1 << 17,
-            ways=0.001 if crowded else 8,
+            register_bytes=register_bytes,
+            stores_whole_lines=lines,
+            near_bytes=1 << 40 if held else 0,
+            last_cache_bytes=0 if streamed else 1 << 40,
+            way_bytes=1 << 17,
+            ways=0.001 if conflicts else 8,
+            costs=Costs(transpose_run_bytes=run_bytes, transpose_tile_bytes=tile_bytes),
         )
-        if SPANS[span] is not None:
-            monkeypatch.setattr(tiles, "SIDE", SPANS[span][0])
-            monkeypatch.setattr(tiles, "ROOM", SPANS[span][1])
-        monkeypatch.setattr(walk_setup, "in_force", lambda: found)
+        monkeypatch.setattr(walk_setup, "limits_in_force", lambda: found)
 
     yield chosen
-    walk_setup.move.cache_clear()
+    walk_setup.walk_between.cache_clear()
 
 
 def drawn(shape, dtype, seed=0):
@@ -154,7 +162,7 @@ def test_any_axes_of_any_layout(reach, data):
 @pytest.mark.parametrize("registers", [256, 512, 2048])
 def test_around_block_sizes(reach, size, span, streamed, registers):
     """One less, exactly, and one more than the sides of blocks and of tiles."""
-    reach(span, streamed, registers=registers)
+    reach(span, streamed, register_bytes=registers)
     for rows, columns in itertools.product([1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33], repeat=2):
         a = drawn((rows, columns), f"V{size}")
         assert same(transpose(a), a.T)
@@ -178,17 +186,17 @@ def test_streamed_lines():
     """Beyond the last cache, lines go past it; rows that begin within a line are whole, too."""
     a = drawn((1201, 1023), "f8")
     with pytest.MonkeyPatch.context() as patch:
-        here = replace(walk_setup.in_force(), last=1 << 20)
-        patch.setattr(walk_setup, "in_force", lambda: here)
+        here = replace(walk_setup.limits_in_force(), last_cache_bytes=1 << 20)
+        patch.setattr(walk_setup, "limits_in_force", lambda: here)
         assert same(transpose(a), a.T)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "c16"])
 @pytest.mark.parametrize("extent", [16, 17])
-@pytest.mark.parametrize("at_once", [False, True])
-def test_many_axes_of_one_extent(reach, dtype, extent, at_once):
+@pytest.mark.parametrize("lines", [False, True])
+def test_many_axes_of_one_extent(reach, dtype, extent, lines):
     """Six axes, streamed; strides that are powers of two have a run's source on a few lines."""
-    reach("usual", True, at_once=at_once)
+    reach("usual", True, lines=lines)
     a = drawn((extent, extent, 3, extent, 2, extent), dtype)
     for axes in ((5, 4, 3, 2, 1, 0), (1, 0, 3, 2, 5, 4), (3, 5, 0, 4, 1, 2)):
         assert same(transpose(a, axes), a.transpose(axes))
@@ -233,7 +241,7 @@ def test_elements_of_any_size(reach, size, streamed):
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "buffered"),
+    ("shape", "size", "staged"),
     [
         ((520, 730), 8, False),
         ((729, 521, 3), 4, False),
@@ -241,22 +249,22 @@ def test_elements_of_any_size(reach, size, streamed):
         ((9, 40, 9, 40, 9), 8, True),  # lines that end at once
     ],
 )
-def test_what_near_caches_hold_needs_no_buffer(reach, shape, size, buffered):
+def test_what_near_caches_hold_is_not_staged(reach, shape, size, staged):
     """But where lines of the target would push each other out, or be parts of some."""
     a = drawn(shape, f"V{size}")
     for held in (False, True):
         reach("usual", streamed=False, held=held)
         out = np.zeros(shape[::-1], a.dtype)
         assert same(transpose(a, None, out), a.T)
-        found = walk_setup.move(
-            out.shape, out.strides, a.T.strides, size, 1, walk_setup.in_force(), held=held
+        found = walk_setup.walk_between(
+            out.shape, out.strides, a.T.strides, size, 1, walk_setup.limits_in_force(), held=held
         )
-        assert bool(found.walk[walk_setup.W.RUN]) == (buffered or not held)
+        assert bool(found.table[walk_setup.W.RUN]) == (staged or not held)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, threads):
+def test_columns_that_blocks_would_leave_over_are_transposed_together(reach, size, threads):
     """Those of all fills of a run, which are some blocks and what is left of one, or more."""
     side = transpose_blocks.BLOCK_SIDES[size][0]
     for columns, more, high in itertools.product(
@@ -266,10 +274,16 @@ def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, th
         a = drawn(shape, f"V{size}")
         reach("usual", streamed=True)
         out = np.zeros(shape[::-1], a.dtype)
-        found = walk_setup.move(
-            out.shape, out.strides, a.T.strides, size, 1, walk_setup.in_force(), streamed=True
+        found = walk_setup.walk_between(
+            out.shape,
+            out.strides,
+            a.T.strides,
+            size,
+            1,
+            walk_setup.limits_in_force(),
+            streamed=True,
         )
-        assert found.walk[walk_setup.W.LISTED]
+        assert found.table[walk_setup.W.LISTED]
         assert same(transpose(a, None, out, threads=threads), a.T)
 
 
@@ -287,13 +301,15 @@ def test_columns_that_blocks_would_leave_over_are_moved_together(reach, size, th
 )
 def test_blocks_whose_lines_share_a_place_in_pages_are_small(size, registers, step, side):
     """Those of sixteen are more than the nearest cache has ways for."""
-    limits = replace(LIMITS, registers=registers)
+    limits = replace(LIMITS, register_bytes=registers)
     far, near = (step, size), (size, step)
-    walk = walk_setup.move((step // size, 3000), far, near, size, 1, limits, streamed=True).walk
+    walk = walk_setup.walk_between(
+        (step // size, 3000), far, near, size, 1, limits, streamed=True
+    ).table
     assert walk[walk_setup.W.BLOCKS] == side
 
 
-def moved_amid_guards(a, axes, shift, *, streamed, threads):
+def transposed_amid_guards(a, axes, shift, *, streamed, threads):
     """Transpose to so many bytes after a line; return the walk, having looked at what is around."""
     expected = a.transpose(axes)
     room = np.full(a.nbytes + 512, 0xA5, np.uint8)
@@ -303,22 +319,22 @@ def moved_amid_guards(a, axes, shift, *, streamed, threads):
     assert (room[:begin] == 0xA5).all()
     assert (room[begin + a.nbytes :] == 0xA5).all()
     strides = out.strides, expected.strides
-    return walk_setup.move(
-        out.shape, *strides, a.itemsize, 1, walk_setup.in_force(), streamed=streamed
-    ).walk
+    return walk_setup.walk_between(
+        out.shape, *strides, a.itemsize, 1, walk_setup.limits_in_force(), streamed=streamed
+    ).table
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, streamed, threads):
-    """Wherever in a line the target begins, and in whatever groups rows are moved."""
+    """Wherever in a line the target begins, and in whatever groups rows are transposed."""
     reach("small", streamed=streamed)
     for wide, high, shift in itertools.product(
         (64 // size + 1, 80 // size + 1), (48, 129, 500), (0, 1, 63)
     ):
         a = drawn((3, wide, high), f"V{size}")
-        walk = moved_amid_guards(a, (0, 2, 1), shift, streamed=streamed, threads=threads)
+        walk = transposed_amid_guards(a, (0, 2, 1), shift, streamed=streamed, threads=threads)
         assert walk[walk_setup.W.JOINED]
 
 
@@ -333,7 +349,7 @@ def test_runs_go_to_the_target_as_they_are_filled(reach, size, streamed, threads
         (0, 1, 63),
     ):
         a = drawn(shape, f"V{size}")
-        walk = moved_amid_guards(a, (1, 0, 3, 2), shift, streamed=streamed, threads=threads)
+        walk = transposed_amid_guards(a, (1, 0, 3, 2), shift, streamed=streamed, threads=threads)
         assert walk[walk_setup.W.PIECE] == size * shape[2] * shape[3]
 
 
@@ -341,63 +357,63 @@ def test_fills_amid_columns_and_rows_are_no_pieces():
     """Then a run is whole when all of it is filled."""
     near = {"rows": 8, "columns": 8 * 9 * 400, "fills": 8 * 9}
     far = {"columns": 8, "fills": 8 * 9, "rows": 8 * 9 * 9}
-    axes = [tiles.Axis(9, far[name], near[name], 9) for name in ("rows", "fills", "columns")]
-    axes = [tiles.Axis(50, 8 * 9**3, 8 * 9 * 9 * 400, 50), *axes]
-    assert tiles.Buffer.of(axes, 8, rows=1, side=2048, limits=LIMITS).piece == 0
+    axes = [tiles.WalkAxis(9, far[name], near[name], 9) for name in ("rows", "fills", "columns")]
+    axes = [tiles.WalkAxis(50, 8 * 9**3, 8 * 9 * 9 * 400, 50), *axes]
+    assert tiles.Staging.of(axes, 8, rows=1, run_bytes=2048, limits=LIMITS).piece == 0
 
 
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 3])
-def test_nothing_is_written_beyond_the_room_of_a_move(reach, monkeypatch, size, span):
-    """Buffer, kept ends, offsets and distances: bytes on both sides of the room stay."""
+def test_nothing_is_written_beyond_the_workspace_of_a_walk(reach, monkeypatch, size, span):
+    """Buffer, kept ends, offsets and distances: bytes on both sides of the workspace stay."""
     reach(span, streamed=True)
-    rooms = []
+    workspaces = []
 
-    def guarded_room(size):
-        rooms.append(np.full(size + 2 * 4096, 0xA5, np.uint8))
-        begin = 4096 - rooms[-1].ctypes.data % 64
-        return SimpleNamespace(address=rooms[-1].ctypes.data + begin)
+    def guarded_workspace(size):
+        workspaces.append(np.full(size + 2 * 4096, 0xA5, np.uint8))
+        begin = 4096 - workspaces[-1].ctypes.data % 64
+        return SimpleNamespace(address=workspaces[-1].ctypes.data + begin)
 
-    monkeypatch.setattr(walk_setup, "room", guarded_room)
+    monkeypatch.setattr(walk_setup, "workspace", guarded_workspace)
     for first, axes in itertools.product(
         (2, 16, 17, 33), ((3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1))
     ):
         a = drawn((first, 9, 70, 41), f"V{size}")
         assert same(transpose(a, axes), np.ascontiguousarray(a.transpose(axes)))
-    for room in rooms:
+    for room in workspaces:
         assert (room[: 4096 - 64] == 0xA5).all()
         assert (room[-4096 + 64 :] == 0xA5).all()
 
 
 @pytest.mark.parametrize("shift", [0, 64, 2048, 4032])
 def test_small_buffers_cross_no_pages(reach, monkeypatch, shift):
-    """Wherever the room of a move begins, its buffer begins with a page, within the room."""
+    """Wherever a workspace begins, the staging buffer begins with a page, within it."""
     reach("usual", streamed=True)
     asked, begun = [], []
 
-    def shifted_room(size):
+    def shifted_workspace(size):
         memory = np.zeros(size + 2 * 4096, np.uint8)
         first = memory.ctypes.data + -memory.ctypes.data % 4096 + shift
         asked.append((memory, first, size))
         return SimpleNamespace(address=first)
 
     run = walk_setup.transpose_walk.run
-    monkeypatch.setattr(walk_setup, "room", shifted_room)
+    monkeypatch.setattr(walk_setup, "workspace", shifted_workspace)
     monkeypatch.setattr(
         walk_setup.transpose_walk, "run", lambda *args: (begun.append(args[3]), run(*args))
     )
     a = drawn((23, 60, 17, 19), "f4")
     assert same(transpose(a, (1, 0, 3, 2)), a.transpose(1, 0, 3, 2))
     ((_, first, size),), (begin,) = asked, begun
-    needed = walk_setup.move(
+    needed = walk_setup.walk_between(
         (60, 23, 19, 17),
         np.empty((60, 23, 19, 17), "f4").strides,
         a.transpose(1, 0, 3, 2).strides,
         4,
         1,
-        walk_setup.in_force(),
+        walk_setup.limits_in_force(),
         streamed=True,
-    ).room
+    ).workspace_bytes
     assert begin % 4096 == 0
     assert first <= begin
     assert begin + needed <= first + size
@@ -412,15 +428,17 @@ def test_tiles_that_keep_ends():
         ((1201, 101), 1, False),
     ):
         steps = (shape[1] * 8, 8), (8, shape[0] * 8)
-        found = walk_setup.move(shape, *steps, 8, threads, walk_setup.in_force(), streamed=True)
-        assert (found.walk[walk_setup.W.KEPT] > 0) == kept
+        found = walk_setup.walk_between(
+            shape, *steps, 8, threads, walk_setup.limits_in_force(), streamed=True
+        )
+        assert (found.table[walk_setup.W.KEPT] > 0) == kept
         assert len(found.parts) == threads
 
 
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("size", [4, 8, 16, 32])
-def test_whole_lines_go_to_the_target_at_once(reach, size, threads, span):
+def test_whole_lines_go_to_the_target_lines(reach, size, threads, span):
     """Where lines of the target are whole, and those of a block at different places in pages."""
     reach(span, streamed=True)
     side, dtype = 64 // size, np.dtype(f"V{size}")
@@ -432,25 +450,25 @@ def test_whole_lines_go_to_the_target_at_once(reach, size, threads, span):
         room = np.full(a.nbytes + 512, 0xA5, np.uint8)
         begin = 128 - room.ctypes.data % 64 + (0 if aligned else size)
         out = np.ndarray(expected.shape, dtype, room, begin)
-        found = walk_setup.move(
+        found = walk_setup.walk_between(
             a.T.shape,
             out.strides,
             a.T.strides,
             size,
             1,
-            walk_setup.in_force(),
+            walk_setup.limits_in_force(),
             streamed=True,
             aligned=True,
         )
         apart = lines * deep  # lines from one row of a block to the next: all are odd
-        assert found.walk[walk_setup.W.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
+        assert found.table[walk_setup.W.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
         assert same(transpose(a, (2, 1, 0), out, threads=threads), expected)
         assert (room[:begin] == 0xA5).all()
         assert (room[begin + a.nbytes :] == 0xA5).all()
 
 
 @pytest.mark.parametrize(
-    ("shape", "begin", "at_once", "whole"),
+    ("shape", "begin", "lines", "whole"),
     [
         ((40, 72), 0, False, True),
         ((40, 76), 0, True, False),  # lines that end amid a block
@@ -461,13 +479,11 @@ def test_whole_lines_go_to_the_target_at_once(reach, size, threads, span):
         ((40, 72), 8, True, False),  # a target that begins amid a line
     ],
 )
-def test_blocks_that_are_no_lines_go_through_the_buffer(
-    reach, monkeypatch, shape, begin, at_once, whole
-):
+def test_blocks_that_are_no_lines_are_staged(reach, monkeypatch, shape, begin, lines, whole):
     chosen = []
-    reach("usual", streamed=True, at_once=at_once)
+    reach("usual", streamed=True, lines=lines)
     monkeypatch.setattr(
-        walk_setup.Move, "run", lambda self, *_: chosen.append(self.walk[walk_setup.W.WHOLE])
+        walk_setup.Walk, "run", lambda self, *_: chosen.append(self.table[walk_setup.W.WHOLE])
     )
     room = np.zeros(8 * shape[0] * shape[1] + 128, np.uint8)
     out = np.ndarray(shape, float, room, -room.ctypes.data % 64 + begin)
@@ -479,11 +495,11 @@ def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
     """Not a target that it could hold alone, either."""
     chosen, a = [], np.zeros((64, 64))
     monkeypatch.setattr(
-        walk_setup.Move, "run", lambda self, *_: chosen.append(self.walk[walk_setup.W.STREAMED])
+        walk_setup.Walk, "run", lambda self, *_: chosen.append(self.table[walk_setup.W.STREAMED])
     )
     for capacity in (2 * a.nbytes - 1, 2 * a.nbytes):
-        here = replace(LIMITS, last=capacity)
-        monkeypatch.setattr(walk_setup, "in_force", lambda here=here: here)
+        here = replace(LIMITS, last_cache_bytes=capacity)
+        monkeypatch.setattr(walk_setup, "limits_in_force", lambda here=here: here)
         transpose(a)
     assert chosen == [1, 0]
 
@@ -491,9 +507,9 @@ def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
 def test_lines_that_go_past_the_caches_are_asked_for_just_before():
     """A few rows are filled with what is next to each other in the target, however short."""
     far, near = (1433600, 17920, 320, 4), (17920, 1433600, 4, 224)
-    walk = walk_setup.move(
+    walk = walk_setup.walk_between(
         (80, 80, 56, 80), far, near, 4, 1, LIMITS, streamed=True, aligned=True
-    ).walk
+    ).table
     fills = walk[walk_setup.W.FILLS : walk_setup.W.FILLS + walk[walk_setup.W.COUNTS + 3]]
     assert walk[walk_setup.W.WHOLE]
     assert not len(fills)
@@ -502,24 +518,24 @@ def test_lines_that_go_past_the_caches_are_asked_for_just_before():
 @pytest.mark.parametrize(
     ("size", "longest"), [(1, 512), (2, 512), (4, 1024), (8, 2048), (16, 2048)]
 )
-def test_rows_of_the_buffer_stay_near(size, longest):
+def test_staged_rows_stay_near(size, longest):
     """The more rows the lines of a source are, the shorter are runs; none is cut in small parts."""
     n = 6001
     steps = (n * size, size), (size, n * size)
-    walk = walk_setup.move((n, n), *steps, size, 1, LIMITS, streamed=True).walk
+    walk = walk_setup.walk_between((n, n), *steps, size, 1, LIMITS, streamed=True).table
     run = walk[walk_setup.W.RUN] * walk[walk_setup.W.AXES + walk_setup.A.SIZE + walk_setup.A.TILE]
     assert 0.9 * longest <= run <= 1.1 * longest
-    assert [tiles._share(extent, 100, even=False) for extent in (140, 160)] == [140, 80]
+    assert [tiles._near_equal_part(extent, 100, even=False) for extent in (140, 160)] == [140, 80]
 
 
 @pytest.mark.parametrize(
-    ("length", "buffered"), [(130, True), (132, False), (254, True), (258, False)]
+    ("length", "staged"), [(130, True), (132, False), (254, True), (258, False)]
 )
-def test_parts_that_cannot_go_past_the_caches(length, buffered):
-    """Long elements need no buffer, unless they end amid what is written past the caches."""
+def test_parts_that_cannot_go_past_the_caches(length, staged):
+    """Long elements are not staged, unless they end amid what is written past the caches."""
     far, near = (40 * length, length, 1), (length, 50 * length, 1)
-    walk = walk_setup.move((50, 40, length), far, near, 1, 1, LIMITS, streamed=True).walk
-    assert bool(walk[walk_setup.W.RUN]) == buffered
+    walk = walk_setup.walk_between((50, 40, length), far, near, 1, 1, LIMITS, streamed=True).table
+    assert bool(walk[walk_setup.W.RUN]) == staged
 
 
 @pytest.mark.parametrize("shape", [(400, 300), (300, 400), (64, 1000), (150, 40, 90)])
@@ -527,10 +543,10 @@ def test_parts_that_cannot_go_past_the_caches(length, buffered):
 def test_threads_have_tiles(shape, threads):
     """Arrays that would be one tile are several, where several threads share them."""
     a = np.zeros(shape)
-    turned = a.transpose()
-    steps = np.empty(turned.shape).strides, turned.strides
-    move = walk_setup.move(turned.shape, *steps, 8, threads, LIMITS)
-    assert len(move.parts) == threads
+    view = a.transpose()
+    steps = np.empty(view.shape).strides, view.strides
+    walk = walk_setup.walk_between(view.shape, *steps, 8, threads, LIMITS)
+    assert len(walk.parts) == threads
 
 
 def test_ways_of_the_machine():
@@ -538,16 +554,16 @@ def test_ways_of_the_machine():
     machine = Machine.load("i7-6700k")
     for levels, expected in (
         (machine.levels, (machine.levels[1].capacity // machine.levels[1].ways)),
-        (tuple(replace(level, ways=None) for level in machine.levels), walk_setup.LINE),
+        (tuple(replace(level, ways=None) for level in machine.levels), LINE_BYTES),
     ):
         found = Limits.of(replace(machine, levels=levels))
-        assert found.way == expected
-        assert found.registers == 16 * 32
-        assert not found.at_once
-    assert not tiles._crowded([tiles.Axis(256, 4, 1 << 18, 256)], [0], found)
+        assert found.way_bytes == expected
+        assert found.register_bytes == 16 * 32
+        assert not found.stores_whole_lines
+    assert tiles._lines_per_way([tiles.WalkAxis(256, 4, 1 << 18, 256)], [0], found) <= 1
 
 
-def test_room_in_the_last_cache():
+def test_bytes_of_the_last_cache():
     """Arrays take a share of it; one far larger than the cores seen would have is others', too."""
     machine = Machine.load("i7-6700k")
     huge = replace(machine.levels[2], capacity=480 << 20, shared_by=2)
@@ -558,50 +574,52 @@ def test_room_in_the_last_cache():
         (near, 8 << 20),
     ):
         levels = (*machine.levels[:2], last, machine.levels[3])
-        assert Limits.of(replace(machine, levels=levels)).last == expected
+        assert Limits.of(replace(machine, levels=levels)).last_cache_bytes == expected
 
 
 @pytest.mark.parametrize("caches", [0, 1])
 def test_few_caches(tmp_path, monkeypatch, caches):
-    """A machine of memory alone, or of one cache, moves arrays too; each setting has its own."""
+    """A machine of memory alone, or of one cache, transposes too; each setting has its own."""
     machine = Machine.load("i7-6700k")
     few = replace(machine, levels=(*machine.levels[:caches], machine.memory))
     path = tmp_path / "few.toml"
     path.write_text(few.to_toml())
     for named in (path, "e5-2680v4"):
         monkeypatch.setenv("TILESOLVE_MACHINE", str(named))
-        assert asdict(in_force()) == asdict(Limits.of(Machine.load()))
+        assert asdict(limits_in_force()) == asdict(Limits.of(Machine.load()))
         for shape in ((5, 3), (64, 128), (700, 900), (256, 16, 256)):
             a = drawn(shape, "f8")
             assert same(transpose(a), a.T)
     found, nearest = Limits.of(few), machine.levels[0]
-    assert found.near == (nearest.usable if caches else 0)
-    assert found.last == (nearest.capacity // 2 if caches else 0)
-    assert found.way == (nearest.capacity // nearest.ways if caches else walk_setup.LINE)
+    assert found.near_bytes == (nearest.usable if caches else 0)
+    assert found.last_cache_bytes == (nearest.capacity // 2 if caches else 0)
+    assert found.way_bytes == (nearest.capacity // nearest.ways if caches else LINE_BYTES)
     assert found.ways == (nearest.ways if caches else np.inf)
 
 
 def test_lines_that_push_each_other_out():
     """A run whose source falls on a few sets of a cache is known; odd extents spread it."""
     even, odd = (
-        [tiles.Axis(256, 4, 4 * extent, 256), tiles.Axis(256, 1024, 4, 256)]
+        [tiles.WalkAxis(256, 4, 4 * extent, 256), tiles.WalkAxis(256, 1024, 4, 256)]
         for extent in (2**16, 2**16 + 17)
     )
-    assert tiles._crowded(even, [0], LIMITS)
-    assert not tiles._crowded(odd, [0], LIMITS)
+    assert tiles._lines_per_way(even, [0], LIMITS) > 1
+    assert tiles._lines_per_way(odd, [0], LIMITS) <= 1
 
 
 @pytest.mark.parametrize("shape", [(16,) * 6, (80, 80, 80, 64), (64, 64, 64, 48)])
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_lines_at_one_place_in_pages(reach, shape, size):
-    """They go there one by one if each is written at once; their sources do not crowd a cache."""
+    """They go there one by one if each is stored at once; a cache holds their sources."""
     steps = tuple(size * int(np.prod(shape[at + 1 :])) for at in range(len(shape)))
     far = tuple(size * int(np.prod(shape[:at])) for at in range(len(shape)))
-    for at_once in (False, True):
-        reach("usual", True, at_once=at_once)
-        here = walk_setup.in_force()
-        walk = walk_setup.move(shape, far, steps, size, 1, here, streamed=True, aligned=True).walk
-        assert walk[walk_setup.W.WHOLE] == at_once
+    for lines in (False, True):
+        reach("usual", True, lines=lines)
+        here = walk_setup.limits_in_force()
+        walk = walk_setup.walk_between(
+            shape, far, steps, size, 1, here, streamed=True, aligned=True
+        ).table
+        assert walk[walk_setup.W.WHOLE] == lines
     fields = walk[walk_setup.W.AXES :][: len(shape) * walk_setup.A.SIZE].reshape(len(shape), -1)
     run, length = np.zeros(1, int), size
     for axis in fields[::-1]:
@@ -610,8 +628,9 @@ def test_lines_at_one_place_in_pages(reach, shape, size):
                 run[:, None] + axis[walk_setup.A.NEAR] * np.arange(axis[walk_setup.A.TILE])
             ).ravel()
             length *= axis[walk_setup.A.TILE]
-    sets = np.bincount(run % (1 << 17) // tiles.LINE)
-    assert 4 * tiles.CROWD < sets.max() <= 8 * tiles.CROWD
+    sets = np.bincount(run % (1 << 17) // LINE_BYTES)
+    most = Costs().transpose_aliased_lines
+    assert 4 * most < sets.max() <= 8 * most
 
 
 def test_new_arrays_are_private():

@@ -1,4 +1,4 @@
-"""What moves need to know of a machine: how much its registers and its caches hold."""
+"""What transposes need to know of a machine: what its registers and caches hold, and its costs."""
 
 from __future__ import annotations
 
@@ -7,84 +7,84 @@ from functools import cache
 from math import inf
 from typing import Self
 
+from tilesolve.machine.costs import DEFAULT_COSTS, Costs
 from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.planning.prefetch import near_third
 from tilesolve.system.files import read_setting
 
-SHARED = 0.25
-"""Share of a third cache that is near that source and target may take together."""
-
-LASTING = 0.5
-"""The same of a last cache that is not, or not known to be."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)  # as part of a key, looked up by identity
 class Limits:
-    """What a machine holds of the arrays that are moved.
+    """What a machine holds of the arrays that are transposed.
 
     Parameters
     ----------
-    registers
+    register_bytes
         Bytes of all vector registers.
-    at_once
-        Whether a vector is a line.
-    near
-        Bytes that source and target may have together to be near. A third cache that is much
-        faster than memory is near, too; most of it is left to others (measured on a Zen 3 with
-        32 MiB, where arrays of 1 to 4 MiB are moved 1.1 to 1.9 times as fast without a buffer,
-        those of 8 MiB not).
-    last
-        Bytes that source and target may have together to stay in the last cache. Beyond a share of
-        a third cache that is near, writing past it is faster (measured on a Zen 4 with 32 MiB: 1.1
-        to 1.4 times from 5 MiB an array on, with what reads the target afterwards).
-    way, ways
-        Bytes of a way of the cache that lines are asked to, and how many it has. Lines that are
-        whole ways apart share a set. Where ways are unknown, no lines are too many.
+    stores_whole_lines
+        Whether a vector is a line, so that one instruction stores it.
+    near_bytes
+        Bytes that source and target may have together to stay in a near cache. An L3 that is much
+        faster than memory is near, too; most of it is left to others.
+    last_cache_bytes
+        Bytes that source and target may have together to stay in the last cache. Beyond, the target
+        is written by non-temporal stores.
+    way_bytes, ways
+        Bytes of a way of the cache that lines are prefetched to, and how many it has. Lines that
+        are a multiple of a way apart share a set. Where ways are unknown, no lines are too many.
+    costs
+        Of the machine.
 
     Examples
     --------
     >>> found = Limits.of(Machine.load("i7-6700k"))
-    >>> found.registers, found.at_once, found.near, found.way, found.ways
-    (512, False, 262144, 65536, 4)
+    >>> found.register_bytes, found.stores_whole_lines, found.near_bytes
+    (512, False, 262144)
+    >>> found.way_bytes, found.ways
+    (65536, 4)
     """
 
-    registers: int
-    at_once: bool
-    near: int
-    last: int
-    way: int
+    register_bytes: int
+    stores_whole_lines: bool
+    near_bytes: int
+    last_cache_bytes: int
+    way_bytes: int
     ways: float
+    costs: Costs = DEFAULT_COSTS
 
     @classmethod
     def of(cls, machine: Machine) -> Self:
         """Return those of a machine, which need not have caches."""
-        third = near_third(machine)
-        last = int((SHARED if third else LASTING) * machine.last_cache_bytes)
-        nearest = machine.caches[:2]
-        way, ways = LINE_BYTES, inf
-        if nearest and nearest[-1].capacity and nearest[-1].ways:
-            way, ways = nearest[-1].capacity // nearest[-1].ways, nearest[-1].ways
+        costs, near_l3 = machine.costs, near_third(machine)
+        share = costs.transpose_near_share if near_l3 else costs.transpose_last_share
+        last_cache_bytes = int(share * machine.last_cache_bytes)
+        private = [cache for cache in (machine.first_cache, machine.second_cache) if cache]
+        way_bytes, ways = LINE_BYTES, inf
+        if private and private[-1].capacity and private[-1].ways:
+            way_bytes, ways = private[-1].capacity // private[-1].ways, private[-1].ways
+        near_bytes = max((cache.usable or 0 for cache in private), default=0)
         return cls(
-            registers=machine.vector_registers * machine.vector_bits // 8,
-            at_once=machine.vector_bits == 8 * LINE_BYTES,
-            near=max(last if third else 0, *(level.usable or 0 for level in nearest), 0),
-            last=last,
-            way=way,
+            register_bytes=machine.vector_registers * machine.vector_bits // 8,
+            stores_whole_lines=machine.vector_bits == 8 * LINE_BYTES,
+            near_bytes=max(near_bytes, last_cache_bytes if near_l3 else 0),
+            last_cache_bytes=last_cache_bytes,
+            way_bytes=way_bytes,
             ways=ways,
+            costs=costs,
         )
 
 
-def in_force() -> Limits:
-    """Return those of the machine in force, which is read once for each ``TILESOLVE_MACHINE``.
+def limits_in_force() -> Limits:
+    """Return those of the machine in force, read once for each ``TILESOLVE_MACHINE``.
 
-    Small arrays are moved in less time than it takes to see whether its file has changed.
+    Whether its file has changed is not looked at: that takes longer than a small transpose.
 
     Examples
     --------
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_MACHINE="i7-6700k"):
-    ...     in_force().registers
+    ...     limits_in_force().register_bytes
     512
     """
     return _limits(read_setting("TILESOLVE_MACHINE"))

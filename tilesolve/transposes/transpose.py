@@ -13,7 +13,7 @@ from tilesolve.machine.detect import default_threads
 from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 from tilesolve.system.checks import check_threads
-from tilesolve.transposes.walk_setup import copy
+from tilesolve.transposes.walk_setup import copy_strided
 
 
 def transpose(
@@ -58,16 +58,18 @@ def transpose(
     [[[0, 3]], [[1, 4]], [[2, 5]]]
     """
     source = np.asarray(a)
-    turned = source.transpose(_checked_axes(source, axes))
+    transposed = source.transpose(_checked_axes(source, axes))
     if source.dtype.hasobject:
-        raise DtypeError(f"elements of dtype {source.dtype} are references, which are not moved")
+        raise DtypeError(
+            f"elements of dtype {source.dtype} are references, which are not transposed"
+        )
     shared = default_threads() if threads is None else check_threads(threads)
     if out is None:
-        out = empty(turned.shape, source.dtype)
+        out = empty(transposed.shape, source.dtype)
     else:
-        _check_output(out, turned)
-    if turned.nbytes:
-        copy(out, turned, shared)
+        _check_output(out, transposed)
+    if transposed.nbytes:
+        copy_strided(out, transposed, shared)
     return out
 
 
@@ -84,16 +86,16 @@ def _checked_axes(array: Array, axes: Sequence[int] | None) -> Sequence[int] | N
     return chosen
 
 
-def _check_output(out: Array, turned: Array) -> None:
+def _check_output(out: Array, transposed: Array) -> None:
     if not isinstance(out, np.ndarray):
         raise DtypeError(f"out must be a numpy array, got {type(out).__name__}")
-    if out.shape != turned.shape:
-        raise SizeError(f"out has the shape {out.shape}, the result {turned.shape}")
-    if out.dtype != turned.dtype:
-        raise DtypeError(f"out is {out.dtype}, the array {turned.dtype}")
+    if out.shape != transposed.shape:
+        raise SizeError(f"out has the shape {out.shape}, the result {transposed.shape}")
+    if out.dtype != transposed.dtype:
+        raise DtypeError(f"out is {out.dtype}, the array {transposed.dtype}")
     if not out.flags.writeable:
         raise PlanError("out is read-only")
     if overlaps_itself(out):
         raise PlanError(f"out has elements that share memory: its strides are {out.strides}")
-    if overlap(out, turned):
+    if overlap(out, transposed):
         raise PlanError("out shares memory with the array")

@@ -1,8 +1,8 @@
-"""Moves: how the elements of one strided array get to another of the same shape.
+"""Transposes: how the elements of one strided array get to another of the same shape.
 
 One walk serves every pair of strides: axes that stay together are merged, tiles are boxes that are
-long in both arrays (`move_tiles`), and loops go from the longest steps to the shortest. Memory is
-kept busy all the while: the source of the rows that follow is asked for as blocks are transposed.
+long in both arrays (`tiles`), and loops go from the longest steps to the shortest. The source of
+the rows that follow is prefetched while blocks are transposed.
 """
 
 from __future__ import annotations
@@ -18,63 +18,58 @@ import numpy as np
 from tilesolve.kernels.codegen.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
 from tilesolve.kernels.runtime import transpose_walk
 from tilesolve.kernels.runtime.transpose_walk import PLACE, A, W
-from tilesolve.model.pages import PAGE
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array, data_pointer_address
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
 from tilesolve.system.workers import run_together
-from tilesolve.transposes.limits import Limits, in_force
-from tilesolve.transposes.tiles import Axis, Buffer, cut, in_lines
-
-WAYS = 8
-"""Lines at one place in their pages that the nearest cache of any CPU has ways for."""
+from tilesolve.transposes.limits import Limits, limits_in_force
+from tilesolve.transposes.tiles import Staging, WalkAxis, blocks_are_lines, cut_tiles
 
 Strides = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Move:
+class Walk:
     """How arrays of given strides are copied.
 
     Parameters
     ----------
-    walk
-        What compiled code knows of it, see `kernels.moving.W`.
+    table
+        What compiled code knows of it, see `transpose_walk.W`.
     address
-        Of the walk.
-    room
-        Bytes of a tile's buffer.
+        Of the table.
+    workspace_bytes
+        Bytes of the staging buffer, of ends of runs that are kept, and of offsets.
     parts
         Trips of the outermost loop that each thread does.
 
     Examples
     --------
     >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
-    >>> found = move((3, 2), target.strides, source.T.strides, 8, 1, in_force())
+    >>> found = walk_between((3, 2), target.strides, source.T.strides, 8, 1, limits_in_force())
     >>> found.run(target, source.T)
     >>> target.tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
 
-    walk: Integers
+    table: Integers
     address: int
-    room: int
+    workspace_bytes: int
     parts: tuple[tuple[int, int], ...]
 
     def run(self, target: Array, source: Array) -> None:
         """Copy one array to the other."""
-        jobs = [partial(self._part, target, source, *part) for part in self.parts]
+        jobs = [partial(self._run_part, target, source, *part) for part in self.parts]
         if len(jobs) == 1:
             jobs[0]()
         else:
             run_together(jobs)
 
-    def _part(self, target: Array, source: Array, first: int, last: int) -> None:
-        # A store that crosses pages takes several times as long as others: a small buffer has one
-        # (measured on a Zen 4, the case of `transpose_walk.SOON`: 11 instead of 16 ms).
-        memory = workspace(self.room + PAGE)
-        buffer = memory.address + -memory.address % PAGE
+    def _run_part(self, target: Array, source: Array, first: int, last: int) -> None:
+        # A store that crosses pages is slow: the staging buffer begins with a page.
+        memory = workspace(self.workspace_bytes + PAGE_BYTES)
+        buffer = memory.address + -memory.address % PAGE_BYTES
         transpose_walk.run(
             self.address,
             data_pointer_address(target),
@@ -85,29 +80,29 @@ class Move:
         )
 
 
-def copy(target: Array, source: Array, threads: int) -> None:
+def copy_strided(target: Array, source: Array, threads: int) -> None:
     """Copy an array that is not empty to another one of the same shape and dtype.
 
-    What the last cache cannot hold of both goes past it: otherwise the target's lines would be read
-    before they are written, and drive the source out.
+    Where the last cache cannot hold both, the target is written by non-temporal stores: otherwise
+    its lines would be read before they are written, and evict the source.
 
     Examples
     --------
     >>> source, target = np.arange(6).reshape(2, 3), np.zeros((3, 2), int)
-    >>> copy(target, source.T, 1)
+    >>> copy_strided(target, source.T, 1)
     >>> target.tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    both, here = 2 * target.nbytes, in_force()
-    streamed, held = both > here.last, both <= here.near
+    both, limits = 2 * target.nbytes, limits_in_force()
+    streamed, held = both > limits.last_cache_bytes, both <= limits.near_bytes
     aligned = streamed and target.ctypes.data % LINE_BYTES == 0
-    found = move(
+    found = walk_between(
         source.shape,
         target.strides,
         source.strides,
         source.itemsize,
         threads,
-        here,
+        limits,
         streamed=streamed,
         aligned=aligned,
         held=held,
@@ -115,11 +110,69 @@ def copy(target: Array, source: Array, threads: int) -> None:
     found.run(target, source)
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What a walk's table says, by name; see `transpose_walk.W`."""
+
+    element: int
+    begin: tuple[int, int]
+    axes: Sequence[WalkAxis]
+    columns: int
+    rows: int
+    sides: Sequence[int]
+    kinds: Sequence[int]
+    staging: Staging
+    loops: Sequence[int]
+    fills: Sequence[int]
+    streamed: bool
+    whole: bool
+    listed: bool
+    kept_bytes: int
+
+    @property
+    def staging_bytes(self) -> int:
+        """Bytes of the staging buffer, in whole lines."""
+        return self.staging.nbytes + -self.staging.nbytes % LINE_BYTES
+
+    def table(self) -> Integers:
+        """Return the table that compiled code reads."""
+        walk, staging = np.zeros(W.SIZE, np.int64), self.staging
+        walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = self.element, self.columns, self.rows
+        blocks = np.stack([self.sides, self.kinds], axis=1).ravel()
+        walk[W.BLOCKS : W.BLOCKS + len(blocks)] = blocks
+        walk[W.STREAMED], walk[W.WHOLE], walk[W.LISTED] = self.streamed, self.whole, self.listed
+        walk[W.BEGIN : W.BEGIN + 2], walk[W.RUN : W.RUN + 2] = self.begin, staging.run
+        walk[W.GROUP], walk[W.AHEAD] = staging.group, staging.prefetches_rows or not self.sides[0]
+        walk[W.JOINED], walk[W.PIECE] = staging.joined, staging.piece
+        walk[W.KEPT] = self.kept_bytes and self.staging_bytes
+        walk[W.OFFSETS], walk[W.MOVE] = self.staging_bytes + self.kept_bytes, PLACE
+        for at, (axis, step) in enumerate(zip(self.axes, staging.steps, strict=True)):
+            steps = (axis.target_step, axis.source_step, step)
+            fields = (axis.extent, axis.tile, axis.trips, *steps)
+            walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
+        lists = (
+            (W.LOOPS, self.loops),
+            (W.OUTER, staging.outer),
+            (W.INNER, staging.inner),
+            (W.FILLS, self.fills),
+        )
+        for number, (field, members) in enumerate(lists):
+            walk[W.COUNTS + number] = len(members)
+            walk[field : field + len(members)] = members
+        return walk
+
+    def workspace_bytes(self, word: int) -> int:
+        """Return the bytes of all that one thread needs, offsets being words of so many bytes."""
+        positions = prod(self.axes[at].tile for at in self.fills)
+        offsets = word * positions * (self.axes[self.columns].tile if self.listed else 2)
+        return self.staging_bytes + self.kept_bytes + offsets + 2 * LINE_BYTES
+
+
 @lru_cache(maxsize=256)
-def move(
+def walk_between(
     shape: tuple[int, ...],
-    far: Strides,
-    near: Strides,
+    target_strides: Strides,
+    source_strides: Strides,
     itemsize: int,
     threads: int,
     limits: Limits,
@@ -127,15 +180,15 @@ def move(
     streamed: bool = False,
     aligned: bool = False,
     held: bool = False,
-) -> Move:
-    """Return the move between arrays that are not empty: of their shape and both strides.
+) -> Walk:
+    """Return the walk between arrays that are not empty: of their shape and both strides.
 
     Parameters
     ----------
     shape
         Of both arrays.
-    far, near
-        Strides of the target and of the source.
+    target_strides, source_strides
+        Strides of the arrays.
     itemsize
         Bytes of an element.
     threads
@@ -143,84 +196,74 @@ def move(
     limits
         What the machine holds.
     streamed
-        Whether whole lines of the target are written past the caches.
+        Whether whole lines of the target are written by non-temporal stores.
     aligned
         Whether the target's first element is at the beginning of a line.
     held
-        Whether a cache that is near holds both arrays.
+        Whether a near cache holds both arrays.
 
     Examples
     --------
-    >>> len(move((400, 300), (2400, 8), (8, 3200), 8, 2, in_force()).parts)
+    >>> len(walk_between((400, 300), (2400, 8), (8, 3200), 8, 2, limits_in_force()).parts)
     2
     """
-    begin, element, axes = merged(shape, far, near, itemsize)
+    begin, element, axes = merge_axes(shape, target_strides, source_strides, itemsize)
     columns = len(axes) - 1
-    rows = min(range(len(axes)), key=lambda at: abs(axes[at].near) or np.inf)
+    rows = min(range(len(axes)), key=lambda at: abs(axes[at].source_step) or np.inf)
     if rows == columns:  # then rows are an axis more
         axes, rows, columns = [_ALONE, *axes], 0, columns + 1
-    lined = streamed and aligned and begin[0] % LINE_BYTES == 0
-    whole = lined and in_lines(element, axes, rows, at_once=limits.at_once)
-    axes, buffer = cut(element, axes, rows, limits, whole=whole, held=held, threads=threads)
-    blocked = axes[columns].far == axes[rows].near == element
-    least = BLOCK_SIDES.get(element, ())[-1:] or (0,)
-    sides = _sides(element, limits, abs(axes[columns].near), whole=whole) if blocked else least
-    count = len(axes)
-    loops = sorted(range(count), key=lambda at: axes[at].far + abs(axes[at].near), reverse=True)
-    if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
-        loops.sort(key=lambda at: min(axes[at].trips, 4 * threads), reverse=True)
-    kept = _kept(element, axes, buffer, loops, threads) if streamed else 0
-    if kept:  # the next tile is the one whose runs go on where these end
+    whole = streamed and aligned and begin[0] % LINE_BYTES == 0
+    whole = whole and blocks_are_lines(element, axes, rows, limits)
+    axes, staging = cut_tiles(element, axes, rows, limits, whole=whole, held=held, threads=threads)
+    in_blocks = axes[columns].target_step == axes[rows].source_step == element
+    sides = BLOCK_SIDES.get(element, ())[-1:] or (0,)
+    if in_blocks:
+        sides = _block_sides(element, limits, abs(axes[columns].source_step), whole=whole)
+    loops = _order_loops(axes, threads)
+    kept_bytes = _kept_bytes(element, axes, staging, loops, threads) if streamed else 0
+    if kept_bytes:  # the next tile is the one that continues these runs
         ended = [at for at in loops if axes[at].trips == 1]
-        others = [at for at in loops if at not in (buffer.run[1], *ended)]
-        loops = [*others, buffer.run[1], *ended]
-    moved = {columns, rows, *buffer.outer, *buffer.inner}
-    fills = [at for at in range(count) if at not in moved]
-    listed = blocked and not (whole or buffer.piece)
-    listed = listed and _in_a_row(element, axes, buffer, fills, sides[0])
-    here = listed or buffer.piece
-    fills.sort(key=lambda at: buffer.steps[at] if here else abs(axes[at].near), reverse=True)
-    kinds = [_kind(element, side, listed=listed, whole=whole) if side else 0 for side in sides]
-
-    walk = np.zeros(W.SIZE, np.int64)
-    walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = element, columns, rows
-    walk[W.BLOCKS : W.BLOCKS + 2 * len(sides)] = np.stack([sides, kinds], axis=1).ravel()
-    walk[W.STREAMED] = streamed
-    walk[W.BEGIN : W.BEGIN + 2] = begin
-    walk[W.RUN : W.RUN + 2] = buffer.run
-    walk[W.GROUP], walk[W.AHEAD] = buffer.group, buffer.ahead or not sides[0]
-    size = buffer.size + -buffer.size % LINE_BYTES
-    walk[W.KEPT], walk[W.OFFSETS], walk[W.MOVE] = kept and size, size + kept, PLACE
-    walk[W.WHOLE], walk[W.LISTED], walk[W.JOINED] = whole, listed, buffer.joined
-    walk[W.PIECE] = buffer.piece
-    for at, (axis, step) in enumerate(zip(axes, buffer.steps, strict=True)):
-        fields = (axis.extent, axis.tile, axis.trips, axis.far, axis.near, step)
-        walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
-    lists = (
-        (W.LOOPS, loops),
-        (W.OUTER, buffer.outer),
-        (W.INNER, buffer.inner),
-        (W.FILLS, fills),
+        others = [at for at in loops if at not in (staging.run[1], *ended)]
+        loops = [*others, staging.run[1], *ended]
+    elsewhere = {columns, rows, *staging.outer, *staging.inner}
+    fills = [at for at in range(len(axes)) if at not in elsewhere]
+    listed = in_blocks and not (whole or staging.piece)
+    listed = listed and _fills_follow(element, axes, staging, fills, sides[0])
+    by_target = listed or staging.piece
+    fills.sort(
+        key=lambda at: staging.steps[at] if by_target else abs(axes[at].source_step), reverse=True
     )
-    for number, (field, members) in enumerate(lists):
-        walk[W.COUNTS + number] = len(members)
-        walk[field : field + len(members)] = members
-
+    kinds = [_block_kind(element, side, listed, whole) if side else 0 for side in sides]
+    layout = _Layout(
+        *(element, begin, axes, columns, rows, sides, kinds),
+        *(staging, loops, fills, streamed, whole, listed, kept_bytes),
+    )
     trips = axes[loops[0]].trips
     bounds = [trips * part // threads for part in range(threads + 1)]
     parts = tuple((low, high) for low, high in pairwise(bounds) if low < high)
-    positions = prod(axes[at].tile for at in fills)
-    offsets = walk.itemsize * positions * (axes[columns].tile if listed else 2)
-    return Move(walk, walk.ctypes.data, size + kept + offsets + 2 * LINE_BYTES, parts)
+    table = layout.table()
+    return Walk(table, table.ctypes.data, layout.workspace_bytes(table.itemsize), parts)
 
 
-_ALONE = Axis(1, 0, 0)
+_ALONE = WalkAxis(1, 0, 0)
 """The axis of an array that has none."""
 
 
-def merged(
-    shape: tuple[int, ...], far: Strides, near: Strides, itemsize: int
-) -> tuple[tuple[int, int], int, list[Axis]]:
+def _order_loops(axes: Sequence[WalkAxis], threads: int) -> list[int]:
+    """Return the axes from the outermost loop on: the longest steps first."""
+    loops = sorted(
+        range(len(axes)),
+        key=lambda at: axes[at].target_step + abs(axes[at].source_step),
+        reverse=True,
+    )
+    if threads > 1:  # the outermost loop is shared: one with enough trips, if there is any
+        loops.sort(key=lambda at: min(axes[at].trips, 4 * threads), reverse=True)
+    return loops
+
+
+def merge_axes(
+    shape: tuple[int, ...], target: Strides, source: Strides, itemsize: int
+) -> tuple[tuple[int, int], int, list[WalkAxis]]:
     """Return where a walk begins, the bytes that stay together, and the axes that do not.
 
     Steps in the target are made positive, axes that are one on both sides are merged, and the
@@ -228,78 +271,79 @@ def merged(
 
     Examples
     --------
-    >>> merged((2, 3, 4), (96, 32, 8), (32, 64, 8), 8)
-    ((0, 0), 32, [Axis(extent=2, far=96, near=32, tile=1), Axis(extent=3, far=32, near=64, tile=1)])
+    >>> begin, element, axes = merge_axes((2, 3, 4), (96, 32, 8), (32, 64, 8), 8)
+    >>> begin, element, [(axis.extent, axis.target_step) for axis in axes]
+    ((0, 0), 32, [(2, 96), (3, 32)])
     """
-    begin_far = begin_near = 0
-    axes: list[Axis] = []
-    for axis in map(Axis, shape, far, near):
+    target_begin = source_begin = 0
+    axes: list[WalkAxis] = []
+    for axis in map(WalkAxis, shape, target, source):
         if axis.extent == 1:
             continue
-        if axis.far < 0:
-            begin_far += (axis.extent - 1) * axis.far
-            begin_near += (axis.extent - 1) * axis.near
-            axis = Axis(axis.extent, -axis.far, -axis.near)
+        if axis.target_step < 0:
+            target_begin += (axis.extent - 1) * axis.target_step
+            source_begin += (axis.extent - 1) * axis.source_step
+            axis = WalkAxis(axis.extent, -axis.target_step, -axis.source_step)
         axes.append(axis)
-    axes.sort(key=lambda axis: axis.far, reverse=True)
-    found: list[Axis] = []
+    axes.sort(key=lambda axis: axis.target_step, reverse=True)
+    found: list[WalkAxis] = []
     for axis in axes:
-        length = (axis.extent * axis.far, axis.extent * axis.near)
-        if found and (found[-1].far, found[-1].near) == length:
+        length = (axis.extent * axis.target_step, axis.extent * axis.source_step)
+        if found and (found[-1].target_step, found[-1].source_step) == length:
             axis = replace(axis, extent=found.pop().extent * axis.extent)
         found.append(axis)
     element = itemsize
-    if found and found[-1].far == found[-1].near == itemsize:
+    if found and found[-1].target_step == found[-1].source_step == itemsize:
         element *= found.pop().extent
-    return (begin_far, begin_near), element, found or [_ALONE]
+    return (target_begin, source_begin), element, found or [_ALONE]
 
 
-def _sides(element: int, limits: Limits, step: int, *, whole: bool) -> tuple[int, ...]:
+def _block_sides(element: int, limits: Limits, step: int, *, whole: bool) -> tuple[int, ...]:
     """Return sides of blocks: the largest that registers hold, or a line; a small one; and 1.
 
-    Where columns are so far apart in the source that all lines of a block are at one place in their
-    pages, the nearest cache has no ways for many (measured on a Zen 4: axes of 5121×5121 numbers of
-    4 bytes reversed at 80 instead of 74 % of a copy).
+    Where columns are so far apart in the source that all lines of a block have 4 KiB aliasing, the
+    first cache does not hold many: blocks are smaller.
     """
     *sides, least = BLOCK_SIDES.get(element, (0,))
-    held = [side for side in sides if side * side * element <= limits.registers]
-    if not whole and WAYS in held[1:] and held[0] * min(step % PAGE, -step % PAGE) <= LINE_BYTES:
-        held = held[held.index(WAYS) :]
+    held = [side for side in sides if side * side * element <= limits.register_bytes]
+    lines = int(limits.costs.transpose_block_lines)
+    aliased = bool(held) and held[0] * min(step % PAGE_BYTES, -step % PAGE_BYTES) <= LINE_BYTES
+    if aliased and not whole and lines in held[1:]:
+        held = held[held.index(lines) :]
     first = [LINE_BYTES // element] if whole else held[:1]
     return tuple(dict.fromkeys((*first, *held[-1:], least)))
 
 
-def _kind(element: int, side: int, *, listed: bool, whole: bool) -> int:
+def _block_kind(element: int, side: int, listed: bool, whole: bool) -> int:
     """Return the number of blocks."""
     if listed:
         return LISTED_KINDS.index((element, side))
     return BLOCK_KINDS.index((element, side, whole and side * element == LINE_BYTES))
 
 
-def _in_a_row(
-    element: int, axes: Sequence[Axis], buffer: Buffer, fills: Sequence[int], side: int
+def _fills_follow(
+    element: int, axes: Sequence[WalkAxis], staging: Staging, fills: Sequence[int], side: int
 ) -> bool:
-    """Return whether the columns of all fills follow each other in the buffer, and had better.
+    """Return whether the columns of all fills follow each other when staged, and had better.
 
-    Blocks of each fill would leave columns over, which are then moved one by one (measured on a Zen
-    4: all axes of 17×17×17×17×17×17 numbers of 4 bytes take 9.9 ms instead of 11).
+    Blocks of each fill would leave columns over, which are then transposed one by one.
     """
     several = any(axes[at].tile > 1 for at in fills)
-    if not several or not side or not buffer.run[0] or axes[-1].tile % side == 0:
+    if not several or not side or not staging.run[0] or axes[-1].tile % side == 0:
         return False
     step = element * axes[-1].tile
-    for at in sorted(fills, key=lambda at: buffer.steps[at]):
-        if buffer.steps[at] != step:
+    for at in sorted(fills, key=lambda at: staging.steps[at]):
+        if staging.steps[at] != step:
             return False
         step *= axes[at].tile
     return True
 
 
-def _kept(
-    element: int, axes: Sequence[Axis], buffer: Buffer, loops: Sequence[int], threads: int
+def _kept_bytes(
+    element: int, axes: Sequence[WalkAxis], staging: Staging, loops: Sequence[int], threads: int
 ) -> int:
-    """Return the bytes that the ends of a tile's runs take, 0 if no tile goes on where they end."""
-    step, along = buffer.run
+    """Return the bytes that the ends of a tile's runs take, 0 if no tile continues them."""
+    step, along = staging.run
     length, trips = step * axes[along].tile, axes[along].trips
     shared = threads > 1 and loops[0] == along and any(axes[at].trips > 1 for at in loops[1:])
     if shared or trips == 1 or length < LINE_BYTES:
