@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilesolve import Machine, Problem, plan
-from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Output
 from tilesolve.model.price import stores
-from tilesolve.planning.geometric.program import Setting
 from tilesolve.planning.geometric.relaxation import relax
+from tilesolve.planning.setting import Setting
 
 PROBLEM = Problem.of("abcdef-degb-gfac", "a=24 b=16 c=16 d=24 e=16 f=16 g=24")
 MACHINE = "e5-2680v4"
@@ -42,7 +42,7 @@ def paper(output: Output) -> Callable[[Machine], Times]:
     """Return the paper's model: bandwidths alone, tiles not rounded."""
 
     def solved(machine: Machine) -> Times:
-        kernel = Microkernel(rows=8, columns=8, call=0.0, pack=0.0)
+        kernel = Microkernel(rows=8, columns=8, call_cycles=0.0, pack_cycles=0.0)
         free = 100 * machine.peak(PROBLEM.dtype)
         places = stores(machine)
         copies = (None,) * len(PROBLEM.spec.operands)

@@ -313,11 +313,11 @@ def _plan(
     if expressions:
         from tilesolve.contractions.spec import Spec
         from tilesolve.machine.model import Machine
-        from tilesolve.model.formulas import listing, usual
+        from tilesolve.model.formulas import listing, output_stationary_order
 
         count = levels if levels is not None else len(Machine.load(machine).caches)
         parsed = Spec.parse(spec)
-        typer.echo(listing(parsed, [usual(parsed)] * count))
+        typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
         return
     found = plan_module.plan(
         spec,

@@ -19,7 +19,7 @@ import numpy as np
 from tilesolve.kernels.codegen.object_code import Family, LoadedCode
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
-from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.kernels.runtime.compiled import INT, compiled, invoke, renew
 from tilesolve.kernels.sources import LAYOUT
@@ -140,8 +140,7 @@ def measure(
         for shape in shapes
         for sums in (PROBE_SHORT_STEPS, PROBE_LONG_STEPS)
     }
-    usual = default(family.dtype, family.bits, family.registers)
-    high, wide = usual.rows // family.lanes, usual.columns
+    high, wide = default_tile(family.dtype, family.bits, family.registers)
     within = [tile for tile in family.tiles if tile[0] <= high and tile[1] <= wide]
     tile = max(within, key=prod)  # the usual one, where there are registers for it
     usual_shape, placed_shape = (

@@ -4,6 +4,7 @@ import itertools
 import json
 import tomllib
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -21,23 +22,17 @@ from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.dtypes import lanes, panel_columns
-from tilesolve.kernels.microkernel_costs import (
-    ADDING,
-    PACK,
-    PLACED,
-    STREAMS,
-    WALK,
-    Catalogue,
-    RegisterTile,
-    default,
-)
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.probes import microkernels
 from tilesolve.kernels.probes.microkernels import tiles_of
 from tilesolve.kernels.runtime.state import S
 from tilesolve.kernels.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
+from tilesolve.machine.costs import DEFAULT_COSTS
+from tilesolve.machine.file import EARLIER_NAMES
 from tilesolve.machine.level import Peak
+from tilesolve.machine.microkernel import default_microkernel
 from tilesolve.packing.buffers import empty
-from tilesolve.planning.prefetch import near_third
+from tilesolve.planning.prefetch import third_cache_feeds
 from tilesolve.planning.register_tile import _waste, register_tile
 
 BASE = Machine.load("i7-6700k")
@@ -106,7 +101,7 @@ def test_another_clock_changes_no_figure(monkeypatch, pace):
         family, loaded, 1e9, speed=lambda: pace * (0.9 if next(asked) % 2 else 1.0)
     )
     assert found == steady
-    assert found.streams > found.placed > 1
+    assert found.in_place_columns_slowdown > found.in_place_rows_slowdown > 1
 
 
 def test_the_speed_is_told_beside_the_measured_peak_of_the_same_vectors():
@@ -126,6 +121,15 @@ def test_a_machine_file_keeps_catalogues(here):
     both = measure_catalogues(here, ["complex64"])
     assert both.catalogue("float32") == here.catalogue("float32")
     assert both.catalogue("complex64") is not None
+
+
+@pytest.mark.parametrize("name", EARLIER_NAMES)
+def test_older_files_call_ratios_otherwise(name):
+    """A ratio that was written under its earlier name is read as what it is."""
+    data = tomllib.loads(measured().to_toml())
+    data["kernels"][0][name] = 1.5
+    [found] = Machine.from_toml(tomli_w.dumps(data)).catalogues
+    assert getattr(found, EARLIER_NAMES[name]) == 1.5
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,9 @@ def test_keys_of_a_catalogue_are_checked(what):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
 
 
-@pytest.mark.parametrize("what", ["placed", "crowded", "streams"])
+@pytest.mark.parametrize(
+    "what", ["in_place_rows_slowdown", "aliased_store_slowdown", "crowded", "streams"]
+)
 @pytest.mark.parametrize("times", [0.5, float("nan"), -2.0, "1.5"])
 def test_what_is_in_place_and_crowded_lines_cannot_be_faster(what, times):
     """An impossible cost of one of them is an error that names the file."""
@@ -164,28 +170,28 @@ def test_what_is_in_place_and_crowded_lines_cannot_be_faster(what, times):
 
 def test_rows_that_cost_more_in_place_are_packed(here):
     """What was measured of rows in place counts in plans; without it the usual cost does."""
-    assert here.catalogue("float32").placed >= 1
+    assert here.catalogue("float32").in_place_rows_slowdown >= 1
     problem = Problem.of("mn-mk-kn", "m=96 n=96 k=96")
     [usual] = measured().catalogues
-    assert usual.placed is None
-    for placed, counts in (1.0, PLACED), (9.0, 9.0):
-        machine = BASE.replace(catalogues=(replace(usual, placed=placed),))
+    assert usual.in_place_rows_slowdown is None
+    for placed, counts in (1.0, DEFAULT_COSTS.in_place_rows_slowdown), (9.0, 9.0):
+        machine = BASE.replace(catalogues=(replace(usual, in_place_rows_slowdown=placed),))
         assert Machine.from_toml(machine.to_toml()) == machine
-        assert register_tile(problem, machine).placed == counts
+        assert register_tile(problem, machine).in_place_rows_slowdown == counts
     found = plan(problem, machine=machine, threads=1, cache=False)
     assert found.nest.packed[1] is not None
 
 
 def test_columns_that_cost_more_in_place_are_packed(here):
     """The same of columns: all in the second cache, they are worth it if it costs little."""
-    assert here.catalogue("float32").streams >= 1
+    assert here.catalogue("float32").in_place_columns_slowdown >= 1
     problem = Problem.of("mn-km-kn", "m=24 n=24 k=96")
     [usual] = measured().catalogues
-    assert usual.streams is None
-    for streams, counts in (None, STREAMS), (1.0, 1.0), (9.0, 9.0):
-        machine = BASE.replace(catalogues=(replace(usual, streams=streams),))
+    assert usual.in_place_columns_slowdown is None
+    for streams, counts in (None, DEFAULT_COSTS.in_place_columns_slowdown), (1.0, 1.0), (9.0, 9.0):
+        machine = BASE.replace(catalogues=(replace(usual, in_place_columns_slowdown=streams),))
         assert Machine.from_toml(machine.to_toml()) == machine
-        assert register_tile(problem, machine).streams == counts
+        assert register_tile(problem, machine).in_place_columns_slowdown == counts
         found = plan(problem, machine=machine, threads=1, cache=False)
         assert (found.nest.packed[0] is None) == (streams == 1)
 
@@ -209,11 +215,11 @@ def test_narrower_vectors_can_be_measured_and_wider_ones_not(monkeypatch):
 def test_the_default_holds_without_a_catalogue():
     """Nothing measured, or only of another dtype, leaves the documented default."""
     problem = Problem.of("mn-mk-kn", 500)
-    assert register_tile(problem, BASE) == default("float64", 256, 16)
+    assert register_tile(problem, BASE) == default_microkernel(BASE, "float64")
     single = Problem.of("mn-mk-kn", 500, "float32")
-    assert register_tile(single, measured()) == default("float32", 256, 16)
+    assert register_tile(single, measured()) == default_microkernel(BASE, "float32")
     small = Problem.of("mn-mk-kn", 5)
-    assert register_tile(small, BASE) == default("float64", 256, 16).nearby()
+    assert register_tile(small, BASE) == default_microkernel(BASE, "float64").scale_reading(0.4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
@@ -223,17 +229,19 @@ def test_the_default_is_a_tile_that_there_is(registers, dtype):
     group = panel_columns(dtype, registers)
     tiles = Family(dtype, 256, min(registers, 32), group).tiles
     if not tiles:
-        for make in (default, Family.of):
+        for make in (default_tile, Family.of):
             with pytest.raises(
                 MachineError, match=f"{registers} vector registers hold no .* {dtype}"
             ):
                 make(dtype, 256, registers)
         return
     assert Family.of(dtype, 256, registers).tiles == tiles
-    found = default(dtype, 256, registers)
-    assert (found.rows // lanes(dtype, 256), found.columns) in tiles
-    more = default(dtype, 256, registers + 1)
-    assert more.rows * more.columns >= found.rows * found.columns
+    found = default_tile(dtype, 256, registers)
+    assert found in tiles
+    assert prod(default_tile(dtype, 256, registers + 1)) >= prod(found)
+    machine = BASE.replace(vector_registers=registers)
+    kernel = default_microkernel(machine, dtype)
+    assert (kernel.rows, kernel.columns) == (found[0] * lanes(dtype, 256), found[1])
 
 
 def test_few_registers_keep_their_tile():
@@ -248,7 +256,7 @@ def test_few_registers_keep_their_tile():
 def test_the_default_tile_wins_ties():
     """Where all tiles are as fast and the shape cuts none of them, the square one is taken."""
     kernel = register_tile(Problem.of("mn-mk-kn", 960), measured())
-    usual = default("float64", 256, 16)
+    usual = default_microkernel(BASE, "float64")
     assert (kernel.rows, kernel.columns) == (usual.rows, usual.columns)
 
 
@@ -273,7 +281,11 @@ def test_no_tile_is_better_than_the_chosen_one(m, n, k, call):
         filled = -(-n // FAMILY.lanes) * m / (vectors * columns)
         cells = -(-m // columns)
         packed = cells * FAMILY.group * -(-m // (cells * FAMILY.group))
-        return calls * (tile.call + WALK) + filled * k * tile.step + packed * k * PACK
+        return (
+            calls * (tile.call + DEFAULT_COSTS.tile_cycles)
+            + filled * k * tile.step
+            + packed * k * DEFAULT_COSTS.pack_cycles
+        )
 
     chosen = cycles(*sides(register_tile(problem, machine)))
     assert all(chosen <= 1.03 * cycles(*tile) for tile in FAMILY.tiles)
@@ -289,13 +301,13 @@ def test_what_the_second_cache_holds_is_packed_for_less(machine):
         register_tile(Problem.of("mn-mk-kn", sides | {"k": k}), machine)
         for k in (inside, inside + 1)
     )
-    assert (near.pack, near.fetch, near.stream) == (
-        0.4 * far.pack,
-        0.4 * far.fetch,
-        0.4 * far.stream,
+    assert (near.pack_cycles, near.in_place_rows_cycles, near.in_place_columns_cycles) == (
+        0.4 * far.pack_cycles,
+        0.4 * far.in_place_rows_cycles,
+        0.4 * far.in_place_columns_cycles,
     )
-    assert far.pack == PACK
-    assert near.streams == far.streams > 1
+    assert far.pack_cycles == DEFAULT_COSTS.pack_cycles
+    assert near.in_place_columns_slowdown == far.in_place_columns_slowdown > 1
 
 
 def test_calls_write_long_runs_where_c_goes_past_the_caches():
@@ -309,7 +321,9 @@ def test_calls_write_long_runs_where_c_goes_past_the_caches():
         catalogues=(Catalogue("float64", 512, 32, tiles),),
     )
     problem = Problem.of("acf-ak-kcf", "a=64 c=48 f=16 k=64")
-    found = [register_tile(problem, machine, streams=streams).rows for streams in (False, True)]
+    found = [
+        register_tile(problem, machine, non_temporal=streams).rows for streams in (False, True)
+    ]
     assert found == [24, 16]
 
 
@@ -336,9 +350,9 @@ def test_register_tiles_have_lines_that_can_be_asked_for(pages, near):
         catalogues=(Catalogue("float64", 512, 32, tiles),),
     )
     problem = tilesolve.suite("tccg")["abcde-efcad-bf"]
-    assert near_third(machine) == near
+    assert third_cache_feeds(machine) == near
     kept = [rows for rows in (16, 24) if 32 * rows <= 2 * pages]
-    found = register_tile(problem, machine, streams=True)
+    found = register_tile(problem, machine, non_temporal=True)
     assert found.rows == (kept[-1] if near and kept else 24)
     assert register_tile(problem, machine).rows == 24
 
@@ -346,9 +360,11 @@ def test_register_tiles_have_lines_that_can_be_asked_for(pages, near):
 @pytest.mark.parametrize("crowded", [None, 1.0, 2.0])
 def test_crowded_lines_count_where_they_hinder(here, crowded):
     """Columns a page apart, or rows and half of the next line: what is worse depends on the CPU."""
-    assert here.catalogue("float32").crowded >= 1
+    assert here.catalogue("float32").aliased_store_slowdown >= 1
     tiles = RegisterTile(2, 6, 6.0, 20.0), RegisterTile(3, 4, 6.0, 20.0)
-    machine = BASE.replace(catalogues=(Catalogue("float64", 256, 16, tiles, crowded=crowded),))
+    machine = BASE.replace(
+        catalogues=(Catalogue("float64", 256, 16, tiles, aliased_store_slowdown=crowded),)
+    )
     hinder = crowded == 2.0
     for columns, wasted in ({"m": 6}, 1.0 * hinder), ({"m": 1}, 0.0):
         problem = Problem.of("mn-mk-kn", "m=24 n=512 k=24")
@@ -410,7 +426,7 @@ def test_few_rows_are_transposed_at_once(spec, turned, share):
         vector_registers=32,
         catalogues=(Catalogue("float64", 512, 32, tuple(tiles)),),
     )
-    found = register_tile(Problem.of(spec, 72), machine, streams=True)
+    found = register_tile(Problem.of(spec, 72), machine, non_temporal=True)
     assert (found.rows, found.columns) == ((8, 24) if turned and share else (24, 8))
 
 
@@ -419,16 +435,18 @@ def test_tiles_that_add_to_c_cost_more(call):
     """Sums in one piece cost what was measured, sums in parts no less than adding takes."""
     machine = measured(call=lambda v, c: call)
     problem = Problem.of("mn-mk-kn", 1024)
-    once, adding = (register_tile(problem, machine, streams=once).call for once in (True, False))
-    assert once == call + WALK
-    assert adding == max(call, ADDING) + WALK
+    once, adding = (
+        register_tile(problem, machine, non_temporal=once).call_cycles for once in (True, False)
+    )
+    assert once == call + DEFAULT_COSTS.tile_cycles
+    assert adding == max(call, DEFAULT_COSTS.accumulate_cycles) + DEFAULT_COSTS.tile_cycles
 
 
 @pytest.mark.parametrize("part", [0.0, float("nan"), -1.0, "0.9"])
 def test_no_call_takes_nothing_of_its_time(part):
     """An impossible gain of asking is an error that names the file."""
     data = tomllib.loads(measured().to_toml())
-    data["kernels"][0]["asked"] = part
+    data["kernels"][0]["prefetch_gain_ratio"] = part
     with pytest.raises(MachineError, match=r"mine\.toml"):
         Machine.from_toml(tomli_w.dumps(data), origin="mine.toml")
 
@@ -440,7 +458,7 @@ def test_tiles_ask_for_lines_where_that_gains(asked):
     machine = BASE.replace(
         vector_bits=512,
         vector_registers=32,
-        catalogues=(Catalogue("float64", 512, 32, tiles, asked=asked),),
+        catalogues=(Catalogue("float64", 512, 32, tiles, prefetch_gain_ratio=asked),),
     )
     assert Machine.from_toml(machine.to_toml()) == machine
     problem = Problem.of("mn-mk-kn", "m=640 n=2048 k=24")
@@ -459,7 +477,7 @@ def test_asking_is_measured_where_kernels_can(here):
     """Narrow kernels never ask; of wide ones it is known what that takes."""
     for catalogue in here.catalogues:
         tile = Shape(catalogue.dtype, catalogue.bits, 3, 8, 8, packed=True)
-        assert (catalogue.asked is not None) == (interleaved_steps(tile) > 0)
+        assert (catalogue.prefetch_gain_ratio is not None) == (interleaved_steps(tile) > 0)
 
 
 @pytest.mark.parametrize("fast", [(1, 3), (2, 2), (4, 1), (3, 2)])

@@ -298,7 +298,7 @@ def test_a_lone_level_is_no_list():
 def test_any_value_is_refused_in_words(data):
     """With any value of a file replaced by another one, there is a machine, or a MachineError."""
     tiles = (RegisterTile(2, 6, 6.0, 60.0),)
-    catalogues = (Catalogue("float64", 256, 16, tiles, placed=1.5),)
+    catalogues = (Catalogue("float64", 256, 16, tiles, in_place_rows_slowdown=1.5),)
     document = tomllib.loads(sample().replace(catalogues=catalogues).to_toml())
     part = document
     while isinstance(part, dict | list) and (part is document or data.draw(st.booleans())):

@@ -11,7 +11,13 @@ from strategies import specs
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.model.footprints import footprint
-from tilesolve.model.formulas import expressions, listing, orders, tile, usual
+from tilesolve.model.formulas import (
+    complete_orders,
+    formulas,
+    listing,
+    output_stationary_order,
+    tile,
+)
 from tilesolve.model.nest import Nest
 from tilesolve.model.traffic import Store, Tiling, traffic
 
@@ -35,7 +41,7 @@ def test_one_level_matrix_product_is_table_1(whole):
     tiles = {i: extents[i] if w else extents[i] // 12 for i, w in zip("ijk", whole, strict=True)}
     values = {f"N_{i}": n for i, n in extents.items()} | {f"T1_{i}": t for i, t in tiles.items()}
     names = {f"N{i}": n for i, n in extents.items()} | {f"T{i}": t for i, t in tiles.items()}
-    found = {e.tensor: e.at(values) for e in expressions("ij-ik-kj", ["kji"])}
+    found = {e.tensor: e.at(values) for e in formulas("ij-ik-kj", ["kji"])}
     expected = [eval(amount, {}, names) for amount in TABLE_1[whole]]
     assert [found["A"], found["B"], found["C"]] == expected
 
@@ -55,12 +61,12 @@ def test_the_listing_has_a_row_for_each_fit():
 
 def test_the_usual_order_keeps_the_output():
     """Summed letters come innermost, the output's first letter outermost."""
-    assert usual(Spec.parse("ab-cad-dcb")) == "cdba"
+    assert output_stationary_order(Spec.parse("ab-cad-dcb")) == "cdba"
 
 
 def test_just_one_case_holds():
     """The guards of an expression split all fits among its cases."""
-    for expression in expressions("hk-[2h+r]c-rck", ["ck", "hr"]):
+    for expression in formulas("hk-[2h+r]c-rck", ["ck", "hr"]):
         symbols = [(f"T1_{i}", f"T2_{i}", f"N_{i}") for i in "hkrc"]
         for fits in product([False, True], repeat=8):
             values = {}
@@ -101,7 +107,7 @@ def priced(problem, around, tiles):
     boxes = [*tiles, dict(problem.sizes)]
     for at, (box, outer) in enumerate(pairwise(boxes), start=1):
         room = 2 * sum(footprint(problem, t, box, 1) for t in problem.spec.tensors)
-        order = usual(problem.spec) if at > len(around) else around[at - 1]
+        order = output_stationary_order(problem.spec) if at > len(around) else around[at - 1]
         first = next((i for i in order if outer[i] > box[i]), None)
         if first is not None:
             grown = {**box, first: outer[first]}
@@ -109,7 +115,7 @@ def priced(problem, around, tiles):
         elif at < len(tiles):
             assume(False)
         stores.append(Store(f"L{at}", room, 1, "", 1.0))
-    bands = [("L1", usual(problem.spec), tiles[0])]
+    bands = [("L1", output_stationary_order(problem.spec), tiles[0])]
     for level, order in enumerate(around, start=1):
         outer = tiles[level] if level < len(tiles) else dict(problem.sizes)
         bands.append((f"L{level + 1}", order, outer))
@@ -129,7 +135,7 @@ def symbolic(problem, around, tiles):
     values = {f"N_{i}": n for i, n in problem.sizes.items()}
     for level, box in enumerate(tiles, start=1):
         values |= {tile(level, i, len(tiles)): size for i, size in box.items()}
-    found = expressions(problem.spec, around)
+    found = formulas(problem.spec, around)
     tensors = len(problem.spec.tensors)
     return [
         [e.at(values) for e in found[at : at + tensors]] for at in range(0, len(found), tensors)
@@ -172,4 +178,4 @@ def test_expressions_are_the_price_of_convolutions(data):
 
 def test_orders_are_completed():
     """Letters that an order leaves out follow in the spec's order."""
-    assert orders(Spec.parse("ij-ik-kj"), ["k", "ij"]) == ["kij", "ijk"]
+    assert complete_orders(Spec.parse("ij-ik-kj"), ["k", "ij"]) == ["kij", "ijk"]

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.fused import fuse
-from tilesolve.model.loop_order import AT_HAND, side_by_side
+from tilesolve.model.loop_order import order_loops
 from tilesolve.model.nest import Nest
-from tilesolve.model.pages import PAGE, pages_of, runs_of
+from tilesolve.model.pages import pages_of, runs_of
+from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.planning.letter_boxes import unfuse
 
 LINE = 64
@@ -27,7 +29,7 @@ def places_of(strides, sides):
 
 def pages_on_average(strides, sides):
     """Return how many pages a box touches, over beginnings on each eighth byte of a page."""
-    pages = (places_of(strides, sides) + np.arange(0, PAGE, 8)[:, None]) // PAGE
+    pages = (places_of(strides, sides) + np.arange(0, PAGE_BYTES, 8)[:, None]) // PAGE_BYTES
     return 1 + np.mean(np.count_nonzero(np.diff(pages, axis=1), axis=1))
 
 
@@ -62,14 +64,14 @@ def test_boxes_along_the_innermost_letter_lie_in_the_fewest_pages(drawn):
     strides, sides, trips = drawn
     outer = {i: sides[i] * trips[i] for i in sides}
     free = [i for i in "abc" if trips[i] > 1]
-    order = side_by_side(["abc"], sides, outer, [{}, strides], LINE)
+    order = order_loops(["abc"], sides, outer, [{}, strides], LINE)
     assert sorted(order) == ["a", "b", "c"]
     assert order[: 3 - len(free)] == [i for i in "abc" if i not in free]
 
     def visits(letter):
         return pages_on_average(strides, sides | {letter: outer[letter]}) / trips[letter]
 
-    assert pages_of(strides, sides) <= AT_HAND
+    assert pages_of(strides, sides) <= DEFAULT_COSTS.tlb_pages
     for letter in free:
         assert visits(order[3 - len(free)]) <= visits(letter) * 1.07
 
@@ -80,8 +82,8 @@ def test_longer_runs_count_where_pages_are_not_at_hand():
     inner = {"a": 8, "b": 64, "c": 512}
     tensor = {"a": 8, "b": 512, "c": 512 * 512}
     output = {"b": 8, "a": 8 * 512}
-    assert pages_of(tensor, inner) > AT_HAND
-    assert side_by_side(["ba", "c"], inner, outer, [output, tensor], LINE)[0] == "a"
+    assert pages_of(tensor, inner) > DEFAULT_COSTS.tlb_pages
+    assert order_loops(["ba", "c"], inner, outer, [output, tensor], LINE)[0] == "a"
 
 
 def test_tensors_that_stay_do_not_decide():
@@ -89,7 +91,7 @@ def test_tensors_that_stay_do_not_decide():
     inner, outer = {"a": 8, "b": 8, "n": 4096}, {"a": 512, "b": 512, "n": 4096}
     tensors = [{}, {"a": 8, "b": 4096}, {"n": 4096}]
     for classes in permutations(["ba", "n"]):
-        order = side_by_side(classes, inner, outer, tensors, LINE)
+        order = order_loops(classes, inner, outer, tensors, LINE)
         assert order.index("a") < order.index("b")
 
 

@@ -14,8 +14,8 @@ from strategies import problems, specs
 from tilesolve.bench.studies.misses import RULES
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.microkernel_costs import Microkernel
 from tilesolve.machine.level import Level
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Nest, tile_counts
 from tilesolve.model.price import price
@@ -144,7 +144,14 @@ class TestByHand:
         nest = Nest.of(problem, [("register", "mnk", 8), ("memory", "kmn", 64)])
         toy = make_machine((4096, 65536))
         kernel = Microkernel(
-            8, 8, efficiency=0.5, call=30, pack=2, fetch=0.25, stream=0, streams=1.5
+            8,
+            8,
+            efficiency=0.5,
+            call_cycles=30,
+            pack_cycles=2,
+            in_place_rows_cycles=0.25,
+            in_place_columns_cycles=0,
+            in_place_columns_slowdown=1.5,
         )
         cost = price(problem, nest, toy, microkernel=kernel)
         for level in cost.levels:

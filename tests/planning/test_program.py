@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
-from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.formulas import tile
@@ -20,18 +20,19 @@ from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price, stores
 from tilesolve.model.traffic import Store, Tiling, traffic
-from tilesolve.planning.geometric.loop_choices import choices, orders
-from tilesolve.planning.geometric.program import Setting, formulate, pyomo_model
+from tilesolve.planning.geometric.loop_choices import choices, innermost_classes
+from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.relaxation import optimum, relax
 from tilesolve.planning.geometric.tilings import bands
 from tilesolve.planning.policy import SOLVER_TOLERANCE
+from tilesolve.planning.setting import Setting
 
 KERNEL = Microkernel(rows=4, columns=2)
 
 SPECS = ("ab-ac-cb", "abc-adc-bd", "xab-xac-xbc", "ab-ac-bc", "ab-a-cb", "ab-c[a+d]-bcd")
 
 
-def setting_of(problem, places, packed=None, output="accumulate", kernel=KERNEL):
+def make_setting(problem, places, packed=None, output="accumulate", kernel=KERNEL):
     """Return a setting whose rate and frequency make seconds easy to tell apart."""
     fused = fuse(problem)
     copies = packed or (None,) * len(problem.spec.operands)
@@ -79,8 +80,10 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     ]
     packed = data.draw(st.sampled_from([(None, None), (f"L{levels}",) * 2, ("L1", None)]))
     output = data.draw(st.sampled_from(["accumulate", "store", "stream"]))
-    setting = setting_of(problem, places, packed, output)
-    choice = tuple(data.draw(st.sampled_from(orders(setting.fused))) for _ in range(levels))
+    setting = make_setting(problem, places, packed, output)
+    choice = tuple(
+        data.draw(st.sampled_from(innermost_classes(setting.fused))) for _ in range(levels)
+    )
     program = formulate(setting, choice)
     values = {tile(at, i, levels): float(t) for at, b in enumerate(boxes) for i, t in b.items()}
     found = {name: amount.at(values) for name, amount in program.times.items()}
@@ -93,7 +96,7 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
         loads = place.bandwidth * min(1.0, pace or 1.0)
         seconds = volumes[0] / place.bandwidth + sum(volumes[1:]) / loads
         assert found[place.server] == pytest.approx(seconds)
-    cycles = exact.calls * KERNEL.call + sum(exact.packed) * KERNEL.pack
+    cycles = exact.calls * KERNEL.call_cycles + sum(exact.packed) * KERNEL.pack_cycles
     assert found["compute"] == pytest.approx((problem.flops + cycles) / 1e9)
     assert all(limit.at(values) <= 1 for limit in program.limits.values())
 
@@ -106,7 +109,7 @@ def held(problem, box):
 def test_limits_are_capacity_and_ways():
     """A tile within the relaxed Eq. 9 keeps the sum of whole ways within one way a tensor."""
     machine = Machine.load("e5-2680v4")
-    setting = setting_of(Problem.of("ab-ac-cb", 512), stores(machine))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(machine))
     limits = formulate(setting, ("K", "M", "N")).limits
     tiles = {"T1_M": 4.0, "T1_N": 2.0, "T1_K": 256.0}
     sizes = {"A": 8 * 4 * 256, "B": 8 * 2 * 256, "C": 8 * 4 * 2}
@@ -118,7 +121,7 @@ def test_limits_are_capacity_and_ways():
 
 def test_a_level_without_tile_passes_everything_on():
     """With no loops around a tile the next level's tile, and what it takes in, are the same."""
-    setting = setting_of(Problem.of("ab-ac-cb", 512), stores(Machine.load("e5-2680v4")))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("e5-2680v4")))
     program = formulate(setting, ("M", None, "N"))
     assert program.aliases["T3_M"] == program.aliases["T2_M"] == "T2_M"
     assert "capacity_L3" not in program.limits
@@ -131,7 +134,7 @@ def test_a_level_without_tile_passes_everything_on():
 def test_a_contraction_has_one_optimum_from_any_start():
     """The program in logarithms is convex: all starts arrive at the same time."""
     problem = Problem.of("abcd-aebf-dfce", 72)
-    setting = setting_of(problem, stores(Machine.load("i7-6700k")), ("L3", "L3"))
+    setting = make_setting(problem, stores(Machine.load("i7-6700k")), ("L3", "L3"))
     for choice in [("M", "N", "M"), ("K", "K", "K"), ("N", None, "K")]:
         found = optimum(formulate(setting, choice), choice, starts=5)
         assert found.spread < 1e-5
@@ -139,7 +142,7 @@ def test_a_contraction_has_one_optimum_from_any_start():
 
 def test_the_model_can_be_written_for_another_solver(tmp_path):
     """The Pyomo model is printable and goes to a file."""
-    setting = setting_of(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
     model = pyomo_model(formulate(setting, ("M", "N", "M")))
     path = tmp_path / "tiling.nl"
     model.write(str(path))
@@ -181,11 +184,11 @@ def test_classes_are_never_worse_than_single_loops(name):
     singles, home = loose(problem)
     kernel = Microkernel(rows=1, columns=1)
     per_letter = Setting(singles, stores(machine), kernel, 1e9, 1e9, (None, None), "accumulate")
-    per_class = setting_of(problem, stores(machine), kernel=kernel)
+    per_class = make_setting(problem, stores(machine), kernel=kernel)
     random.seed(name)
     letters = [i for i in problem.spec.letters if problem.sizes[i] > 1]
     programs = {i: formulate(per_letter, (innermost_alone(problem, home, i),) * 3) for i in letters}
-    classes = {c: formulate(per_class, (c,) * 3) for c in orders(per_class.fused)}
+    classes = {c: formulate(per_class, (c,) * 3) for c in innermost_classes(per_class.fused)}
     for _ in range(3):
         values, boxes = {}, {}
         for i, extent in problem.sizes.items():
@@ -279,7 +282,7 @@ def test_class_orders_are_as_good_as_all_permutations_by_exact_price(spec):
 
 def test_every_choice_is_listed_once():
     """27 class choices, and those where a level has no tile of its own."""
-    setting = setting_of(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
+    setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
     found = choices(setting)
     assert len(set(found)) == len(found) == 48
     assert sum(None not in choice for choice in found) == 27

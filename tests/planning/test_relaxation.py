@@ -8,20 +8,21 @@ from strategies import unshrunk
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
-from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.price import stores
 from tilesolve.model.traffic import Store
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import Setting, bounding, formulate
+from tilesolve.planning.geometric.program import bounding, formulate
 from tilesolve.planning.geometric.relaxation import optimum, refine, relax
 from tilesolve.planning.policy import SOLVER_TOLERANCE
+from tilesolve.planning.setting import Setting
 
 CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
 
 
-def setting_of(problem, machine, rate=None):
+def make_setting(problem, machine, rate=None):
     """Return the setting that plans use, at another arithmetic rate if one is given."""
     places = stores(machine)
     kernel = Microkernel(8, 6)
@@ -34,7 +35,7 @@ def setting_of(problem, machine, rate=None):
 @pytest.mark.parametrize("name", CASES)
 def test_pruning_leaves_out_nothing_better(name, rate):
     """Solving all choices finds nothing faster than the pruned search, memory-bound or not."""
-    setting = setting_of(suite("tccg")[name], Machine.load("e5-2680v4"), rate)
+    setting = make_setting(suite("tccg")[name], Machine.load("e5-2680v4"), rate)
     found = relax(setting)
     everything = [optimum(formulate(setting, c), c).seconds for c in choices(setting)]
     assert found.considered == len(everything)
@@ -50,7 +51,7 @@ def test_pruning_leaves_out_nothing_better(name, rate):
 )
 def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine):
     """Solving all choices finds nothing faster than the only one that is solved."""
-    setting = setting_of(Problem.of(spec, size), Machine.load(machine))
+    setting = make_setting(Problem.of(spec, size), Machine.load(machine))
     found = relax(setting)
     assert found.solved == 1
     assert found.pruned == found.considered - 1
@@ -63,7 +64,7 @@ def test_where_nothing_moves_twice_one_choice_stands_for_all(spec, size, machine
 @pytest.mark.parametrize("name", CASES)
 def test_a_bound_is_below_every_choice_it_stands_for(name):
     """The small programs bound every full one with the same loops around that tile."""
-    setting = setting_of(suite("tccg")[name], Machine.load("i7-6700k"))
+    setting = make_setting(suite("tccg")[name], Machine.load("i7-6700k"))
     bounds = {}
     for choice in choices(setting)[::3]:
         full = optimum(formulate(setting, choice), choice).seconds
@@ -78,7 +79,7 @@ def test_a_bound_is_below_every_choice_it_stands_for(name):
 @pytest.mark.parametrize("name", CASES)
 def test_levels_are_refined_in_order_of_tightness(name):
     """Refining keeps the longest time and never lengthens the sorted list of times."""
-    setting = setting_of(suite("tccg")[name], Machine.load("e5-2680v4"))
+    setting = make_setting(suite("tccg")[name], Machine.load("e5-2680v4"))
     choice = ("M", "N", "M")
     rough = optimum(formulate(setting, choice), choice)
     fine = refine(setting, rough)
@@ -97,7 +98,7 @@ def test_elasticities_predict_a_small_change():
     """One percent more bandwidth saves what the multipliers say."""
     machine = Machine.load("i7-6700k")
     problem = suite("tccg")["abcd-aebf-dfce"]
-    found = relax(setting_of(problem, machine, 1e13)).best
+    found = relax(make_setting(problem, machine, 1e13)).best
     assert sum(found.elasticities.values()) > 0.5
     for name, gain in found.elasticities.items():
         level, _, figure = name.partition("_")
@@ -114,7 +115,7 @@ def test_elasticities_predict_a_small_change():
                 for v in machine.levels
             )
         )
-        setting = setting_of(problem, faster, 1e13)
+        setting = make_setting(problem, faster, 1e13)
         changed = optimum(formulate(setting, found.choice), found.choice)
         saved = 100 * (1 - changed.seconds / found.seconds)
         assert saved == pytest.approx(gain, abs=0.1)
@@ -136,7 +137,7 @@ def test_no_room_for_the_register_tile_is_an_error():
 @settings(unshrunk, max_examples=20)
 def test_optimum_keeps_every_limit(sizes):
     """Continuous tiles stay within capacities, ways, order and extents."""
-    setting = setting_of(Problem.of("ab-ac-cb", sizes), Machine.load("i7-6700k"))
+    setting = make_setting(Problem.of("ab-ac-cb", sizes), Machine.load("i7-6700k"))
     found = relax(setting).best
     program = formulate(setting, found.choice)
     values = {name: found.tiles[name] for name in program.variables}

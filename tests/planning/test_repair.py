@@ -12,30 +12,30 @@ from strategies import unshrunk
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
-from tilesolve.kernels.microkernel_costs import Microkernel
 from tilesolve.machine.level import Level, Peak
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.pages import crowded
+from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.price import price, stores
 from tilesolve.model.traffic import Store
 from tilesolve.planning import letter_boxes, policy
 from tilesolve.planning.geometric.integers import (
     _families,
-    relieved,
+    relieve,
     repair,
-    resized,
+    resize,
     trivial_tilings,
-    whole,
+    untiled,
 )
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import Setting
 from tilesolve.planning.geometric.relaxation import relax
-from tilesolve.planning.geometric.tilings import altogether, nest_of, times_of
+from tilesolve.planning.geometric.tilings import nest_of, times_of, total_of
 from tilesolve.planning.letter_boxes import box, unfuse
+from tilesolve.planning.setting import Setting
 from tilesolve.plans.plan import plan
 
 
@@ -90,7 +90,7 @@ def test_where_nothing_moves_twice_no_tiling_takes_less(spec, size, machine):
     """No chains and no loops around them save any level time that one tile for all takes."""
     found = plan(spec, size, machine, cache=False)
     setting, extents = found.setting, found.setting.fused.problem.sizes
-    one = whole(setting, found.choice)
+    one = untiled(setting, found.choice)
     assert found.classes == one.chains
     sides = {i: {setting.smallest(i), 2 * setting.smallest(i), extents[i]} for i in extents}
     every = [
@@ -112,7 +112,7 @@ def test_one_tile_that_moves_something_twice_is_not_taken_at_sight():
     one = trivial_tilings(found.setting)[1]
     times = times_of(found.setting, found.choice, [one, dict(found.classes)])
     assert np.isfinite(times).all()
-    assert whole(found.setting, found.choice) is None
+    assert untiled(found.setting, found.choice) is None
     assert (times[:, 1] < times[:, 0]).any()
 
 
@@ -126,7 +126,7 @@ def test_resized_tiles_keep_all_limits(name, machine):
     sizes = set()
     for optimum in relax(setting).optima[:4]:
         found = repair(setting, optimum.choice, optimum.tiles)
-        for other in resized(setting, optimum.choice, found):
+        for other in resize(setting, optimum.choice, found):
             chains = dict(other.chains)
             assert limits_hold(setting, optimum.choice, chains)
             assert nested(setting, chains)
@@ -144,9 +144,9 @@ def test_levels_are_relieved_for_little(name, machine):
     setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
     for optimum in relax(setting).optima[:3]:
         found = repair(setting, optimum.choice, optimum.tiles)
-        lighter = relieved(setting, optimum.choice, optimum.tiles, found)
+        lighter = relieve(setting, optimum.choice, optimum.tiles, found)
         chains = [dict(found.chains), dict(lighter.chains)]
-        before, after = altogether(times_of(setting, optimum.choice, chains))
+        before, after = total_of(times_of(setting, optimum.choice, chains), setting.overlap)
         assert after <= before
         assert lighter.score <= (1 + policy.TIME_CONCESSION) * found.score
         assert limits_hold(setting, optimum.choice, chains[1])
@@ -187,8 +187,9 @@ def test_long_sums_are_shortened_where_copies_stay_nearer(monkeypatch):
     longer = plan(problem, machine=machine, cache=False)
     assert dict(found.classes)["K"][0] < dict(longer.classes)["K"][0] / 2
     assert found.seconds <= (1 + policy.TIME_TOLERANCE) * (1 + policy.TIE_WEIGHT) * longer.seconds
-    before, after = altogether(
-        times_of(found.setting, found.choice, [dict(longer.classes), dict(found.classes)])
+    before, after = total_of(
+        times_of(found.setting, found.choice, [dict(longer.classes), dict(found.classes)]),
+        found.setting.overlap,
     )
     assert after < before
 
@@ -199,11 +200,11 @@ def test_no_resized_tile_that_pays_is_left_out(name):
     setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
     optimum = relax(setting).best
     found = repair(setting, optimum.choice, optimum.tiles)
-    returned = [other.chains for other in (found, *resized(setting, optimum.choice, found))]
+    returned = [other.chains for other in (found, *resize(setting, optimum.choice, found))]
     for index, chain in found.chains:
         for family in _families(setting, index, chain):
             tilings = [dict(found.chains) | {index: other} for other in family]
-            costs = altogether(times_of(setting, optimum.choice, tilings))
+            costs = total_of(times_of(setting, optimum.choice, tilings), setting.overlap)
             for at, (tiling, cost) in enumerate(zip(tilings, costs, strict=True)):
                 if np.isfinite(cost) and tuple(tiling.items()) not in returned:
                     assert min(costs[:at]) <= cost * (1 + 1e-3)
@@ -218,12 +219,12 @@ def test_smaller_tiles_that_take_as_long_are_returned_where_reading_does(name, r
     setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
     optimum = relax(setting).best
     found = repair(setting, optimum.choice, optimum.tiles)
-    returned = {other.chains for other in resized(setting, optimum.choice, found)}
+    returned = {other.chains for other in resize(setting, optimum.choice, found)}
     usual, alike = set(), set()
     for index, chain in found.chains:
         for family in _families(setting, index, chain):
             tilings = [dict(found.chains) | {index: other} for other in family]
-            costs = altogether(times_of(setting, optimum.choice, tilings))
+            costs = total_of(times_of(setting, optimum.choice, tilings), setting.overlap)
             least = np.inf
             for at, (tiling, cost) in enumerate(zip(tilings, costs, strict=True)):
                 key = tuple(tiling.items())
@@ -315,7 +316,7 @@ def test_two_level_tiles_are_within_two_percent_of_brute_force(monkeypatch):
 def against_brute_force(problem, machine, monkeypatch):
     """Compare the repaired optimum with the best of everything."""
     monkeypatch.setattr(f"{__name__}.MACHINE", machine)
-    kernel = Microkernel(4, 2, call=2.0)
+    kernel = Microkernel(4, 2, call_cycles=2.0)
     copies = (None,) * len(problem.spec.operands)
     setting = Setting(
         fuse(problem),
@@ -537,4 +538,4 @@ def test_between_equal_boxes_packing_copies_unless_lines_of_c_meet(case, letters
     assert found == expected
     along = {**known, "a": 4}
     strides = {i: step for i, step in problem.strides(0).items() if i in along}
-    assert crowded(strides, along, 64) == (expected["a"] == 1)
+    assert has_aliased_lines(strides, along, 64) == (expected["a"] == 1)

@@ -35,9 +35,9 @@ from tilesolve.planning import policy
 from tilesolve.planning.geometric import select
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
-from tilesolve.planning.geometric.tilings import altogether, times_of
+from tilesolve.planning.geometric.tilings import times_of, total_of
 from tilesolve.planning.letter_boxes import unfuse
-from tilesolve.planning.register_tile import nearby, register_tile
+from tilesolve.planning.register_tile import fits_second_cache, register_tile
 from tilesolve.planning.solve import _splits
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
@@ -401,13 +401,13 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     """The outermost tile is another than the best one by the longest time, where it pays."""
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine=machine, cache=False)
-    monkeypatch.setattr(select, "resized", lambda *_: [])
-    monkeypatch.setattr(select, "relieved", lambda *args: args[-1])
+    monkeypatch.setattr(select, "resize", lambda *_: [])
+    monkeypatch.setattr(select, "relieve", lambda *args: args[-1])
     first = tilesolve.plan(problem, machine=machine, cache=False)
 
     def together(made):
-        waits = select.waits(made.share, made.nest, made.price, made.machine)
-        return waits + altogether(np.array(made.price.ranking))
+        waits = select.waiting_seconds(made.share, made.nest, made.price, made.machine)
+        return waits + total_of(np.array(made.price.ranking), made.setting.overlap)
 
     assert together(found) <= (1 - gain) * together(first)
     assert found.seconds <= (1 + policy.TIME_TOLERANCE) * first.seconds
@@ -418,11 +418,11 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypa
     """The outermost tile is larger than the best one by the model where its runs are too short."""
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine="i7-6700k", cache=False)
-    monkeypatch.setattr(select, "resized", lambda *_: [])
+    monkeypatch.setattr(select, "resize", lambda *_: [])
     short = tilesolve.plan(problem, machine="i7-6700k", cache=False)
 
     def waits(made):
-        return select.waits(made.share, made.nest, made.price, made.machine)
+        return select.waiting_seconds(made.share, made.nest, made.price, made.machine)
 
     assert waits(found) < 0.5 * waits(short)
     assert found.seconds <= 1.02 * short.seconds
@@ -439,7 +439,7 @@ def test_tiles_that_take_little_room_cost_a_hundredth_at_most(machine, case, dty
     found = tilesolve.plan(problem, machine=machine, cache=False)
     best = next(one for one in seen[-1] if one.nest == found.nest)
     for one in seen[-1]:
-        if one.seconds <= best.seconds and one.waits <= best.waits:
+        if one.seconds <= best.seconds and one.waiting <= best.waiting:
             assert best.price.seconds <= 1.01 * one.price.seconds
 
 
@@ -452,14 +452,14 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
         box = {"m": m, "n": 64, "k": k}
         bands = [("register", "nmk", {"m": 8, "n": 4, "k": k}), ("L3", "mnk", box)]
         nest = Nest.of(problem, [*bands, ("memory", "mkn", dict(problem.sizes))], ("L3", "L3"))
-        return select.waits(problem, nest, price(problem, nest, machine), machine)
+        return select.waiting_seconds(problem, nest, price(problem, nest, machine), machine)
 
     def ends(k):
         return problem.bytes[1] * run_waste(8 * k, 64, 8) / machine.memory.bandwidth
 
     for k in (8, 16, 32):
         runs = problem.bytes[1] / (8 * k)
-        least = runs * (select.VISIT - 8 * k / machine.memory.bandwidth)
+        least = runs * (machine.costs.page_visit_seconds - 8 * k / machine.memory.bandwidth)
         more = ends(k) - ends(4096) + least  # what else waits is next to nothing beside
         assert waits(64, k) == pytest.approx(waits(64, 4096) + more, rel=1e-2)
     assert waits(64, 64) == pytest.approx(waits(64, 4096) + ends(64) - ends(4096), rel=2e-2)
@@ -482,7 +482,7 @@ def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, ro
     found = plan(problem, machine="i7-6700k", cache=False)
     cell = dict(found.nest.bands[0].box)
     for number, copy in enumerate(found.nest.packed, start=1):
-        if copy is None and not nearby(problem, found.machine):
+        if copy is None and not fits_second_cache(problem, found.machine):
             lines = lines_of(problem, number, cell, 64)
             used, most = np.unique(lines % 64, return_counts=True)
             assert most.max() <= 8 or len(used) >= min(64, len(lines)) / 2
@@ -704,7 +704,9 @@ def beats_the_obvious(found):
     setting = found.setting
     fused = setting.fused.problem
     own = min(found.search.integral, found.seconds)
-    together = altogether(times_of(setting, found.choice, [dict(found.classes)])[:, 0])
+    together = total_of(
+        times_of(setting, found.choice, [dict(found.classes)])[:, 0], setting.overlap
+    )
     levels = [place.name for place in setting.places[1:]]
     call = {i: setting.smallest(i) for i in fused.sizes}
     for tile in (call, dict(fused.sizes)):
@@ -718,7 +720,9 @@ def beats_the_obvious(found):
             times = times_within(setting, nest)
             # What settles ties may give up to this share of the longest time for the others, and
             # what is given up beyond it must be gained by all levels together.
-            assert own <= times.max() * (1 + policy.TIE_WEIGHT) or together < altogether(times)
+            assert own <= times.max() * (1 + policy.TIE_WEIGHT) or together < total_of(
+                times, setting.overlap
+            )
             assert own <= times.max() * (1 + policy.TIE_WEIGHT) * (1 + policy.TIME_TOLERANCE)
 
 

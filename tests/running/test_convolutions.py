@@ -9,8 +9,8 @@ import pytest
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
-from tilesolve.kernels.microkernel_costs import Microkernel
 from tilesolve.machine.level import Level
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Nest
@@ -94,7 +94,7 @@ def times(setting, choice, columns, width):
     tiling = Tiling(bands(setting, choice), boxes, setting.packed, setting.output)
     found = traffic(problem, tiling, setting.places)
     kernel = setting.microkernel
-    cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
+    cycles = found.calls * kernel.call_cycles + sum(found.packed) * kernel.pack_cycles
     longest = problem.flops / setting.rate + cycles / setting.frequency
     for place, volumes in zip(setting.places, found.volumes, strict=True):
         longest = np.maximum(longest, sum(volumes) / place.bandwidth)
@@ -109,7 +109,7 @@ def test_small_convolutions_are_within_two_percent_of_brute_force(
     sizes, spec, capacities, monkeypatch
 ):
     """What the solver and its repair find is as fast as the best of all integer tiles."""
-    small = Microkernel(rows=2, columns=2, call=2.0)
+    small = Microkernel(rows=2, columns=2, call_cycles=2.0)
     monkeypatch.setattr("tilesolve.planning.solve.register_tile", lambda *_, **__: small)
     found = plan(Problem.of(spec, sizes), machine=toy(*capacities), cache=False)
     best, _ = brute_force(found.setting)

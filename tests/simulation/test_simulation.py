@@ -14,8 +14,8 @@ from simulation_cases import CASES, access_all, draw_nests, make_machine
 from tilesolve.bench.studies.misses import compare_misses, describe_caches
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.nest import Nest
-from tilesolve.model.pages import PAGE
 from tilesolve.model.price import price
+from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.plans.plan import plan
 from tilesolve.simulation.cache_simulator import CacheShape, caches
 from tilesolve.simulation.nest_trace import BUFFER, COMPUTE, SOURCE, simulate
@@ -48,7 +48,7 @@ class ObviousNest:
             (i, near[i], band.level) for near, band in bands for i in reversed(band.order)
         ]
         self.homes = [None, *(nest.packed or (None,) * len(problem.spec.operands))]
-        sizes = [-(-size // PAGE) * PAGE for size in problem.bytes]
+        sizes = [-(-size // PAGE_BYTES) * PAGE_BYTES for size in problem.bytes]
         starts = np.concatenate(([0], np.cumsum(sizes * 2)))
         self.base, self.buffer = starts[: len(sizes)], starts[len(sizes) :]
         self.span = int(starts[-1])

@@ -43,7 +43,14 @@ IGNORED = {"format", "machine"}
 CONTINUOUS = {"relaxed", "tiles", "elasticities", "spread", "runner_up"}
 """Fields that IPOPT's answers are in, whose last digits follow where arrays happen to lie."""
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "call": "call_cycles",
+    "pack": "pack_cycles",
+    "fetch": "in_place_rows_cycles",
+    "stream": "in_place_columns_cycles",
+    "placed": "in_place_rows_slowdown",
+    "streams": "in_place_columns_slowdown",
+}
 """New names of a plan's fields by the names that they had at the revision."""
 
 

@@ -228,10 +228,10 @@ COST_NAMES = tuple(known.name for known in fields(Costs))
 
 MEASURED: Mapping[str, Callable[[Catalogue], float | None]] = {
     "call_cycles": lambda found: median(tile.call for tile in found.tiles),
-    "in_place_rows_slowdown": lambda found: found.placed,
-    "in_place_columns_slowdown": lambda found: found.streams,
-    "aliased_store_slowdown": lambda found: found.crowded,
-    "prefetch_gain_ratio": lambda found: found.asked,
+    "in_place_rows_slowdown": lambda found: found.in_place_rows_slowdown,
+    "in_place_columns_slowdown": lambda found: found.in_place_columns_slowdown,
+    "aliased_store_slowdown": lambda found: found.aliased_store_slowdown,
+    "prefetch_gain_ratio": lambda found: found.prefetch_gain_ratio,
 }
 """Where a catalogue of measured microkernels has a cost; None there is not measured. That of a call
 differs by register tile: this is the median."""

@@ -31,8 +31,14 @@ SHIPPED = Path(__file__).parent / "data"
 FORMAT = 1
 """Version of the TOML format; a file of another version is refused."""
 
-OPTIONAL = {"placed": "placed", "crowded": "crowded", "asked": "asked", "streams": "streams"}
-"""Entries of a catalogue that may not have been measured, and the fields that hold them."""
+EARLIER_NAMES = {
+    "placed": "in_place_rows_slowdown",
+    "crowded": "aliased_store_slowdown",
+    "asked": "prefetch_gain_ratio",
+    "streams": "in_place_columns_slowdown",
+}
+"""Entries of a catalogue that may not have been measured, by the names that older files give them.
+"""
 
 _VECTOR = {
     "bits": "vector_bits",
@@ -162,8 +168,8 @@ def _tiles(catalogue: Catalogue) -> dict[str, Any]:
     tiles = ", ".join(
         f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
     )
-    optional = {entry: getattr(catalogue, field) for entry, field in OPTIONAL.items()}
-    measured = {entry: times for entry, times in optional.items() if times is not None}
+    ratios = {name: getattr(catalogue, name) for name in EARLIER_NAMES.values()}
+    measured = {name: ratio for name, ratio in ratios.items() if ratio is not None}
     return {
         "dtype": catalogue.dtype,
         "bits": catalogue.bits,
@@ -208,14 +214,15 @@ def _titled(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, object]]:
 
 
 def _catalogue(title: str, found: object) -> Catalogue:
-    table = _checked(found, title, ("dtype", "bits", "registers", "tiles"), OPTIONAL)
+    needed, names = ("dtype", "bits", "registers", "tiles"), tuple(EARLIER_NAMES.values())
+    given = _checked(found, title, needed, (*names, *EARLIER_NAMES))
+    table = {EARLIER_NAMES.get(key, key): value for key, value in given.items()}
     check_name(title, "dtype", table["dtype"])
     for key in ("bits", "registers"):
         check_count(title, key, table[key])
-    measured = [key for key in OPTIONAL if key in table]
-    for key in measured:
-        check_positive(title, key, table[key])
-    optional = {OPTIONAL[key]: table[key] for key in measured}
+    optional = {key: table[key] for key in names if key in table}
+    for key, ratio in optional.items():
+        check_positive(title, key, ratio)
     tiles = tuple(_tile(title, text) for text in str(table["tiles"]).split(", "))
     return Catalogue(table["dtype"], table["bits"], table["registers"], tiles, **optional)
 

@@ -56,7 +56,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class Formula:
     """Elements of one tensor that one level takes in, case by case.
 
     Parameters
@@ -70,7 +70,7 @@ class Expression:
 
     Examples
     --------
-    >>> print(expressions("mn-mk-kn", ["k"])[0])
+    >>> print(formulas("mn-mk-kn", ["k"])[0])
     L1 C: N_m·N_n  if T1_m < N_m
           N_n·T1_m  if T1_m = N_m, T1_n < N_n
           T1_m·T1_n  if T1_m = N_m, T1_n = N_n
@@ -85,7 +85,7 @@ class Expression:
 
         Examples
         --------
-        >>> moved = expressions("mn-mk-kn", ["k"])[1]
+        >>> moved = formulas("mn-mk-kn", ["k"])[1]
         >>> sizes = dict.fromkeys(["N_m", "N_n", "N_k"], 100)
         >>> moved.at({**sizes, "T1_m": 10, "T1_n": 10, "T1_k": 10})
         100000.0
@@ -97,7 +97,7 @@ class Expression:
 
         Examples
         --------
-        >>> moved = expressions("mn-mk-kn", ["k"])[1]
+        >>> moved = formulas("mn-mk-kn", ["k"])[1]
         >>> tiles = {"T1_m": 100, "T1_n": 10, "T1_k": 100}
         >>> print(moved.case({**tiles, "N_m": 100, "N_n": 100, "N_k": 100}))
         T1_k·T1_m
@@ -112,7 +112,7 @@ class Expression:
         return f"L{self.level} {self.tensor}: " + "\n      ".join(lines)
 
 
-def footprint(
+def symbolic_footprint(
     tensor: Tensor, level: int, levels: int, ones: frozenset[str] = frozenset()
 ) -> Signomial:
     """Return the elements of a tensor that a level's tile touches.
@@ -129,8 +129,10 @@ def footprint(
     Examples
     --------
     >>> tensor = Spec.parse("hk-[2h+r]-rk").operands[0]
-    >>> print(footprint(tensor, 1, 1), "or", footprint(tensor, 1, 1, frozenset("r")))
-    T1_r + 2·T1_h - 2 or T1_h
+    >>> print(symbolic_footprint(tensor, 1, 1))
+    T1_r + 2·T1_h - 2
+    >>> print(symbolic_footprint(tensor, 1, 1, frozenset("r")))
+    T1_h
     """
     return _touched(tensor, {i: tile(level, i, levels) for i in tensor.letters if i not in ones})
 
@@ -184,12 +186,12 @@ class SymbolicLoop:
         return Signomial.symbol(self.outer) / Signomial.symbol(self.inner)
 
 
-def orders(spec: Spec, innermost: Sequence[str]) -> list[str]:
+def complete_orders(spec: Spec, innermost: Sequence[str]) -> list[str]:
     """Complete each level's loop order (innermost first) with the letters it leaves out.
 
     Examples
     --------
-    >>> orders(Spec.parse("mn-mk-kn"), ["k", "nm"])
+    >>> complete_orders(Spec.parse("mn-mk-kn"), ["k", "nm"])
     ['kmn', 'nmk']
     """
     return [first + "".join(i for i in spec.letters if i not in first) for first in innermost]
@@ -203,7 +205,7 @@ def loops_above(spec: Spec, innermost: Sequence[str], level: int) -> list[Symbol
     >>> [loop.inner for loop in loops_above(Spec.parse("mn-mk-kn"), ["k", "n"], 2)]
     ['T2_n', 'T2_m', 'T2_k']
     """
-    full = orders(spec, innermost)
+    full = complete_orders(spec, innermost)
     return [
         SymbolicLoop(letter, at, len(full))
         for at in range(level, len(full) + 1)
@@ -238,7 +240,7 @@ def amounts(
     return tuple(walk(spec.tensors, steps_of, sizes, lambda inner, _: inner == 0))
 
 
-def expressions(spec: Spec | str, innermost: Sequence[str]) -> tuple[Expression, ...]:
+def formulas(spec: Spec | str, innermost: Sequence[str]) -> tuple[Formula, ...]:
     """Return the conditional expressions of every level and tensor.
 
     Parameters
@@ -251,7 +253,7 @@ def expressions(spec: Spec | str, innermost: Sequence[str]) -> tuple[Expression,
 
     Examples
     --------
-    >>> for expression in expressions("mn-mk-kn", ["k"]):
+    >>> for expression in formulas("mn-mk-kn", ["k"]):
     ...     print(expression)
     L1 C: N_m·N_n  if T1_m < N_m
           N_n·T1_m  if T1_m = N_m, T1_n < N_n
@@ -265,7 +267,7 @@ def expressions(spec: Spec | str, innermost: Sequence[str]) -> tuple[Expression,
     """
     spec = Spec.parse(spec) if isinstance(spec, str) else spec
     return tuple(
-        Expression(level, name, tuple(_cases(spec, t, level, innermost)))
+        Formula(level, name, tuple(_cases(spec, t, level, innermost)))
         for level in range(1, len(innermost) + 1)
         for t, name in enumerate(spec.names)
     )
@@ -305,7 +307,7 @@ def _cases(
             yield (*guards, *extra), amounts(spec, level, (*moving, *running), levels)[t]
 
 
-def usual(spec: Spec) -> str:
+def output_stationary_order(spec: Spec) -> str:
     """Return the order of loops, innermost first, that keeps the output in place.
 
     Summed letters stand innermost, then the output's from last to first: the nest of the
@@ -313,7 +315,7 @@ def usual(spec: Spec) -> str:
 
     Examples
     --------
-    >>> usual(Spec.parse("ij-ik-kj"))
+    >>> output_stationary_order(Spec.parse("ij-ik-kj"))
     'kji'
     """
     kept = spec.output.letters
@@ -332,10 +334,10 @@ def listing(spec: Spec | str, innermost: Sequence[str]) -> str:
     T1_i < N_i, T1_j < N_j, T1_k < N_k
     """
     spec = Spec.parse(spec) if isinstance(spec, str) else spec
-    found = expressions(spec, innermost)
+    found = formulas(spec, innermost)
     if len(innermost) > 1:
         return "\n".join(map(str, found))
-    order = orders(spec, innermost)[0][::-1]
+    order = complete_orders(spec, innermost)[0][::-1]
     rows = [["tiles", *(f"{e.tensor} (elements moved)" for e in found)]]
     for whole in product([False, True], repeat=len(order)):
         guards = [Guard(f"T1_{i}", f"N_{i}", w) for i, w in zip(order, whole, strict=True)]

@@ -1,4 +1,4 @@
-"""The order of the loops over letters: within each class, boxes go on side by side in memory."""
+"""The order of loops over letters: within each class, the next box lies near in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.pages import pages_of, runs_of
 from tilesolve.planning.policy import (
     PAGE_VISIT_TOLERANCE,
     RUN_PAGE_VISITS,
 )
-
-AT_HAND = 2048
-"""Pages whose places a core keeps at hand: the second TLB of current CPUs has 1536 to 3072."""
 
 
 def innermost_first(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:
@@ -31,21 +29,21 @@ def innermost_first(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]
     return tuple(sorted(letters, key=lambda letter: -place[letter]))
 
 
-def side_by_side(
+def order_loops(
     classes: Sequence[Sequence[str]],
     inner: Mapping[str, int],
     outer: Mapping[str, int],
     tensors: Sequence[Mapping[str, int]],
     line: int,
+    tlb_pages: float = DEFAULT_COSTS.tlb_pages,
 ) -> list[str]:
     """Order the loops over boxes in a larger one, innermost first, so that they share pages.
 
     Within each class that letter goes innermost along which boxes lie in the fewest pages: each
-    box that comes back to a page looks it up again. Where the pages of one box are more than are
-    kept at hand, the next one finds few of them, and runs of the operands count more: where one
-    ends, lines are fetched in vain unless the next box goes on there. (Measured: all orders of
-    the loops of seven contractions of three to five letters; `abcde-efbad-cf` and `abcd-deca-be`
-    are 1.16 and 1.15 times as fast so.)
+    box that comes back to a page looks it up again. Where one box has more pages than the TLB
+    holds, the next one finds few of them there, and runs of the operands count more: where a run
+    ends, lines are prefetched in vain unless the next box goes on there. See
+    ``docs/decisions/023-loop-order.md``.
 
     Parameters
     ----------
@@ -57,6 +55,8 @@ def side_by_side(
         Strides in bytes of the output and the operands; none for those that the loops never meet.
     line
         Bytes of a line of memory.
+    tlb_pages
+        Pages whose addresses a core keeps translated.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def side_by_side(
     >>> problem = Problem.of("abcd-dbea-ec", "a=72,b=72,c=24,d=72,e=72")
     >>> strides = [{}, problem.strides(1), {}]
     >>> inner = dict(a=8, b=1, c=24, d=72, e=72)
-    >>> side_by_side(["dba", "c", "e"], inner, problem.sizes, strides, 64)
+    >>> order_loops(["dba", "c", "e"], inner, problem.sizes, strides, 64)
     ['d', 'a', 'b', 'c', 'e']
     """
     found: list[str] = []
@@ -76,9 +76,8 @@ def side_by_side(
         # Tensors without these letters stay where they are, whichever of them goes on.
         moved = [steps if steps.keys() & set(letters) else {} for steps in tensors]
         while len(free) > 1:
-            weight = (
-                0 if sum(pages_of(steps, box) for steps in tensors) <= AT_HAND else RUN_PAGE_VISITS
-            )
+            held = sum(pages_of(steps, box) for steps in tensors) <= tlb_pages
+            weight = 0 if held else RUN_PAGE_VISITS
             visits = {}
             for i in free:
                 wider, trips = {**box, i: outer[i]}, ceil(outer[i] / inner[i])

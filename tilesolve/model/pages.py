@@ -8,8 +8,7 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 
-PAGE = 4096
-"""Bytes of the smallest pages there are."""
+from tilesolve.packing.sizes import PAGE_BYTES
 
 
 def pages_of(strides: Mapping[str, int], sides: Mapping[str, int]) -> float:
@@ -24,8 +23,8 @@ def pages_of(strides: Mapping[str, int], sides: Mapping[str, int]) -> float:
     >>> pages_of({"m": 8192, "k": 8}, {"m": 8, "k": 256})
     11.984375
     """
-    run, apart = _run(strides, sides, PAGE)
-    return prod(side for _, side in apart) * (1 + (run - 1) / PAGE)
+    run, apart = _run(strides, sides, PAGE_BYTES)
+    return prod(side for _, side in apart) * (1 + (run - 1) / PAGE_BYTES)
 
 
 def runs_of(strides: Mapping[str, int], sides: Mapping[str, int], gap: int) -> int:
@@ -39,7 +38,9 @@ def runs_of(strides: Mapping[str, int], sides: Mapping[str, int], gap: int) -> i
     return prod(side for _, side in _run(strides, sides, gap)[1])
 
 
-def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> NDArray[np.int64]:
+def lines_by_place(
+    strides: Mapping[str, int], sides: Mapping[str, int], line: int
+) -> NDArray[np.int64]:
     """Return how many lines of a box are at each place in pages.
 
     Elements that are less than a line apart make runs; lines that two runs share count twice.
@@ -48,16 +49,18 @@ def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -
     --------
     Of eight rows of four lines, each in a page of its own, the lines are at four places:
 
-    >>> crowds_of({"m": 4096, "k": 8}, {"m": 8, "k": 32}, 64).tolist()[:6]
+    >>> lines_by_place({"m": 4096, "k": 8}, {"m": 8, "k": 32}, 64).tolist()[:6]
     [8, 8, 8, 8, 0, 0]
     """
-    places, (run, apart) = max(1, PAGE // line), _run(strides, sides, line)
-    unit = gcd(PAGE, *(stride for stride, _ in apart))  # of which all starts are multiples
-    starts = np.bincount([0], minlength=PAGE // unit)
+    places, (run, apart) = max(1, PAGE_BYTES // line), _run(strides, sides, line)
+    unit = gcd(PAGE_BYTES, *(stride for stride, _ in apart))  # of which all starts are multiples
+    starts = np.bincount([0], minlength=PAGE_BYTES // unit)
     for stride, side in apart:  # from each start so far as many: a convolution around the page
-        others = np.bincount(stride * np.arange(side) % PAGE // unit, minlength=PAGE // unit)
+        others = np.bincount(
+            stride * np.arange(side) % PAGE_BYTES // unit, minlength=PAGE_BYTES // unit
+        )
         spectrum = np.fft.rfft(starts) * np.fft.rfft(others)
-        starts = np.rint(np.fft.irfft(spectrum, PAGE // unit)).astype(np.int64)
+        starts = np.rint(np.fft.irfft(spectrum, PAGE_BYTES // unit)).astype(np.int64)
     found = np.flatnonzero(starts)
     begins, counts = found * unit, starts[found]
     lines = (begins % line + run - 1) // line + 1
@@ -68,15 +71,15 @@ def crowds_of(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -
     return around + np.bincount(at.ravel(), last.ravel(), places).astype(np.int64)
 
 
-def crowded(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> bool:
+def has_aliased_lines(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> bool:
     """Return whether two lines of a box are at one place in their pages.
 
     Examples
     --------
-    >>> [crowded({"m": stride, "k": 8}, {"m": 6, "k": 8}, 64) for stride in (4096, 4160)]
+    >>> [has_aliased_lines({"m": stride, "k": 8}, {"m": 6, "k": 8}, 64) for stride in (4096, 4160)]
     [True, False]
     """
-    return bool(crowds_of(strides, sides, line).max() > 1)
+    return bool(lines_by_place(strides, sides, line).max() > 1)
 
 
 def _run(

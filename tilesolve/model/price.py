@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.microkernel_costs import Microkernel, default
+from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import Sizes
 from tilesolve.model.nest import REGISTER, Nest
@@ -177,7 +177,7 @@ def price(
     (65536.0, 32768.0, 32768.0)
     """
     nest.check(problem)
-    kernel = microkernel or default(problem.dtype, machine.vector_bits, machine.vector_registers)
+    kernel = microkernel or default_microkernel(machine, problem.dtype)
     places = stores(machine, threads)
     _check_copies(nest, places)
     if 0 in problem.sizes.values():
@@ -189,13 +189,13 @@ def price(
             places, found.moved, found.volumes, found.packing, strict=True
         )
     )
-    rate, frequency = pace(machine, problem.dtype, kernel, threads)
+    rate, frequency = core_rates(machine, problem.dtype, kernel, threads)
     seconds = arithmetic(problem, kernel, rate, frequency, found)
     seconds += _reading(problem, nest, kernel, found, rate, frequency)
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
 
-def pace(
+def core_rates(
     machine: Machine, dtype: str, kernel: Microkernel, threads: int = 1
 ) -> tuple[float, float]:
     """Return the flop/s and the cycles per second that one of several threads has of its core.
@@ -203,7 +203,7 @@ def pace(
     Examples
     --------
     >>> machine = Machine.load("i7-6700k")
-    >>> [pace(machine, "float64", Microkernel(8, 6), threads) for threads in (1, 8)]
+    >>> [core_rates(machine, "float64", Microkernel(8, 6), threads) for threads in (1, 8)]
     [(67200000000.0, 4200000000.0), (33600000000.0, 2100000000.0)]
     """
     rate = machine.peak(dtype, threads) / threads * kernel.efficiency
@@ -228,8 +228,12 @@ def _reading(
         if copy is None and operand.subscripts:
             rows = running & set(operand.subscripts[-1].letters) == output
             entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
-            seconds += entered * (kernel.fetch if rows else kernel.stream) / frequency
-            slower = kernel.placed if rows else kernel.streams
+            seconds += (
+                entered
+                * (kernel.in_place_rows_cycles if rows else kernel.in_place_columns_cycles)
+                / frequency
+            )
+            slower = kernel.in_place_rows_slowdown if rows else kernel.in_place_columns_slowdown
             seconds += (slower - 1) * problem.flops / rate
     return seconds
 
@@ -246,7 +250,7 @@ def arithmetic(
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
     20.0
     """
-    cycles = found.calls * kernel.call + sum(found.packed) * kernel.pack
+    cycles = found.calls * kernel.call_cycles + sum(found.packed) * kernel.pack_cycles
     seconds: Sizes = problem.flops / rate + cycles / frequency
     return seconds
 

@@ -15,12 +15,13 @@ import numpy as np
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
+from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.footprints import footprint
 from tilesolve.model.fused import Fused
 from tilesolve.model.lines import line_waste
-from tilesolve.model.loop_order import innermost_first, side_by_side
+from tilesolve.model.loop_order import innermost_first, order_loops
 from tilesolve.model.nest import Band, Nest
-from tilesolve.model.pages import crowded
+from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.traffic import Store
 from tilesolve.planning.policy import (
     BOXES_AT_ONCE,
@@ -38,7 +39,8 @@ def unfuse(
     line: int,
     lanes: int = 1,
     *,
-    hinders: bool = False,
+    avoids_aliased_stores: bool = False,
+    tlb_pages: float = DEFAULT_COSTS.tlb_pages,
     most: Mapping[str, int] = MappingProxyType({}),
 ) -> Nest:
     """Return a nest over letters whose boxes are as large as the tiles of a nest over classes.
@@ -56,9 +58,10 @@ def unfuse(
     lanes
         Elements of a vector: boxes are whole vectors along the output's unit-stride letter, so
         that C can be stored in vectors.
-    hinders
-        Whether C goes through the caches where its lines are at one place in pages, see
-        `Machine.avoids_aliased_stores`.
+    avoids_aliased_stores
+        Whether aliased lines of C go through the caches, see `Machine.avoids_aliased_stores`.
+    tlb_pages
+        Pages whose addresses a core keeps translated.
     most
         Sides of some letters that no box but the whole problem exceeds.
 
@@ -72,6 +75,40 @@ def unfuse(
     >>> boxes.bands[0].box
     (('a', 2), ('b', 72), ('c', 1), ('d', 8), ('e', 16), ('f', 16))
     """
+    chosen, depths = _sides_of_bands(problem, fused, nest, line, lanes), _depths(problem, nest)
+    for sides in chosen[:-1]:
+        sides |= {letter: min(side, sides[letter]) for letter, side in most.items()}
+    order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
+    strides = [problem.strides(t) for t in range(len(problem.spec.tensors))]
+    aliased = avoids_aliased_stores and has_aliased_lines(strides[0], chosen[0], line)
+    bands = []
+    for at, (band, sizes) in enumerate(zip(nest.bands, chosen, strict=True)):
+        within = [order[index] for index in band.order]
+        loops: Sequence[str] = [letter for letters in within for letter in letters]
+        if at:
+            # Loops within a copy's tile never meet the pages of the tensor that was copied.
+            seen = [
+                steps if at > depth else {} for steps, depth in zip(strides, depths, strict=True)
+            ]
+            loops = order_loops(within, chosen[at - 1], sizes, seen, line, tlb_pages)
+            if at == 1 and nest.output == "stream":
+                loops = _along_output(problem, loops, within, sizes, aliased=aliased)
+        box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
+        bands.append(Band(band.level, tuple(loops), box_of))
+    return Nest(tuple(bands), nest.packed, nest.output)
+
+
+def _depths(problem: Problem, nest: Nest) -> list[int]:
+    """Return for each tensor the number of the band whose tile its copy holds; 0 for no copy."""
+    levels = [band.level for band in nest.bands]
+    copies = (None, *(nest.packed or (None,) * len(problem.spec.operands)))
+    return [levels.index(copy) if copy else 0 for copy in copies]
+
+
+def _sides_of_bands(
+    problem: Problem, fused: Fused, nest: Nest, line: int, lanes: int
+) -> list[dict[str, int]]:
+    """Return for each band the sides of its letters."""
     # Where a tile covers a class, the sides of its letters are known before any is decided.
     chosen = [
         {
@@ -84,9 +121,7 @@ def unfuse(
     ]
     vector = problem.spec.output.letters[-1:]
     tensors, elements = problem.spec.tensors, max(1, line // problem.itemsize)
-    levels = [band.level for band in nest.bands]
-    copies = (None, *(nest.packed or (None,) * len(problem.spec.operands)))
-    depths = [levels.index(copy) if copy else 0 for copy in copies]
+    depths = _depths(problem, nest)
     # C's unit-stride letters first: whether a run of it goes on into another class depends on them.
     place = {letter: at for at, letter in enumerate(problem.spec.output.letters)}
     groups = sorted(
@@ -96,9 +131,8 @@ def unfuse(
         inner = {i: max(1, min(lanes, problem.sizes[i])) if i in vector else 1 for i in letters}
         for at, band in enumerate(nest.bands):
             # Tiles within a copy's never meet the lines of the tensor that was copied, but they
-            # have to leave room for a line in that tile; cells along C's lines for half of one
-            # (measured on a Zen 4: `abcd-dbea-ec` in float32, cells of 3 by 16 rows 53.3 ms, 48 of
-            # one run 47.8).
+            # have to leave room for a line in that tile; register boxes along C's lines for half
+            # of one.
             cuts = at == 0 and not set(vector).isdisjoint(letters)
             room = elements * band[index] / (2 if cuts else 1)
             met = [
@@ -109,40 +143,33 @@ def unfuse(
             weight = EDGE_WASTE_POWER if at or index in fused.reduced else 1.0
             inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at])
             chosen[at] |= inner
-    for sides in chosen[:-1]:
-        sides |= {letter: min(side, sides[letter]) for letter, side in most.items()}
-    order = {index: innermost_first(problem, letters) for index, letters in fused.groups}
-    strides = [problem.strides(t) for t in range(len(tensors))]
-    bands = []
-    for at, (band, sizes) in enumerate(zip(nest.bands, chosen, strict=True)):
-        loops: Sequence[str] = [letter for index in band.order for letter in order[index]]
-        if at:
-            # Loops within a copy's tile never meet the pages of the tensor that was copied.
-            seen = [
-                steps if at > depth else {} for steps, depth in zip(strides, depths, strict=True)
-            ]
-            within = [order[index] for index in band.order]
-            loops = side_by_side(within, chosen[at - 1], sizes, seen, line)
-            if at == 1 and nest.output == "stream":
-                # What is side by side in C leaves together, see `kernels.past`. Through the caches,
-                # runs that the tile cuts off come last, so that all steps in between are alike:
-                # hardware follows these (measured on a Zen 3: `abcde-efbad-cf` 179, not 231 ms).
-                through = hinders and crowded(strides[0], chosen[0], line)
-                last = [i for i in vector if through and sizes[i] < problem.sizes[i]]
-                loops = [i for those in within for i in _along(loops, those, place, last)]
-        box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
-        bands.append(Band(band.level, tuple(loops), box_of))
-    return Nest(tuple(bands), nest.packed, nest.output)
+    return chosen
 
 
-def _along(
-    loops: Sequence[str], letters: Sequence[str], place: Mapping[str, int], last: Sequence[str]
+def _along_output(
+    problem: Problem,
+    loops: Sequence[str],
+    classes: Sequence[Sequence[str]],
+    sizes: Mapping[str, int],
+    *,
+    aliased: bool,
 ) -> list[str]:
-    """Return those of some loops that are over given letters, those of the output's end first.
+    """Return the loops of the nearest tile for C with non-temporal stores, class by class.
 
-    But for the ones that are to come last.
+    What lies side by side in C is written together, see `tilesolve.kernels.runtime`: letters of the
+    end of C go innermost. Where aliased lines go through the caches, the vectors' letter comes last
+    if the tile cuts it, so that all steps in between are alike, which hardware can follow.
     """
-    return sorted((i for i in loops if i in letters), key=lambda i: (i in last, -place.get(i, 0)))
+    place = {letter: at for at, letter in enumerate(problem.spec.output.letters)}
+    cut = {i for i in problem.spec.output.letters[-1:] if aliased and sizes[i] < problem.sizes[i]}
+    return [
+        i
+        for letters in classes
+        for i in sorted(
+            (letter for letter in loops if letter in letters),
+            key=lambda letter: (letter in cut, -place.get(letter, 0)),
+        )
+    ]
 
 
 def line_sides(problem: Problem, line: int) -> dict[str, int]:
@@ -318,7 +345,7 @@ def _later(
     strides = problem.strides(0)
     along = any(sides[i] == prod(sides.values()) for i in _units(problem) & sides.keys())
     tile = {**dict.fromkeys(strides, 1), **others, **sides}
-    return not along or crowded(strides, tile, line), -sides[last]
+    return not along or has_aliased_lines(strides, tile, line), -sides[last]
 
 
 def _units(problem: Problem) -> set[str]:

@@ -1,29 +1,21 @@
-"""Which register tile a problem gets: the one whose microkernel wastes least on its shape."""
+"""The register tile of a problem: the one whose microkernel wastes least on its shape."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes, panel_columns, real_of
-from tilesolve.kernels.microkernel_costs import (
-    PACK,
-    PLACED,
-    STREAMS,
-    WALK,
-    Catalogue,
-    Microkernel,
-    RegisterTile,
-    default,
-)
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import lines_of, run_of, run_waste
-from tilesolve.model.pages import crowded, runs_of
+from tilesolve.model.pages import has_aliased_lines, runs_of
 from tilesolve.planning.letter_boxes import box
 from tilesolve.planning.policy import (
     IN_PLACE_LIMIT,
@@ -31,41 +23,17 @@ from tilesolve.planning.policy import (
     PASSING_TILES,
     TIME_TOLERANCE,
 )
-from tilesolve.planning.prefetch import UNASKED, unasked
-
-FEEDS = 1.4
-"""How many times the bandwidth that a register tile needs a cache should have to feed it (measured
-on a Granite Rapids, without and with a tile for the nearest cache: for 24 rows by 8 columns, which
-have 1.49 times, `abc-ad-bdc` takes 196 and 215 ms; for 32 by 6, which have 1.26 times,
-`abcdef-efga-gdbc` takes 24.9 and 20.7 ms)."""
-
-BROADCAST = 0.35
-"""Cycles that it takes to read an element of columns in place once more."""
-
-TURNED = 0.15
-"""Cycles that each element takes longer of rows that are transposed while they are packed, for each
-further vector of rows, and if they pass more than once: of few rows, far apart, longer runs are
-packed together (measured on a Zen 4, tiles of 24 by 8 and of 8 by 24: `abcde-ecbfa-fd` 137 and
-124 ms, `abcd-dbea-ec` 82 and 77; in float32 `abcde-ecbfa-fd` 66 and 63, by 48 and by 16 rows)."""
-
-LINED = 0.7
-"""Share of the speed of streaming stores that they have line by line, pages apart, from which on
-C's lines may be anywhere (measured on a Zen 4 in several minutes: 0.84 to 0.99)."""
-
-PLACES = 8
-"""Lines in a row whose places count then: those at one of them are slow (measured on a Zen 4: lines
-512 bytes apart, or any multiple of that, are written at 15 GB/s, others and pairs at 27)."""
+from tilesolve.planning.prefetch import is_packed_late
 
 
-def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) -> Microkernel:
-    """Return the microkernel for a problem: by shape where they were measured, else the default.
+def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = False) -> Microkernel:
+    """Return the microkernel for a problem: the best measured one, or else the default.
 
-    Calls cost the more the fewer products they sum, and edges make more of them: sixteen rows are
-    one tile of sixteen, or of twenty-four. So of all measured tiles the one is taken that would
-    need the fewest cycles, if what it multiplies came from the nearest caches. Packing costs less
-    where all tensors fit the second one; where operands are then read in place, they come from
-    there again for each tile of the other one (measured on a Zen 4: a product of 128 by 128
-    matrices has 0.83 of the peak with 24 rows by 8 columns, 0.92 with 16 by 12).
+    The shape decides: sixteen rows are one tile of sixteen, or most of one of twenty-four, and a
+    call costs the more the fewer products it sums. The tile is taken that would need the fewest
+    cycles if its operands came from the nearest caches. Where the second cache holds all tensors,
+    packing costs less, and operands that are read in place come from there again for each register
+    tile of the other side. See ``docs/decisions/021-register-tiles.md``.
 
     Parameters
     ----------
@@ -73,8 +41,8 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
         What is computed.
     machine
         With or without a catalogue.
-    streams
-        Whether C is written past the caches: then calls should write long runs of it.
+    non_temporal
+        Whether C is written with non-temporal stores: then calls should write long runs of it.
 
     Examples
     --------
@@ -86,29 +54,35 @@ def register_tile(problem: Problem, machine: Machine, *, streams: bool = False) 
     >>> [register_tile(problem, m).columns for m in (machine, measured)]
     [6, 4]
     """
-    usual = default(problem.dtype, machine.vector_bits, machine.vector_registers)
-    small = nearby(problem, machine)
+    usual, costs = default_microkernel(machine, problem.dtype), machine.costs
+    small = fits_second_cache(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
-        return usual.nearby() if small else usual
-    near = small and max(catalogue.placed or PLACED, catalogue.streams or STREAMS) <= IN_PLACE_LIMIT
-    times = _times(problem, catalogue.tiles, machine, streams=streams, near=near)
-    best = min(times, key=times.__getitem__)
+        return usual.scale_reading(costs.near_share) if small else usual
+    slowdown = max(
+        machine.cost("in_place_rows_slowdown", problem.dtype),
+        machine.cost("in_place_columns_slowdown", problem.dtype),
+    )
+    in_place = small and slowdown <= IN_PLACE_LIMIT
+    cycles = _cycles_of_tiles(
+        problem, catalogue.tiles, machine, non_temporal=non_temporal, in_place=in_place
+    )
+    best = min(cycles, key=cycles.__getitem__)
     group = lanes(problem.dtype, machine.vector_bits)
-    for tile, cycles in times.items():
+    for tile, count in cycles.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
-            best = best if times[best] < (1 - TIME_TOLERANCE) * cycles else tile
-    kernel = catalogue.microkernel(best, adds=not streams)
+            best = best if cycles[best] < (1 - TIME_TOLERANCE) * count else tile
+    kernel = measured_microkernel(machine, catalogue, best, adds=not non_temporal)
     kernel = replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
-    return kernel.nearby() if small else kernel
+    return kernel.scale_reading(costs.near_share) if small else kernel
 
 
-def hindered(
+def stores_alias(
     problem: Problem, machine: Machine, strides: Mapping[str, int], sides: Mapping[str, int]
 ) -> bool:
-    """Return whether lines of a box of C would hinder each other on their way past the caches.
+    """Return whether a box of C goes through the caches as its lines alias modulo 4 KiB.
 
-    Some CPUs let a line wait while another one is under way to the same place in its page.
+    On some CPUs a non-temporal store waits for another one under way to the same place in its page.
 
     Parameters
     ----------
@@ -123,33 +97,35 @@ def hindered(
 
     Examples
     --------
-    >>> problem = Problem.of("mn-mk-kn", 512)
-    >>> hindered(problem, Machine.load("i7-6700k"), problem.strides(0), {"m": 6, "n": 8})
+    >>> problem, sides = Problem.of("mn-mk-kn", 512), {"m": 6, "n": 8}
+    >>> stores_alias(problem, Machine.load("i7-6700k"), problem.strides(0), sides)
     False
     """
-    return machine.avoids_aliased_stores(problem.dtype) and crowded(
+    return machine.avoids_aliased_stores(problem.dtype) and has_aliased_lines(
         strides, sides, machine.memory.line
     )
 
 
-def nearby(problem: Problem, machine: Machine) -> bool:
+def fits_second_cache(problem: Problem, machine: Machine) -> bool:
     """Return whether the second cache holds all tensors: they mostly are there before a call.
+
+    Where there is one cache only, that one counts.
 
     Examples
     --------
     >>> machine = Machine.load("i7-6700k")
-    >>> [nearby(Problem.of("mn-mk-kn", size), machine) for size in (64, 512)]
+    >>> [fits_second_cache(Problem.of("mn-mk-kn", size), machine) for size in (64, 512)]
     [True, False]
     """
-    near = machine.caches[:2]
-    return bool(near) and sum(problem.bytes) <= (near[-1].usable or 0)
+    near = machine.second_cache or machine.first_cache
+    return near is not None and sum(problem.bytes) <= (near.usable or 0)
 
 
 def _reached(catalogue: Catalogue, machine: Machine) -> float:
     """Return the share of the machine's peak that the fastest tile reaches.
 
-    The peak is that of FMAs alone; tiles also load what they multiply, which some CPUs do not do
-    beside as many FMAs (Granite Rapids: 0.8).
+    The peak is that of FMAs alone. Microkernels also load what they multiply, and not every CPU
+    starts as many FMAs beside these loads.
     """
     group = lanes(catalogue.dtype, catalogue.bits)
     products = group if real_of(catalogue.dtype) == catalogue.dtype else 4 * group
@@ -158,128 +134,196 @@ def _reached(catalogue: Catalogue, machine: Machine) -> float:
     )
 
 
-def _times(
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How the letters of one side of C are cut into register boxes.
+
+    Parameters
+    ----------
+    boxes
+        How many there are along these letters.
+    total
+        Vectors, or columns, of all of them together.
+    sides
+        Of one box.
+    """
+
+    boxes: int
+    total: float
+    sides: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A problem as register tiles see it.
+
+    Parameters
+    ----------
+    rows, columns
+        Letters of either side of C.
+    lane
+        The letter that vectors lie along.
+    sums
+        Products that each element of C sums.
+    high, wide
+        Cuts of the rows by the vectors of a tile, of the columns by its columns.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    lane: tuple[str, ...]
+    sums: int
+    high: Mapping[int, _Cut]
+    wide: Mapping[int, _Cut]
+
+    @classmethod
+    def of(cls, problem: Problem, tiles: Sequence[RegisterTile], machine: Machine) -> _Shape:
+        fused = fuse(problem)
+        rows = fused.letters(fused.rows) if fused.rows else ()
+        columns = fused.letters(fused.columns) if fused.columns else ()
+        lane = problem.spec.output.letters[-1:]
+        if not set(lane) & set(rows):
+            lane = rows[:1]
+        group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
+        parts = 2 if machine.uses_half_vectors(problem.dtype) else 1
+        return cls(
+            rows,
+            columns,
+            lane,
+            prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index)),
+            {
+                vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
+                for vectors in {tile.vectors for tile in tiles}
+            },
+            {
+                count: _cut(problem, columns, (), count, 1, 1, line)
+                for count in {tile.columns for tile in tiles}
+            },
+        )
+
+
+def _cycles_of_tiles(
     problem: Problem,
     tiles: Sequence[RegisterTile],
     machine: Machine,
     *,
-    streams: bool,
-    near: bool,
+    non_temporal: bool,
+    in_place: bool,
 ) -> dict[RegisterTile, float]:
-    """Return for each tile the cycles of all calls, edges included, and of packing the columns.
+    """Return for each register tile the cycles of all calls and of packing the columns.
 
-    Where rows pass by, no step takes less than the second cache takes to bring them. Of a cell's
-    last columns whole groups are packed. Where C is written past the caches, all sums are in the
-    nearest tile; what is lost at the ends of the runs that a call writes is counted then, too, and
-    that lines of an operand cannot be asked for of which even a cell's do not stay. What is read in
-    place, as it is near, comes from the second cache for each cell of the other operand.
+    Where rows pass by, no step takes less than the second cache takes to bring them. Of a register
+    box's last columns whole groups are packed. Operands that are read in place come from the second
+    cache for each register box of the other operand. Non-temporal stores have costs of their own,
+    see `_writing_cycles`.
     """
-    fused = fuse(problem)
-    rows = fused.letters(fused.rows) if fused.rows else ()
-    columns = fused.letters(fused.columns) if fused.columns else ()
-    lane = problem.spec.output.letters[-1:]
-    if not set(lane) & set(rows):
-        lane = rows[:1]
-    group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
-    parts = 2 if machine.uses_half_vectors(problem.dtype) else 1
-    high = {
-        vectors: _cut(problem, rows, lane, vectors * group, group, parts, line)
-        for vectors in {tile.vectors for tile in tiles}
-    }
-    wide = {
-        count: _cut(problem, columns, (), count, 1, 1, line)
-        for count in {tile.columns for tile in tiles}
-    }
-    sums = prod(max(1, problem.sizes[i]) for index in fused.reduced for i in fused.letters(index))
-    times = max(1.0, sums / MOST_CALL_PRODUCTS)
+    shape, costs = _Shape.of(problem, tiles, machine), machine.costs
+    repeats = max(1.0, shape.sums / MOST_CALL_PRODUCTS)
     together = panel_columns(problem.dtype, machine.vector_registers)
-    written = problem.bytes[0] / (machine.memory.stream or machine.memory.bandwidth)
-    second = machine.levels[min(1, len(machine.levels) - 1)]
-    nearest = machine.levels[0].usable or 0
-    known = {(tile.vectors, tile.columns): tile.step for tile in tiles}
-    high_lost, wide_lost = (
-        {count: _unasked(problem, sides, machine) for count, (_, _, sides) in cells.items()}
-        if streams
-        else {}
-        for cells in (high, wide)
-    )
-    all_rows = prod(max(1, problem.sizes[i]) for i in rows)
-    fed = problem.itemsize * FEEDS * machine.frequency / (second.read or second.bandwidth)
-    again = sum(problem.bytes[1:])
-    turned = _turned(problem, rows, lane)
+    nearest = (machine.first_cache.usable or 0) if machine.first_cache else 0
+    second = machine.second_cache or machine.memory
+    fed = problem.itemsize * costs.feeding_ratio * machine.frequency
+    fed = fed / (second.read or second.bandwidth)
+    all_rows = prod(max(1, problem.sizes[i]) for i in shape.rows)
+    steps_of = {(tile.vectors, tile.columns): tile.step for tile in tiles}
+    writing = _writing_cycles(problem, shape, steps_of, machine) if non_temporal else {}
+    again = in_place and sum(problem.bytes[1:]) > nearest
     found = {}
     for tile in tiles:
-        (above, vectors, down), (beside, each, across) = high[tile.vectors], wide[tile.columns]
-        calls = above * beside
-        packed = beside * ceil(each / beside / together) * together
-        sides = tile.vectors * group, tile.columns
+        high, wide = shape.high[tile.vectors], shape.wide[tile.columns]
+        calls = high.boxes * wide.boxes
+        packed = wide.boxes * ceil(wide.total / wide.boxes / together) * together
+        sides = tile.vectors * lanes(problem.dtype, machine.vector_bits), tile.columns
         passing = min(PASSING_TILES * sides[0], all_rows) + sides[1]
-        held = passing * sums * problem.itemsize <= nearest
-        steps = _steps(tile, (above, vectors), (beside, each), known)
-        if not held:
-            filled = vectors * each / (tile.vectors * tile.columns)
+        steps = _steps(tile, high, wide, steps_of)
+        if passing * shape.sums * problem.itemsize > nearest:
+            filled = high.total * wide.total / (tile.vectors * tile.columns)
             steps = max(steps, filled * fed * sum(sides))
-        found[tile] = sums * steps + calls * times * (tile.call + WALK)
-        found[tile] += sums * packed * PACK
-        if near and again > nearest:
-            found[tile] += sums * (beside * all_rows * fed + above * each * BROADCAST)
-        if streams:
-            waste = _waste(problem, down | across, machine)
-            found[tile] += waste * written * machine.frequency
-            found[tile] += UNASKED * (high_lost[tile.vectors] + wide_lost[tile.columns])
-            found[tile] += TURNED * turned * (tile.vectors - (beside == 1))
+        cycles = shape.sums * steps + calls * repeats * (tile.call + costs.tile_cycles)
+        cycles += shape.sums * packed * costs.pack_cycles
+        if again:
+            read = wide.boxes * all_rows * fed + high.boxes * wide.total * costs.broadcast_cycles
+            cycles += shape.sums * read
+        for part in writing.get((tile.vectors, tile.columns), ()):
+            cycles += part
+        found[tile] = cycles
     return found
 
 
-def _turned(problem: Problem, rows: Sequence[str], lane: Sequence[str]) -> float:
+def _writing_cycles(
+    problem: Problem, shape: _Shape, tiles: Iterable[tuple[int, int]], machine: Machine
+) -> dict[tuple[int, int], tuple[float, float, float]]:
+    """Return for vectors and columns of a tile what non-temporal stores of C cost besides.
+
+    All sums are in the nearest tile then, so that costs are: what is lost at the ends of the runs
+    that a call writes, lines of an operand that cannot be prefetched as not even a register box's
+    stay in the second cache, and transposing rows while they are packed.
+    """
+    costs, memory = machine.costs, machine.memory
+    written = problem.bytes[0] / (memory.stream or memory.bandwidth)
+    late = {
+        (side, count): _late_lines(problem, cut.sides, machine)
+        for side, cuts in enumerate((shape.high, shape.wide))
+        for count, cut in cuts.items()
+    }
+    transposed = _transposed_elements(problem, shape)
+    return {
+        (vectors, columns): (
+            _waste(problem, {**high.sides, **wide.sides}, machine) * written * machine.frequency,
+            costs.late_line_cycles * (late[0, vectors] + late[1, columns]),
+            costs.transposed_pack_cycles * transposed * (vectors - (wide.boxes == 1)),
+        )
+        for vectors, columns in tiles
+        for high, wide in [(shape.high[vectors], shape.wide[columns])]
+    }
+
+
+def _transposed_elements(problem: Problem, shape: _Shape) -> float:
     """Return how many elements of rows are packed by transposing blocks of rows.
 
     That is so where their operand is contiguous along rows other than those of a vector.
     """
-    others = set(rows) - set(lane)
+    others = set(shape.rows) - set(shape.lane)
     for number, operand in enumerate(problem.spec.operands, start=1):
         unit = operand.subscripts[-1] if operand.subscripts else None
-        if set(lane) & set(operand.letters) and unit and unit.plain and unit.letters[0] in others:
+        of_lane = set(shape.lane) & set(operand.letters)
+        if of_lane and unit and unit.plain and unit.letters[0] in others:
             return problem.bytes[number] / problem.itemsize
     return 0.0
 
 
-def _unasked(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
-    """Return how many lines are packed that are not asked for before, whatever the tiles are.
+def _late_lines(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
+    """Return how many lines are packed that cannot be prefetched, whatever the tiles are.
 
-    That is so of an operand, some letters of which have these sides in a cell.
+    Only operands count that have some of the letters that a register box has these sides along.
     """
     output = problem.spec.output.letters
     cell = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
     return sum(
         problem.bytes[number] / machine.memory.line
         for number, operand in enumerate(problem.spec.operands, start=1)
-        if set(operand.letters) & set(sides) and unasked(problem, number, cell, machine)
+        if set(operand.letters) & set(sides) and is_packed_late(problem, number, cell, machine)
     )
 
 
 def _steps(
-    tile: RegisterTile,
-    rows: tuple[int, float],
-    columns: tuple[int, float],
-    known: Mapping[tuple[int, int], float],
+    tile: RegisterTile, rows: _Cut, columns: _Cut, steps_of: Mapping[tuple[int, int], float]
 ) -> float:
-    """Return the cycles of one step of all calls: cells are near-equal, smaller ones less fast.
+    """Return the cycles of one step of all calls: boxes are near-equal, smaller ones less fast.
 
-    Rows and columns are how many cells they are cut into, and how many groups and columns these
-    have together. A tile that is not known takes its share of the given one's time.
+    A tile that was not measured takes its share of the given one's time.
     """
 
-    def cells(count: int, total: float) -> list[tuple[int, float]]:
-        low = int(total / count)
-        more = total - low * count
-        return [(low, count - more), (low + 1, more)]
+    def boxes(cut: _Cut) -> list[tuple[int, float]]:
+        low = int(cut.total / cut.boxes)
+        more = cut.total - low * cut.boxes
+        return [(low, cut.boxes - more), (low + 1, more)]
 
     whole = tile.vectors * tile.columns
     return sum(
-        times * often * known.get((high, wide), tile.step * high * wide / whole)
-        for high, times in cells(*rows)
-        for wide, often in cells(*columns)
+        above * beside * steps_of.get((high, wide), tile.step * high * wide / whole)
+        for high, above in boxes(rows)
+        for wide, beside in boxes(columns)
         if high and wide
     )
 
@@ -287,23 +331,24 @@ def _steps(
 def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
     """Return the bytes moved in vain where calls write boxes of C past the caches, per byte of it.
 
-    Where lines at one place in their pages hinder each other, these go through the caches, to which
-    they are read before; others cost nothing there, wherever they are, but for less than a line.
-    What a longer run has of its last one, the next call completes. Where single lines were measured
-    to be as fast as runs, those at several of `PLACES` count as a run of as many.
+    Where aliased stores slow each other down, such boxes go through the caches, and are read
+    before; other boxes cost nothing there but for parts of lines. What a longer run has of its last
+    line, the next call completes. Where single lines were measured to be as fast as runs, lines
+    count as a run of as many as there are different ones modulo a few.
     """
-    strides, line = problem.strides(0), machine.memory.line
+    strides, memory, costs = problem.strides(0), machine.memory, machine.costs
+    line = memory.line
     if machine.avoids_aliased_stores(problem.dtype):
         size = prod(sides.values()) * problem.itemsize
         run = size / runs_of(strides, sides, problem.itemsize)
-        return max(0.0, line / run - 1) + hindered(problem, machine, strides, sides)
+        return max(0.0, line / run - 1) + stores_alias(problem, machine, strides, sides)
     run = run_of(problem, problem.spec.output, sides)
-    memory = machine.memory
     steps = [stride for stride in strides.values() if stride != problem.itemsize]
     whole = run % line == 0 and not any(stride % line for stride in steps)
-    if whole and (memory.lines or 0.0) >= LINED * (memory.stream or memory.bandwidth):
+    least = costs.scattered_line_share * (memory.stream or memory.bandwidth)
+    if whole and (memory.lines or 0.0) >= least:
         lines = lines_of(problem, 0, {**dict.fromkeys(strides, 1), **sides}, line)
-        run = max(run, line * len(np.unique(lines % PLACES)))
+        run = max(run, line * len(np.unique(lines % int(costs.aliased_store_lines))))
     return float(run_waste(run, line, problem.itemsize))
 
 
@@ -315,15 +360,15 @@ def _cut(
     group: int,
     parts: int,
     line: int,
-) -> tuple[int, float, dict[str, int]]:
-    """Return into how many cells letters are cut, their groups together, and a cell's sides.
+) -> _Cut:
+    """Return how letters are cut into boxes of at most so many elements, along lanes in groups.
 
     Of a letter's last group only so many parts count as there is something in.
     """
     if not letters:
-        return 1, 1, {}
+        return _Cut(1, 1, {})
     inner = {i: max(1, min(group if i in lane else 1, problem.sizes[i])) for i in letters}
     sides = box(problem, letters, inner, most, line, [problem.spec.output])
     extents = {i: max(1, problem.sizes[i]) for i in letters}
-    groups = prod(ceil(parts * n / group) / parts if i in lane else n for i, n in extents.items())
-    return prod(ceil(n / sides[i]) for i, n in extents.items()), groups, sides
+    total = prod(ceil(parts * n / group) / parts if i in lane else n for i, n in extents.items())
+    return _Cut(prod(ceil(n / sides[i]) for i, n in extents.items()), total, sides)

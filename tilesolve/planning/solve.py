@@ -11,11 +11,11 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
 from tilesolve.model.price import stores
-from tilesolve.planning.geometric.program import Setting
+from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
 from tilesolve.planning.geometric.select import best_candidate
 from tilesolve.planning.policy import (
@@ -23,7 +23,7 @@ from tilesolve.planning.policy import (
     STARTS,
 )
 from tilesolve.planning.register_tile import register_tile
-from tilesolve.planning.setting import satisfiable, setting_of
+from tilesolve.planning.setting import Setting
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
@@ -167,8 +167,8 @@ def _relaxed(
     convex = _convex(share.spec)
     starts = 1 if convex else STARTS
     group = lanes(share.dtype, machine.vector_bits)
-    microkernel = register_tile(share, machine, streams=output == "stream")
-    setting = setting_of(share, machine, threads, output, microkernel)
+    microkernel = register_tile(share, machine, non_temporal=output == "stream")
+    setting = make_setting(share, machine, threads, output, microkernel)
     if setting.output != output:  # no room for sums in one piece
         return _relaxed(share, machine, threads, setting.output)
     try:
@@ -177,7 +177,7 @@ def _relaxed(
         if output == "stream":  # the smallest tiles have room, but no choice of loops
             return _relaxed(share, machine, threads, "store")
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
-            smaller = setting_of(share, machine, threads, output, narrower)
+            smaller = make_setting(share, machine, threads, output, narrower)
             if satisfiable(smaller):
                 return smaller, relax(smaller, starts=starts)
         if satisfiable(setting):

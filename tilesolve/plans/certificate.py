@@ -15,7 +15,8 @@ from typing import Any
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
-from tilesolve.planning.geometric.program import Setting, formulate, pyomo_model
+from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.setting import Setting
 from tilesolve.plans.plan import Plan
 from tilesolve.system.subprocess_call import run_in_process
 

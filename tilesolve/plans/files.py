@@ -10,7 +10,7 @@ from typing import Any
 from tilesolve.contractions.canonical import Canonical
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.microkernel_costs import Microkernel
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Band, Nest

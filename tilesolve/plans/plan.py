@@ -16,15 +16,16 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
-from tilesolve.kernels.microkernel_costs import Microkernel
 from tilesolve.machine.detect import default_threads
+from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import scale_figures
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
-from tilesolve.planning.geometric.program import Choice, Setting, formulate, pyomo_model
-from tilesolve.planning.setting import setting_of
+from tilesolve.planning.geometric.make_setting import make_setting
+from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solve import share_of, solve
 from tilesolve.system.checks import check_threads
 
@@ -196,7 +197,7 @@ class Plan:
     @property
     def setting(self) -> Setting:
         """What the nonlinear program was written for."""
-        return setting_of(self.share, self.machine, self.threads, self.output, self.microkernel)
+        return make_setting(self.share, self.machine, self.threads, self.output, self.microkernel)
 
     @property
     def program(self) -> Any:  # noqa: ANN401 - Pyomo has no types

@@ -8,7 +8,7 @@ from math import prod, sqrt
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
-from tilesolve.planning.register_tile import hindered
+from tilesolve.planning.register_tile import stores_alias
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.plans.plan import Plan
 from tilesolve.system.units import format_duration, format_volume
@@ -168,7 +168,7 @@ def _packing(plan: Plan) -> Iterator[str]:
     kernel, strides = plan.microkernel, plan.problem.strides(0)
     written = _WRITTEN[plan.output]
     cell = dict(plan.nest.bands[0].box)
-    if plan.output == "stream" and hindered(plan.problem, plan.machine, strides, cell):
+    if plan.output == "stream" and stores_alias(plan.problem, plan.machine, strides, cell):
         written = _HINDERED
     yield (
         f"microkernel {kernel.rows}×{kernel.columns}, {plan.price.calls:.4g} calls; C is {written}"

@@ -33,8 +33,8 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
-from tilesolve.planning.prefetch import afar, foreseen, near_third
-from tilesolve.planning.register_tile import hindered, nearby
+from tilesolve.planning.prefetch import exceeds_second_cache, should_prefetch, third_cache_feeds
+from tilesolve.planning.register_tile import fits_second_cache, stores_alias
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.system import cancellation
 
@@ -126,14 +126,14 @@ class Task:
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
         cell = dict(plan.nest.bands[0].box)
-        streams = plan.output == "stream" and not hindered(problem, machine, steps[0], cell)
+        streams = plan.output == "stream" and not stores_alias(problem, machine, steps[0], cell)
         state = _state(schedule, stream=streams)
         state[S.ENTERING] = machine.prefetches_next_rows(problem.dtype)
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
-        if all(schedule.packed) and not nearby(problem, machine):
+        if all(schedule.packed) and not fits_second_cache(problem, machine):
             for side, level in enumerate(schedule.packed):
                 box = Problem.of(problem.spec, dict(schedule.nest.bands[level].box), problem.dtype)
-                state[S.FORESEEN + side] = foreseen(steps[1 + side], box, machine)
+                state[S.FORESEEN + side] = should_prefetch(steps[1 + side], box, machine)
         state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
         state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
         taken = 0
@@ -142,8 +142,8 @@ class Task:
             step = schedule.step(side)
             taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD_BYTES
             taken += -taken % ALIGNMENT_BYTES
-        state[S.FAR] = afar(int(state[S.BUFFER + COLUMNS]), machine)
-        rows = _rows(schedule, boxes, gathers=not near_third(machine))
+        state[S.FAR] = exceeds_second_cache(int(state[S.BUFFER + COLUMNS]), machine)
+        rows = _rows(schedule, boxes, gathers=not third_cache_feeds(machine))
         call = [state.ctypes.data, rows.ctypes.data, len(boxes), first]
         words = np.array(call, np.int64)
         return cls(schedule, start, boxes, rows, state, sums, words, taken)
@@ -203,7 +203,7 @@ def in_place(plan: Plan) -> dict[int, str]:
     {}
     """
     problem, bands = plan.share, plan.nest.bands
-    if nearby(problem, plan.machine):
+    if fits_second_cache(problem, plan.machine):
         return {}
     found = {}
     for at, copy in enumerate(plan.nest.packed or (None, None)):

@@ -126,16 +126,16 @@ def catalogue_table(catalogue: Catalogue) -> Table:
         rows.append(tuple(row))
     short, usual = SUMS
     caption = f"percent of the fastest rate, summing {short} and {usual} products"
-    if catalogue.placed is not None:
-        caption += f"; rows read in place take {catalogue.placed:g} times as long"
-    if catalogue.streams is not None:
-        caption += f"; columns {catalogue.streams:g} times"
-    if catalogue.crowded is not None:
-        caption += (
-            f"; lines of C at one place in pages, past the caches, {catalogue.crowded:g} times"
-        )
-    if catalogue.asked is not None:
-        caption += f"; asking for the next rows before that takes {catalogue.asked:g} times as long"
+    if catalogue.in_place_rows_slowdown is not None:
+        caption += f"; rows read in place take {catalogue.in_place_rows_slowdown:g} times as long"
+    if catalogue.in_place_columns_slowdown is not None:
+        caption += f"; columns {catalogue.in_place_columns_slowdown:g} times"
+    if catalogue.aliased_store_slowdown is not None:
+        times = catalogue.aliased_store_slowdown
+        caption += f"; aliased lines of C, with non-temporal stores, {times:g} times"
+    if catalogue.prefetch_gain_ratio is not None:
+        times = catalogue.prefetch_gain_ratio
+        caption += f"; prefetching the next rows before these takes {times:g} times as long"
     title = f"{catalogue.dtype}, vectors of {catalogue.bits} bits"
     return text_table(title, columns, rows, caption=caption)
 

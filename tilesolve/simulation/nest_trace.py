@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.nest import Nest
-from tilesolve.model.pages import PAGE
+from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.simulation.cache_simulator import EMPTY, Caches, CacheShape, access, caches, lean
 
 Now = NDArray[np.int64]
@@ -213,7 +213,7 @@ def _program(problem: Problem, nest: Nest, shapes: Sequence[CacheShape]) -> tupl
     for t in range(len(spec.tensors)):
         for letter, step in problem.strides(t).items():
             stride[t, names.index(letter)] = step
-    places = [-(-size // PAGE) * PAGE for size in (*problem.bytes, *problem.bytes)]
+    places = [-(-size // PAGE_BYTES) * PAGE_BYTES for size in (*problem.bytes, *problem.bytes)]
     start = np.concatenate(([0], np.cumsum(places)))
     packed = (None, *(nest.packed or (None,) * len(spec.operands)))
     levels = [band.level for band in nest.bands]

@@ -10,7 +10,7 @@ from typing import Self
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
 from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import LINE_BYTES
-from tilesolve.planning.prefetch import near_third
+from tilesolve.planning.prefetch import third_cache_feeds
 from tilesolve.system.files import read_setting
 
 
@@ -56,7 +56,7 @@ class Limits:
     @classmethod
     def of(cls, machine: Machine) -> Self:
         """Return those of a machine, which need not have caches."""
-        costs, near_l3 = machine.costs, near_third(machine)
+        costs, near_l3 = machine.costs, third_cache_feeds(machine)
         share = costs.transpose_near_share if near_l3 else costs.transpose_last_share
         last_cache_bytes = int(share * machine.last_cache_bytes)
         private = [cache for cache in (machine.first_cache, machine.second_cache) if cache]

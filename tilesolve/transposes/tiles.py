@@ -18,7 +18,7 @@ from tilesolve.kernels.tuning import (
     TRANSPOSE_FLUSH_BYTES,
     TRANSPOSE_PREFETCH_BYTES,
 )
-from tilesolve.model.pages import crowded
+from tilesolve.model.pages import has_aliased_lines
 from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.planning.policy import TRANSPOSE_GROUP_GAIN
 from tilesolve.transposes.limits import Limits
@@ -187,7 +187,7 @@ def blocks_are_lines(element: int, axes: Sequence[WalkAxis], rows: int, limits: 
         return False
     steps = {"rows": axes[rows].target_step, "columns": element}
     block = {"rows": side, "columns": side}
-    return limits.stores_whole_lines or not crowded(steps, block, LINE_BYTES)
+    return limits.stores_whole_lines or not has_aliased_lines(steps, block, LINE_BYTES)
 
 
 def cut_tiles(
@@ -274,7 +274,9 @@ def _is_spread(element: int, axes: Sequence[WalkAxis], rows: int) -> bool:
         "rows": min(LONGEST_BLOCK, axes[rows].extent),
         "columns": max(1, LINE_BYTES // element),
     }
-    return axes[-1].extent * element >= 2 * LINE_BYTES and not crowded(steps, block, LINE_BYTES)
+    return axes[-1].extent * element >= 2 * LINE_BYTES and not has_aliased_lines(
+        steps, block, LINE_BYTES
+    )
 
 
 def _tiled(

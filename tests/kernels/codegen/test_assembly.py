@@ -11,8 +11,7 @@ from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.codegen.unrolling import is_unrolled, steps_per_trip, vectors_from_memory
-from tilesolve.kernels.dtypes import lanes
-from tilesolve.kernels.microkernel_costs import default
+from tilesolve.kernels.microkernel_costs import default_tile
 from tilesolve.kernels.tuning import (
     INDEPENDENT_FMAS,
     NEXT_PANEL_LINES,
@@ -92,14 +91,13 @@ def count(lines, pattern):
 def around_default(cpu, bits, registers, dtype):
     """The default register tile and those around it, each with its code."""
     family = Family.of(dtype, bits, registers)
-    tile = default(dtype, bits, registers)
-    vectors = tile.rows // lanes(dtype, bits)
+    vectors, columns = default_tile(dtype, bits, registers)
     wanted = [
         shape
         for shape in family.shapes
-        if abs(shape.vectors - vectors) + abs(shape.columns - tile.columns) <= 1
+        if abs(shape.vectors - vectors) + abs(shape.columns - columns) <= 1
     ]
-    assert any((shape.vectors, shape.columns) == (vectors, tile.columns) for shape in wanted)
+    assert any((shape.vectors, shape.columns) == (vectors, columns) for shape in wanted)
     text = assembly(family, wanted, TargetCpu.named(cpu, 512 if registers == 32 else 256))
     return {shape: Code.of(text, shape.name) for shape in wanted}
 

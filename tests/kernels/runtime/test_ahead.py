@@ -16,10 +16,17 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.runtime.prefetch_queue import LEAST
 from tilesolve.kernels.runtime.state import S
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
-from tilesolve.model.pages import PAGE, crowds_of
+from tilesolve.machine.costs import DEFAULT_COSTS
+from tilesolve.model.pages import lines_by_place
 from tilesolve.packing.offset_tables import short_block
-from tilesolve.planning.prefetch import NEARER, foreseen, near_third, staying, staying_side
-from tilesolve.planning.register_tile import nearby
+from tilesolve.packing.sizes import PAGE_BYTES
+from tilesolve.planning.prefetch import (
+    cut_to_stay,
+    should_prefetch,
+    stays_in_second_cache,
+    third_cache_feeds,
+)
+from tilesolve.planning.register_tile import fits_second_cache
 from tilesolve.running.execution import Layout
 
 LINE = 64
@@ -135,7 +142,7 @@ def watched(problem, machine):
 )
 def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
     """Most lines of an operand had been asked for before they were packed, but for the first."""
-    monkeypatch.setattr("tilesolve.running.task.foreseen", lambda *_: True)
+    monkeypatch.setattr("tilesolve.running.task.should_prefetch", lambda *_: True)
     packs, *_ = watched(Problem.of(spec, sizes), USUAL)
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
@@ -152,7 +159,7 @@ def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
 )
 def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
     """A tile asks for none, or for as many as are worth listing: they are not spread evenly."""
-    monkeypatch.setattr("tilesolve.running.task.foreseen", lambda *_: True)
+    monkeypatch.setattr("tilesolve.running.task.should_prefetch", lambda *_: True)
     counts = []
 
     def kernel(frame):
@@ -181,24 +188,27 @@ def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
 def test_lines_are_asked_for_where_they_stay_and_are_close(rows, pitch, run, stay, close):
     """Where the third cache is fast, they need not be close; they have to stay everywhere."""
     machine = Machine.load("e5-2680v4")
-    assert machine.caches[1].capacity == 64 * PAGE
+    assert machine.caches[1].capacity == 64 * PAGE_BYTES
 
     def third(bandwidth, read=None):
         last = replace(machine.levels[2], bandwidth=bandwidth, read=read)
         return machine.replace(levels=(*machine.levels[:2], last, machine.memory))
 
-    slow, fast = machine.memory.bandwidth, NEARER * machine.memory.bandwidth
+    slow, fast = (
+        machine.memory.bandwidth,
+        DEFAULT_COSTS.near_l3_memory_ratio * machine.memory.bandwidth,
+    )
     two = machine.replace(levels=(*machine.levels[:2], machine.memory))
     strides, sides = {"m": pitch, "k": 8}, {"m": rows, "k": run // 8, "n": 3}
     box = Problem.of("mn-mk-kn", sides)
     for level in (third(slow), third(fast, read=slow), two):
-        assert foreseen(strides, box, level) == (stay and close)
+        assert should_prefetch(strides, box, level) == (stay and close)
     # What is read once in a long while is not worth it.
     often = Problem.of("mn-mk-kn", sides | {"n": 20000})
-    assert not foreseen(strides, often, third(slow))
+    assert not should_prefetch(strides, often, third(slow))
     for one in (box, often):
-        assert foreseen(strides, one, third(fast)) == stay
-        assert foreseen(strides, one, third(fast, read=fast)) == stay
+        assert should_prefetch(strides, one, third(fast)) == stay
+        assert should_prefetch(strides, one, third(fast, read=fast)) == stay
 
 
 @pytest.mark.parametrize(
@@ -218,7 +228,7 @@ def test_a_third_cache_is_near_whatever_neighbours_leave_of_memory(second, third
                 replace(level, **{name: 1e9 * rate})
                 for level, rate in zip(base.levels, rates, strict=True)
             ]
-            assert near_third(base.replace(levels=tuple(levels))) == near
+            assert third_cache_feeds(base.replace(levels=tuple(levels))) == near
 
 
 @given(
@@ -238,7 +248,7 @@ def test_lines_are_counted_at_each_place_in_pages(outer, unit, sign, element):
         lines = (lines[:, None] + stride * np.arange(sides[letter])).ravel()
     wanted = np.bincount(np.unique(lines // LINE) % 64, minlength=64)
     turned = {letter: sign * stride for letter, stride in strides.items()}
-    assert crowds_of(turned, sides, LINE).tolist() == wanted.tolist()
+    assert lines_by_place(turned, sides, LINE).tolist() == wanted.tolist()
 
 
 def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
@@ -249,15 +259,16 @@ def test_lines_that_push_each_other_out_are_not_asked_for(monkeypatch):
     machine = Machine.load("i7-6700k").replace(levels=levels, **WIDE)
     strides = problem.strides(1)
     assert {strides[letter] % 4096 for letter in "ef"} == {0}
-    fast = replace(levels[2], bandwidth=NEARER * levels[3].bandwidth)
-    monkeypatch.setattr("tilesolve.planning.geometric.select.staying_side", lambda *_: {})
+    fast = replace(levels[2], bandwidth=DEFAULT_COSTS.near_l3_memory_ratio * levels[3].bandwidth)
+    monkeypatch.setattr("tilesolve.planning.geometric.select.cut_to_stay", lambda *_: {})
     for third in (levels[2], fast):
         packs, *_ = watched(problem, machine.replace(levels=(*caches, third, levels[3])))
         later = [(wanted, asked) for side, wanted, asked, tiles in packs if tiles and wanted]
         assert later
         assert not any(asked for _, asked in later)
-    monkeypatch.setattr("tilesolve.planning.prefetch.CROWDED", 16)
-    packs, *_ = watched(problem, machine.replace(levels=(*caches, fast, levels[3])))
+    costs = replace(DEFAULT_COSTS, aliased_pages_ratio=16.0)
+    roomy = machine.replace(levels=(*caches, fast, levels[3]), costs=costs)
+    packs, *_ = watched(problem, roomy)
     assert any(asked for *_, asked, tiles in packs if tiles)
 
 
@@ -268,12 +279,16 @@ def test_boxes_are_smaller_where_their_lines_can_be_asked_for_then(times, side):
     problem = Problem.of("abcde-efcad-bf", sizes)
     caches = [Level("L1", 49152, 4e11, ways=12), Level("L2", 2**21, 8e10, ways=16)]
     memory = Level("memory", None, 2e10)
-    third = Level("L3", 2**25, times * NEARER * memory.bandwidth, ways=16)
+    third = Level(
+        "L3", 2**25, times * DEFAULT_COSTS.near_l3_memory_ratio * memory.bandwidth, ways=16
+    )
     machine = Machine.load("i7-6700k").replace(levels=(*caches, third, memory), **WIDE)
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
     box = dict(found.nest.bands[-2].box)
     assert box["e"] == side
-    assert staying(problem.strides(1), Problem.of(problem.spec, box), machine) == (times == 1)
+    assert stays_in_second_cache(problem.strides(1), Problem.of(problem.spec, box), machine) == (
+        times == 1
+    )
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -290,7 +305,7 @@ def test_a_smaller_box_is_the_largest_whose_lines_stay(number, unit, data):
     strides = problem.strides(number)
 
     def stays(one):
-        return staying(strides, Problem.of(problem.spec, one, problem.dtype), machine)
+        return stays_in_second_cache(strides, Problem.of(problem.spec, one, problem.dtype), machine)
 
     smaller = [
         (side / box[letter], letter, side)
@@ -299,7 +314,7 @@ def test_a_smaller_box_is_the_largest_whose_lines_stay(number, unit, data):
         for side in range(steps[letter], box[letter], steps[letter])
         if stays({**box, letter: side})
     ]
-    found = staying_side(problem, number, box, cell, machine)
+    found = cut_to_stay(problem, number, box, cell, machine)
     kept = [side / box[letter] for letter, side in found.items()]
     assert kept == [max(smaller)[0]] if smaller else not found
     assert all((kept[0], letter, side) in smaller for letter, side in found.items())
@@ -332,8 +347,8 @@ def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
 def test_nothing_but_operands_is_asked_for(problem):
     """Every address is in an operand's lines, but for the one that stands for nothing."""
     with pytest.MonkeyPatch.context() as patch:  # most that are drawn are small
-        patch.setattr("tilesolve.running.task.nearby", lambda *_: False)
-        patch.setattr("tilesolve.running.task.foreseen", lambda *_: True)
+        patch.setattr("tilesolve.running.task.fits_second_cache", lambda *_: False)
+        patch.setattr("tilesolve.running.task.should_prefetch", lambda *_: True)
         _, strangers, _ = watched(problem, USUAL)
     assert strangers <= 1
 
@@ -345,9 +360,9 @@ def test_what_the_second_cache_holds_is_not_asked_for(monkeypatch, near):
     levels = (*caches, Level("L3", 2**23, 5e10, ways=16), Level("memory", None, 2e10))
     machine = Machine.load("i7-6700k").replace(levels=levels)
     problem = Problem.of("mn-mk-kn", 136)
-    assert nearby(problem, machine)
+    assert fits_second_cache(problem, machine)
     if not near:
-        monkeypatch.setattr("tilesolve.running.task.nearby", lambda *_: False)
+        monkeypatch.setattr("tilesolve.running.task.fits_second_cache", lambda *_: False)
     packs, *_ = watched(problem, machine)
     assert any(asked for *_, asked, _ in packs) != near
 

@@ -93,7 +93,7 @@ def test_folded_arrays_are_found_exactly(axes):
 def test_c_goes_through_the_caches_where_its_lines_hinder_each_other(n, crowded):
     """Rows of 4096 bytes have the lines of a call at one place in their pages, others do not."""
     tiles = (RegisterTile(2, 6, 6.3, 10.0),)
-    catalogue = Catalogue("float64", 256, 16, tiles, crowded=crowded)
+    catalogue = Catalogue("float64", 256, 16, tiles, aliased_store_slowdown=crowded)
     machine = tilesolve.Machine.load("i7-6700k").replace(catalogues=(catalogue,))
     found = tilesolve.plan("mn-mk-kn", {"m": 96, "n": n, "k": 8}, machine, cache=False)
     found = replace(found, output="stream")

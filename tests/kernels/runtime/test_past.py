@@ -15,10 +15,10 @@ from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.runtime import copy_lines, stream_buffer
 from tilesolve.kernels.runtime.array_guard import Call
+from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.packing.offset_tables import Field, offset_table
 from tilesolve.packing.offsets import RoleTile, build_axis
 from tilesolve.packing.sizes import LINE_BYTES
-from tilesolve.planning.prefetch import NEARER
 from tilesolve.running.execution import Layout
 from tilesolve.running.task import in_place
 
@@ -138,7 +138,9 @@ def test_a_near_third_cache_is_gone_through():
     found = streamed(problem, 256, 16)
     *near, memory = found.machine.levels
     third = replace(near[-1], name="L3", capacity=1 << 24, read=None)
-    memory = replace(memory, bandwidth=third.bandwidth / NEARER, read=None)
+    memory = replace(
+        memory, bandwidth=third.bandwidth / DEFAULT_COSTS.near_l3_memory_ratio, read=None
+    )
     found = replace(found, machine=found.machine.replace(levels=(*near, third, memory)))
     assert modes_at(found, 16) == {Mode.STORE}
     assert modes_at(found, 0) == {Mode.STREAM}
@@ -228,7 +230,9 @@ def test_runs_that_are_cut_off_come_last_where_c_goes_through_the_caches(crowded
     """Else steps along C would be of two lengths, which hardware does not follow."""
     kernels = (RegisterTile(2, 6, 12.0, 10.0),)
     usual = Machine.load("i7-6700k")
-    machine = usual.replace(catalogues=(Catalogue("float64", 256, 16, kernels, crowded=crowded),))
+    machine = usual.replace(
+        catalogues=(Catalogue("float64", 256, 16, kernels, aliased_store_slowdown=crowded),)
+    )
     found = plan("abcde-efbad-cf", "a=48 b=32 c=24 d=32 e=48 f=32", machine, cache=False)
     cell, tile = (dict(band.box) for band in found.nest.bands[:2])
     assert cell["c"] > 1  # its columns are whole pages apart

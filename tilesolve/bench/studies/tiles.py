@@ -43,10 +43,10 @@ from tilesolve.model.price import price
 from tilesolve.packing.buffers import allocate
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import Choice, Setting
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import unfuse
+from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
@@ -329,8 +329,16 @@ def change_tiles(
     machine, share = best.machine, best.share
     vectors = lanes(share.dtype, machine.vector_bits)
     with_copies = replace(tiles, packed=packed)
-    line, hinders = machine.memory.line, machine.avoids_aliased_stores(share.dtype)
-    nest = unfuse(share, setting.fused, with_copies, line, vectors, hinders=hinders)
+    line, aliased = machine.memory.line, machine.avoids_aliased_stores(share.dtype)
+    nest = unfuse(
+        share,
+        setting.fused,
+        with_copies,
+        line,
+        vectors,
+        avoids_aliased_stores=aliased,
+        tlb_pages=machine.costs.tlb_pages,
+    )
     cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
     return replace(best, choice=choice, classes=made, nest=nest, price=cost)

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
-from tilesolve.planning.geometric.program import Choice, Setting
 from tilesolve.planning.geometric.tilings import (
     Chain,
     Integral,
-    altogether,
     best_of,
     feasible,
     groups_of,
@@ -28,6 +26,7 @@ from tilesolve.planning.geometric.tilings import (
     score_of,
     tilings_of,
     times_of,
+    total_of,
 )
 from tilesolve.planning.policy import (
     EVEN_RANGE,
@@ -41,6 +40,7 @@ from tilesolve.planning.policy import (
     TIME_CONCESSION,
     TIME_TOLERANCE,
 )
+from tilesolve.planning.setting import Choice, Setting
 
 
 def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Integral:
@@ -121,7 +121,7 @@ def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
     ]
 
 
-def whole(setting: Setting, choice: Choice) -> Integral | None:
+def untiled(setting: Setting, choice: Choice) -> Integral | None:
     """Return one tile for the whole problem if no tiling can take less time, else None.
 
     None can if caches without end would not save anything: what moves then moves once.
@@ -130,9 +130,9 @@ def whole(setting: Setting, choice: Choice) -> Integral | None:
     --------
     >>> from tilesolve.plans.plan import plan
     >>> small, large = (plan("ik-ij-jk", n, "i7-6700k", cache=False) for n in (24, 512))
-    >>> whole(small.setting, small.choice).chains == small.classes
+    >>> untiled(small.setting, small.choice).chains == small.classes
     True
-    >>> whole(large.setting, large.choice) is None
+    >>> untiled(large.setting, large.choice) is None
     True
     """
     _, tiling = trivial_tilings(setting)
@@ -176,7 +176,7 @@ def _evened(
     return best, times, priced
 
 
-def relieved(
+def relieve(
     setting: Setting, choice: Choice, tiles: Mapping[str, float], found: Integral
 ) -> Integral:
     """Return the tiling near continuous tile sizes for which all levels together take least.
@@ -201,7 +201,7 @@ def relieved(
     >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
     >>> tiles = dict(best.search.tiles)
     >>> found = repair(best.setting, best.choice, tiles)
-    >>> relieved(best.setting, best.choice, tiles, found).seconds <= 1.01 * found.seconds
+    >>> relieve(best.setting, best.choice, tiles, found).seconds <= 1.01 * found.seconds
     True
     """
     best, priced, given = dict(found.chains), found.priced, TIME_CONCESSION
@@ -220,9 +220,9 @@ def relieved(
         tilings = tilings_of(best, options, group)
         priced += len(tilings)
         taken = times_of(setting, choice, tilings)
-        worth = np.where(score_of(taken) <= limit, altogether(taken), np.inf)
+        worth = np.where(score_of(taken) <= limit, total_of(taken, setting.overlap), np.inf)
         at = int(np.argmin(worth))
-        if worth[at] < altogether(times) * (1 - ROUND_GAIN):
+        if worth[at] < total_of(times, setting.overlap) * (1 - ROUND_GAIN):
             best, times = tilings[at], taken[:, at]
     return integral_of(setting, choice, best, times, priced)
 
@@ -248,7 +248,7 @@ def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:
     return found
 
 
-def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
+def resize(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
     """Return tilings like another one whose outermost tile is smaller or larger along one index.
 
     Programs know nothing of two reasons for that: larger tiles have longer runs in memory, and
@@ -271,7 +271,7 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
     >>> from tilesolve.plans.plan import plan
     >>> best = plan("abcd-ec-abed", 72, "i7-6700k", cache=False)
     >>> found = repair(best.setting, best.choice, dict(best.search.tiles))
-    >>> all(other.chains != found.chains for other in resized(best.setting, best.choice, found))
+    >>> all(other.chains != found.chains for other in resize(best.setting, best.choice, found))
     True
     """
     if not choice or choice[-1] is None:
@@ -289,7 +289,9 @@ def resized(setting: Setting, choice: Choice, found: Integral) -> list[Integral]
     for index, family in families:
         times, least, size, pays = together[:, begin : begin + len(family)], np.inf, np.inf, False
         begin += len(family)
-        for tiling, taken, worth in zip(family, times.T, altogether(times), strict=True):
+        for tiling, taken, worth in zip(
+            family, times.T, total_of(times, setting.overlap), strict=True
+        ):
             tile = tiling[index][-1]
             pays |= bool(worth < least * (1 - SOLVER_TOLERANCE) < np.inf)
             halved = (

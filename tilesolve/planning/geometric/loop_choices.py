@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import product
 
 from tilesolve.model.fused import Fused
-from tilesolve.planning.geometric.program import Choice, Setting
+from tilesolve.planning.setting import Choice, Setting
 
 
-def orders(fused: Fused) -> Sequence[str]:
+def innermost_classes(fused: Fused) -> Sequence[str]:
     """Return the innermost choices of one level: which tensor its loops leave in place.
 
     A class goes innermost as a whole. Where its indices are affine, the one that stands
@@ -19,7 +19,7 @@ def orders(fused: Fused) -> Sequence[str]:
     --------
     >>> from tilesolve.contractions.problem import Problem
     >>> from tilesolve.model.fused import fuse
-    >>> orders(fuse(Problem.of("abcd-aebf-dfce", 8)))
+    >>> innermost_classes(fuse(Problem.of("abcd-aebf-dfce", 8)))
     ['M', 'N', 'K']
     """
     spec, sizes = fused.problem.spec, fused.problem.sizes
@@ -53,6 +53,6 @@ def choices(setting: Setting) -> list[Choice]:
     """
     if not setting.levels:
         return [()]
-    around = orders(setting.fused)
+    around = innermost_classes(setting.fused)
     inner = [[*around, None]] * (setting.levels - 1)
     return list(product(*inner, around))

@@ -16,82 +16,11 @@ from typing import Any
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.spec import Tensor
-from tilesolve.kernels.microkernel_costs import Microkernel
-from tilesolve.model.formulas import SymbolicLoop, amounts, footprint, tile
-from tilesolve.model.fused import Fused
-from tilesolve.model.nest import Output
+from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, tile
 from tilesolve.model.signomials import Signomial
-from tilesolve.model.traffic import PACK_TRAFFIC, Store
-from tilesolve.planning.policy import (
-    TIE_WEIGHT,
-)
-
-Choice = tuple[str | None, ...]
-"""For each cache the loops around its tile, innermost first; None: no tile of its own there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """All that a program depends on besides its choice of innermost loops.
-
-    Parameters
-    ----------
-    fused
-        The problem over classes.
-    places
-        The register file and the caches.
-    microkernel
-        MR, NR and the costs of calls and packing.
-    rate
-        Flop/s of the arithmetic.
-    frequency
-        Hz, which turns the microkernel's cycles into seconds.
-    packed
-        For each operand the cache that its packed copy lives in; None: read in place.
-    output
-        How C is written.
-    lines
-        Iterations of each index that the outermost tile should at least have, so that a box of
-        letters can cover whole lines of every tensor (section 5.4).
-    runs
-        Those that every tile should at least have, so that it writes long runs of C.
-    even
-        For indices that stand for several letters, tiles that cut all of them into equal boxes.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> setting.levels, setting.smallest("M")
-    (3, 6)
-    """
-
-    fused: Fused
-    places: tuple[Store, ...]
-    microkernel: Microkernel
-    rate: float
-    frequency: float
-    packed: tuple[str | None, ...]
-    output: Output
-    lines: tuple[tuple[str, int], ...] = ()
-    runs: tuple[tuple[str, int], ...] = ()
-    even: tuple[tuple[str, tuple[int, ...]], ...] = ()
-
-    @property
-    def levels(self) -> int:
-        """Number of caches, which is the number of tiles to solve for."""
-        return len(self.places) - 1
-
-    def smallest(self, index: str, level: int = 0) -> int:
-        """Return the least tile of an index: the register tile's side, or that of a level."""
-        fused, sizes = self.fused, self.fused.problem.sizes
-        side = {fused.rows: self.microkernel.rows, fused.columns: self.microkernel.columns}
-        least = side.get(index, 1)
-        if level:
-            least = max(least, dict(self.runs).get(index, 1))
-        if level == self.levels:
-            least = max(least, dict(self.lines).get(index, 1))
-        return min(least, sizes[index])
+from tilesolve.model.traffic import PACK_TRAFFIC
+from tilesolve.planning.policy import TIE_WEIGHT
+from tilesolve.planning.setting import Choice, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +223,9 @@ def _loaded(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
     steps = calls
     for index in setting.fused.reduced:
         steps = steps * Signomial.symbol(tile(1, index, levels))
-    output, *operands = (footprint(t, 0, levels, ones) for t in setting.fused.problem.spec.tensors)
+    output, *operands = (
+        symbolic_footprint(t, 0, levels, ones) for t in setting.fused.problem.spec.tensors
+    )
     return output * calls, *(side * steps for side in operands)
 
 
@@ -303,7 +234,7 @@ def _copied(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Sig
 
     A copy is made whole whenever a loop outside has moved to another tile (Eqs 11-14).
     """
-    amount = footprint(tensor, level, setting.levels, _ones(setting, level))
+    amount = symbolic_footprint(tensor, level, setting.levels, _ones(setting, level))
     moved = False
     for loop in _loops(setting, choice, level):
         moved |= loop.letter in tensor.letters
@@ -347,9 +278,9 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
             copied = crossings * packed[t] if at < buffer else Signomial(())
             volumes.append(moved[at][t] + copied)
         yield place.server, place.seconds(volumes) * size
-    cycles = calls * setting.microkernel.call
+    cycles = calls * setting.microkernel.call_cycles
     for amount in packed:
-        cycles = cycles + amount * setting.microkernel.pack
+        cycles = cycles + amount * setting.microkernel.pack_cycles
     yield "compute", cycles * (1 / setting.frequency) + problem.flops / setting.rate
 
 
@@ -370,7 +301,7 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
         if level > 1 and choice[level - 2] is None:
             continue
         ones = _ones(setting, level)
-        sides = [footprint(t, level, setting.levels, ones) * size for t in spec.tensors]
+        sides = [symbolic_footprint(t, level, setting.levels, ones) * size for t in spec.tensors]
         beside = Signomial.constant(0)
         if first := next((c for c in choice[level - 1 :] if c), None):
             sweep = _sweep(setting, choice, level, first[0])

@@ -13,16 +13,9 @@ from math import exp, log
 from typing import Any
 
 from tilesolve.contractions.errors import SolverError
-from tilesolve.planning.geometric.integers import whole
+from tilesolve.planning.geometric.integers import untiled
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import (
-    Choice,
-    Formulation,
-    Setting,
-    bounding,
-    formulate,
-    pyomo_model,
-)
+from tilesolve.planning.geometric.program import Formulation, bounding, formulate, pyomo_model
 from tilesolve.planning.policy import (
     IDLE_SHARE,
     SCREENED_CHOICES,
@@ -30,6 +23,7 @@ from tilesolve.planning.policy import (
     START_SHARES,
     TIE_WEIGHT,
 )
+from tilesolve.planning.setting import Choice, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +134,7 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     waiting = sorted(choices(setting), key=_variety)
     optima: list[Optimum] = []
     failed: list[SolverError] = []
-    if whole(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
+    if untiled(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
         for choice in waiting:
             if not optima:
                 _attempt(setting, choice, optima, failed, starts)

@@ -16,18 +16,19 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.nest import Nest
-from tilesolve.model.pages import PAGE, runs_of
+from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, price, stores
-from tilesolve.planning.geometric.integers import relieved, repair, resized, trivial_tilings, whole
+from tilesolve.packing.sizes import PAGE_BYTES
+from tilesolve.planning.geometric.integers import relieve, repair, resize, trivial_tilings, untiled
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import Setting, formulate
+from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
 from tilesolve.planning.geometric.tilings import (
     Integral,
-    altogether,
     integral_of,
     score_of,
     times_of,
+    total_of,
 )
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.policy import (
@@ -38,13 +39,9 @@ from tilesolve.planning.policy import (
     TIME_CONCESSION,
     TIME_TOLERANCE,
 )
-from tilesolve.planning.prefetch import UNASKED, staying_side, unasked
-from tilesolve.planning.register_tile import nearby
-
-VISIT = 15e-9
-"""Seconds from one run in pages of its own to the next one, at least: bandwidth is for longer runs
-(measured on a Zen 4: `abcde-efcad-bf` takes 10 ns more for each run of 256 bytes than with runs of
-512, and with longer ones as much as with these)."""
+from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
+from tilesolve.planning.register_tile import fits_second_cache
+from tilesolve.planning.setting import Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +56,36 @@ class Candidate:
         Its tiles over classes.
     nest, price
         Over letters, with what is read in place.
-    waits
+    waiting
         Seconds lost at the ends of runs in memory.
-    room
+    taken
         Bytes of the tensors that the outermost tile touches.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> cost = plan("ik-ij-jk", 512, "i7-6700k", cache=False).price
-    >>> Candidate(None, None, None, cost, waits=0.0, room=0.0).seconds > cost.seconds
-    True
+    overlap
+        Share of the time of other levels that shows beside the slowest one's.
     """
 
     optimum: Optimum
     integral: Integral
     nest: Nest
     price: Price
-    waits: float
-    room: float
+    waiting: float
+    taken: float
+    overlap: float
 
     @property
     def seconds(self) -> float:
         """The time that candidates are compared by: of all levels together, and of waiting."""
-        return self.waits + float(altogether(np.array(self.price.ranking)))
+        return self.waiting + float(total_of(np.array(self.price.ranking), self.overlap))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What tilings are made and priced for: a thread's share of a problem, on a machine."""
+
+    setting: Setting
+    share: Problem
+    machine: Machine
+    threads: int
 
 
 def best_candidate(
@@ -90,12 +93,11 @@ def best_candidate(
 ) -> Candidate:
     """Return the best tiling of the best continuous optimum.
 
-    That optimum is left unless rounding costs it much, or all its tilings have short runs in
-    memory: then a runner-up may round better, or be as fast with longer ones. Of tilings as fast
-    by the slowest level, which is what programs minimise, all levels decide together, and of those
-    as fast then room, up to a hundredth of a plan's time. Beside one tile for the whole problem, or
-    the smallest ones, that must be worth it: what is slower by more than what settles ties takes
-    less by all levels.
+    Runners-up are looked at where rounding costs that optimum much, or all its tilings have short
+    runs in memory. Of tilings that are about as fast by the slowest level, the total of all levels
+    decides; of those that are about as fast then, the shortest runs; then the least room. A tiling
+    that is slower than a trivial one, such as one tile for the whole problem, must have a smaller
+    total. See ``docs/decisions/020-search-cut-offs.md``.
 
     Examples
     --------
@@ -107,35 +109,42 @@ def best_candidate(
     >>> best.nest == found.nest
     True
     """
+    target = _Target(setting, share, machine, threads)
     found: list[_Rounded] = []
     for one in relaxed.optima[:ROUNDED_OPTIMA]:
-        found.append(_rounded(setting, relaxed, one, share, machine, threads))
+        found.append(_rounded(target, relaxed, one))
         if found[-1].close:
             break
     else:
         fastest = min((tiling.integral.score for tiling in _candidates(found)), default=np.inf)
         if fastest > (1 + TIME_TOLERANCE) * relaxed.best.seconds:
             others = _ruled_out(setting, relaxed, fastest)
-            found += [_rounded(setting, relaxed, one, share, machine, threads) for one in others]
+            found += [_rounded(target, relaxed, one) for one in others]
     candidates = _candidates(found)
     if not candidates:
         raise next(rounded.error for rounded in found if rounded.error)
     trivial = [tiling for rounded in found for tiling in rounded.trivial]
     fastest = min(one.integral.score for one in candidates)
-    equal = [
-        one
-        for one in candidates
-        if one.integral.score <= (1 + TIME_TOLERANCE) * fastest
-        and all(_worth(one.integral, other) for other in trivial)
-    ]
-    equal = [one for one in equal if one.waits <= SHORT_RUN_LIMIT * one.price.seconds] or equal
-    shortest = min(one.seconds for one in equal)
-    alike = [one for one in equal if one.seconds <= (1 + TIME_TOLERANCE) * shortest]
+    return _settled(
+        [
+            one
+            for one in candidates
+            if one.integral.score <= (1 + TIME_TOLERANCE) * fastest
+            and all(_repays(one.integral, other, setting.overlap) for other in trivial)
+        ]
+    )
+
+
+def _settled(equal: Sequence[Candidate]) -> Candidate:
+    """Return the candidate to take of those that are as fast by the slowest level."""
+    equal = [one for one in equal if one.waiting <= SHORT_RUN_LIMIT * one.price.seconds] or equal
+    least = min(one.seconds for one in equal)
+    alike = [one for one in equal if one.seconds <= (1 + TIME_TOLERANCE) * least]
     quickest = min(one.price.seconds for one in alike)
     alike = [one for one in alike if one.price.seconds <= (1 + TIME_CONCESSION) * quickest]
-    least = min(one.waits for one in alike) + TIME_TOLERANCE * shortest
+    waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
     return min(
-        (one for one in alike if one.waits <= least), key=lambda one: (one.room, one.seconds)
+        (one for one in alike if one.waiting <= waiting), key=lambda one: (one.taken, one.seconds)
     )
 
 
@@ -152,30 +161,24 @@ class _Rounded:
     error: SolverError | None = None
 
 
-def _rounded(
-    setting: Setting,
-    relaxed: Relaxation,
-    optimum: Optimum,
-    share: Problem,
-    machine: Machine,
-    threads: int,
-) -> _Rounded:
+def _rounded(target: _Target, relaxed: Relaxation, optimum: Optimum) -> _Rounded:
     """Return the tilings of an optimum that are about as fast as its best one."""
-    if (one := whole(setting, optimum.choice)) is not None:
-        return _Rounded([_candidate(setting, optimum, one, share, machine, threads)], close=True)
+    setting, choice = target.setting, optimum.choice
+    if (one := untiled(setting, choice)) is not None:
+        return _Rounded([_candidate(target, optimum, one)], close=True)
     try:
-        integral = repair(setting, optimum.choice, optimum.tiles)
+        integral = repair(setting, choice, optimum.tiles)
     except SolverError as error:
         return _Rounded(error=error)
-    lighter = relieved(setting, optimum.choice, optimum.tiles, integral)
-    tilings = (integral, lighter, *resized(setting, optimum.choice, lighter))
+    lighter = relieve(setting, choice, optimum.tiles, integral)
+    tilings = (integral, lighter, *resize(setting, choice, lighter))
     candidates = [
-        _candidate(setting, optimum, tiling, share, machine, threads)
+        _candidate(target, optimum, tiling)
         for tiling in {other.chains: other for other in tilings}.values()
         if tiling.score <= (1 + TIME_TOLERANCE) * integral.score
     ]
     close = integral.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds and any(
-        one.waits <= SHORT_RUN_SHARE * one.price.seconds for one in candidates
+        one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates
     )
     return _Rounded(candidates, _trivial(setting, optimum), close)
 
@@ -186,11 +189,11 @@ def _candidates(found: Sequence[_Rounded]) -> list[Candidate]:
 
 
 def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Optimum]:
-    """Return the optimum of the choice that a trivial tiling is fastest of, if that is faster yet.
+    """Return the optimum of the unsolved choice with the fastest trivial tiling, if that is faster.
 
-    Programs are solved as if a cache held its tile and nothing else. What else stays in it counts
-    in prices, so that a choice that no program is better of may have the better integer tiles. It
-    is left out where its program cannot be solved.
+    Programs are solved as if a cache held its tile and nothing else. Prices also count what else
+    stays in it, so that a choice which no program favours may have the better integer tiles. A
+    choice whose program cannot be solved is left out.
     """
     solved = {one.choice for one in relaxed.optima}
     trivial = trivial_tilings(setting)
@@ -218,44 +221,40 @@ def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:
     ]
 
 
-def _worth(one: Integral, other: Integral) -> bool:
+def _repays(one: Integral, other: Integral, overlap: float) -> bool:
     """Return whether a tiling is as fast as another one, or takes less by all levels."""
     if one.seconds <= (1 + TIE_WEIGHT) * other.seconds:
         return True
-    return bool(altogether(np.array(one.times)) < altogether(np.array(other.times)))
+    total, least = (total_of(np.array(tiling.times), overlap) for tiling in (one, other))
+    return bool(total < least)
 
 
-def _candidate(
-    setting: Setting,
-    optimum: Optimum,
-    integral: Integral,
-    share: Problem,
-    machine: Machine,
-    threads: int,
-) -> Candidate:
+def _candidate(target: _Target, optimum: Optimum, integral: Integral) -> Candidate:
     """Return a tiling over letters, and what it costs.
 
-    Where packing would take longer, as lines cannot be asked for before, smaller boxes whose lines
-    can be are taken if they cost less than that.
+    Where packing would wait for lines that cannot be prefetched, smaller boxes whose lines can be
+    are taken if they cost less than that.
     """
+    share, machine = target.share, target.machine
 
     def within(most: Mapping[str, int]) -> Candidate:
-        nest, cost = _packing(share, setting, integral.nest, machine, threads, most)
+        nest, cost = _packing(target, integral.nest, most)
         tile = _outermost(nest)
-        room = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
-        return Candidate(optimum, integral, nest, cost, waits(share, nest, cost, machine), room)
+        taken = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
+        waiting = waiting_seconds(share, nest, cost, machine)
+        return Candidate(optimum, integral, nest, cost, waiting, taken, target.setting.overlap)
 
     usual = within({})
-    box, cell = _outermost(usual.nest), dict(usual.nest.bands[0].box)
+    box, register_box = _outermost(usual.nest), dict(usual.nest.bands[0].box)
     most: dict[str, int] = {}
-    for number, seconds in _unasked(share, usual.nest, usual.price, machine).items():
+    for number, seconds in _late_seconds(share, usual.nest, usual.price, machine).items():
         if seconds > TIME_TOLERANCE * usual.seconds:
-            most |= staying_side(share, number, box, cell, machine)
+            most |= cut_to_stay(share, number, box, register_box, machine)
     smaller = within(most) if most else usual
     return min(usual, smaller, key=lambda one: one.seconds)
 
 
-def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written.
 
     What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
@@ -265,7 +264,7 @@ def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     --------
     >>> from tilesolve.plans.plan import plan
     >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> waits(found.share, found.nest, found.price, found.machine) < found.seconds
+    >>> waiting_seconds(found.share, found.nest, found.price, found.machine) < found.seconds
     True
     """
     last, nearest = _outermost(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
@@ -277,23 +276,23 @@ def waits(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
         wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
         if t:
             size = footprint(share, tensor, tile, 1)
-            runs = runs_of(share.strides(t), tile, PAGE)
-            each = VISIT - float(memory.seconds([0.0, size / runs]))
+            runs = runs_of(share.strides(t), tile, PAGE_BYTES)
+            each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)
-    unasked = sum(_unasked(share, nest, cost, machine).values())
-    return float(memory.seconds(wasted)) + visits + unasked
+    late = sum(_late_seconds(share, nest, cost, machine).values())
+    return float(memory.seconds(wasted)) + visits + late
 
 
-def _unasked(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
-    """Return for each operand whose lines are not asked for before how much longer packing takes.
+def _late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
+    """Return for each operand that is packed late how many seconds longer that takes.
 
-    In seconds, by the operand's number.
+    By the operand's number; see `is_packed_late`.
     """
-    volumes, each = cost.levels[-1].volumes, UNASKED / machine.frequency / machine.memory.line
+    line = machine.costs.late_line_cycles / machine.frequency / machine.memory.line
     return {
-        number: volumes[number] * each
+        number: cost.levels[-1].volumes[number] * line
         for number, copy in enumerate(nest.packed, start=1)
-        if copy and unasked(share, number, _outermost(nest), machine)
+        if copy and is_packed_late(share, number, _outermost(nest), machine)
     }
 
 
@@ -302,25 +301,17 @@ def _outermost(nest: Nest) -> dict[str, int]:
     return dict(nest.bands[max(0, len(nest.bands) - 2)].box)
 
 
-def _packing(
-    share: Problem,
-    setting: Setting,
-    tiles: Nest,
-    machine: Machine,
-    threads: int,
-    most: Mapping[str, int],
-) -> tuple[Nest, Price]:
+def _packing(target: _Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nest, Price]:
     """Return a nest over letters that packs only what repays it, and its price.
 
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
     few elements of each line would wait for lines more than it computes.
     """
-    fused, microkernel = setting.fused, setting.microkernel
+    share, machine = target.share, target.machine
+    fused, microkernel = target.setting.fused, target.setting.microkernel
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
-    line, vectors = machine.memory.line, lanes(share.dtype, machine.vector_bits)
-    hinders = machine.avoids_aliased_stores(share.dtype)
     options = []
     for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
         loaded = any(letter in rows for letter in operand.letters)
@@ -329,40 +320,47 @@ def _packing(
         options.append([copy, None] if copy and (along or not loaded) else [copy])
     priced = []
     for packed in product(*options):
-        kept = replace(tiles, packed=packed)
-        candidate = unfuse(share, fused, kept, line, vectors, hinders=hinders, most=most)
-        if packed != tiles.packed and not _readable(share, candidate, machine):
+        candidate = unfuse(
+            share,
+            fused,
+            replace(tiles, packed=packed),
+            machine.memory.line,
+            lanes(share.dtype, machine.vector_bits),
+            avoids_aliased_stores=machine.avoids_aliased_stores(share.dtype),
+            tlb_pages=machine.costs.tlb_pages,
+            most=most,
+        )
+        if packed != tiles.packed and not _reads_well(share, candidate, machine):
             continue
-        cost = price(share, candidate, machine, microkernel=microkernel, threads=threads)
+        cost = price(share, candidate, machine, microkernel=microkernel, threads=target.threads)
         priced.append((score_of(np.array(cost.ranking)), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost
 
 
-def _readable(share: Problem, nest: Nest, machine: Machine) -> bool:
-    """Return whether a call does well with what it reads in place.
+def _reads_well(share: Problem, nest: Nest, machine: Machine) -> bool:
+    """Return whether what a call reads in place costs it little.
 
     It should use whole lines, and these should not share a few sets of the nearest cache: steps
-    that are a multiple of a way apart all fall into one (measured: twice the time). Where all is in
-    the second cache anyway, that costs less than a copy (measured on a Zen 4: a product of 8 rows
-    with 128 by 128 takes 7.2 us without and 9.4 with it).
+    that are a multiple of a way apart all fall into one. Where the second cache holds all tensors,
+    that costs less than a copy. See ``docs/decisions/024-reading-in-place.md``.
     """
-    cell, line = dict(nest.bands[0].box), machine.memory.line
-    near = nearby(share, machine)
+    register_box, line = dict(nest.bands[0].box), machine.memory.line
+    near = fits_second_cache(share, machine)
     for number, copy in enumerate(nest.packed, start=1):
         if copy is None:
-            run = run_of(share, share.spec.tensors[number], cell)
+            run = run_of(share, share.spec.tensors[number], register_box)
             if run < min(line, share.bytes[number]):
                 return False
-            if not near and not _spread(lines_of(share, number, cell, line), machine):
+            if not near and not _spreads(lines_of(share, number, register_box, line), machine):
                 return False
     return True
 
 
-def _spread(lines: NDArray[np.int64], machine: Machine) -> bool:
+def _spreads(lines: NDArray[np.int64], machine: Machine) -> bool:
     """Return whether some lines have room in the nearest cache, or are in most of its sets."""
-    nearest = machine.levels[0]
-    if nearest.capacity is None or nearest.ways is None:
+    nearest = machine.first_cache
+    if nearest is None or nearest.capacity is None or nearest.ways is None:
         return True
     sets = max(1, nearest.capacity // (nearest.line * nearest.ways))
     _, counts = np.unique(lines % sets, return_counts=True)

@@ -15,16 +15,11 @@ from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
 from tilesolve.model.traffic import Tiling, traffic
-from tilesolve.planning.geometric.program import Choice, Setting
 from tilesolve.planning.policy import (
     TIE_WEIGHT,
     TILINGS_AT_ONCE,
 )
-
-BESIDE = 0.9
-"""Weight of the sum of all times beside the longest where the longest is the same: levels work at
-once only in part (measured: what 770 plans of 25 contractions take is fitted best by 0.76 of the
-longest time and 0.7 of the sum of all)."""
+from tilesolve.planning.setting import Choice, Setting
 
 Chain = tuple[int, ...]
 """Tile sizes of one index, nearest level first."""
@@ -161,15 +156,17 @@ def score_of(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or a
     return times.max(axis=0) + TIE_WEIGHT * times.mean(axis=0)
 
 
-def altogether(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
-    """Return the longest time and a part of all: for one tiling, or for many of them.
+def total_of(times: NDArray[np.float64], overlap: float) -> Any:  # noqa: ANN401 - a number or an array
+    """Return the longest time and a share of all: levels work at once only in part.
+
+    For one tiling, or for many of them.
 
     Examples
     --------
-    >>> float(altogether(np.array([3.0, 1.0])))
+    >>> float(total_of(np.array([3.0, 1.0]), 0.9))
     6.6
     """
-    return times.max(axis=0) + BESIDE * times.sum(axis=0)
+    return times.max(axis=0) + overlap * times.sum(axis=0)
 
 
 def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:
