@@ -1,4 +1,4 @@
-"""What the dtypes of tensors are made of: real numbers, and how many of them a vector holds."""
+"""Dtypes: the real numbers that elements are made of, and how many of them vectors hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BYTES = {"float32": 4, "float64": 8, "int64": 8}
 
 
 HALVED_VECTOR_BITS = 512
-"""Bits of vectors of which a half takes half the time."""
+"""Bits of vectors that CPUs execute in halves: half a vector takes half the time."""
 
 
 def real_of(dtype: str) -> str:
@@ -35,10 +35,10 @@ def lanes(dtype: str, bits: int) -> int:
 
 
 def halves(dtype: str, bits: int) -> bool:
-    """Return whether kernels leave out the half of a vector in which there is nothing.
+    """Return whether kernels leave out the empty half of a last vector.
 
-    CPUs take 512 bits in two halves, or on two of their units at once. Narrower vectors take the
-    same time whatever their width.
+    CPUs execute 512 bits in two halves, or on two of their units at once. Narrower vectors take
+    the same time whatever their width.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def halves(dtype: str, bits: int) -> bool:
 
 
 def panel_columns(dtype: str, registers: int) -> int:
-    """Return how many columns lie together in a packed strip.
+    """Return how many columns lie together in a micro-panel.
 
     Examples
     --------
@@ -71,5 +71,5 @@ def max_columns(dtype: str, registers: int, groups: int) -> int:
     (6, 6)
     """
     parts = 1 if real_of(dtype) == dtype else 2
-    room = registers - BROADCAST_REGISTERS * parts - parts * groups
-    return max(0, room // (parts * groups))
+    free = registers - BROADCAST_REGISTERS * parts - parts * groups
+    return max(0, free // (parts * groups))

@@ -1,4 +1,4 @@
-"""Garbage: none is looked for while code is made, as all that is made then is in use."""
+"""Garbage collection, which is paused while code is made: all that is made then is in use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """Have no garbage looked for meanwhile, in the whole process.
+    """Pause garbage collection in the whole process.
 
-    Each search visits all instructions of a module, and all that numba knows of a function: without
-    them, either is made in four fifths of the time.
+    Each collection visits all instructions of a module, and all that numba knows of a function:
+    without them, code is made in four fifths of the time.
 
     Examples
     --------

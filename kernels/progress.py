@@ -1,15 +1,15 @@
-"""How long work says how far it is."""
+"""How lengthy work reports its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[float, str], None]
-"""Told the fraction that is done, and what is being done."""
+"""Receives the fraction that is done, and what is being done."""
 
 
 def silent(fraction: float, what: str) -> None:
-    """Tell nobody.
+    """Report to nobody.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Sources: the files that compiled code is made of, so that it is known when it is out of date.
+"""Sources: the files that compiled code is made of, whose checksum tells when it is out of date.
 
-Compiled functions are linked into each other, and constants of any module end up in them. So code
-belongs to all of the files, whichever of them it was made by.
+Compiled functions are linked into each other, and constants of any module end up in them. So all
+compiled code depends on all of the files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tilesolve.packing import buffers
 
 
 def sources() -> list[Path]:
-    """Return the files: all of the kernels' and packing's.
+    """Return all modules of kernels and packing.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def sources() -> list[Path]:
 
 
 def checksum(files: Iterable[Path]) -> int:
-    """Return a number of 63 bits that changes with what is in some files.
+    """Return a number of 63 bits that changes with the content of some files.
 
     Examples
     --------
@@ -40,4 +40,4 @@ def checksum(files: Iterable[Path]) -> int:
 
 
 LAYOUT = checksum(sources())
-"""What code has to be compiled for."""
+"""Checksum of the sources that compiled code must come from."""

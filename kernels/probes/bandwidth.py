@@ -1,8 +1,8 @@
 """Micro-benchmark kernels: what the calibration times (section 6.2 of the paper).
 
 Each factory compiles one kernel for a dtype and a vector width and returns a function that runs
-without the GIL. The accesses and the arithmetic are in the machine code as they are written here:
-they are explicit LLVM vectors, and a compiler barrier closes each pass over the block.
+without the GIL. The machine code has exactly the accesses and the arithmetic that are written here:
+explicit LLVM vectors, with a compiler barrier after each pass over the block.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.tuning import CHAIN_OPERATIONS, SWEEP_BYTES
 from tilesolve.packing.buffers import allocate_pages
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, LINE_BYTES, PAGE_BYTES
-
-_READ_ACCUMULATORS = 4
 
 Kernel = Callable[..., Any]
 """A compiled kernel: a numba dispatcher, whose ``inspect_asm`` shows its machine code."""
@@ -59,7 +57,7 @@ def sweep(dtype: str, bits: int) -> Kernel:
     -------
     Callable
         ``kernel(block, passes, scale, shift)``. The block is a writable uint8 array, aligned to
-        `ALIGNMENT_BYTES` and a multiple of `SWEEP_BYTES`; each pass loads and stores all of it.
+        `ALIGNMENT_BYTES` and a multiple of `tuning.SWEEP_BYTES`; each pass loads and stores it.
 
     Examples
     --------
@@ -96,8 +94,7 @@ def sweep(dtype: str, bits: int) -> Kernel:
 def read(bits: int) -> Kernel:
     """Return a kernel that only loads: the sum of a block's 64-bit integers, modulo 2^64.
 
-    Integer additions take one cycle and every vector unit does them, so the loads are what is
-    timed.
+    Integer additions take one cycle on every vector unit, so the loads are what is timed.
 
     Returns
     -------
@@ -124,7 +121,7 @@ def read(bits: int) -> Kernel:
                 sums[number % len(sums)] = builder.add(sums[number % len(sums)], x)
             return sums
 
-        sums = _passes(builder, args, bits, [zero] * _READ_ACCUMULATORS, step)
+        sums = _passes(builder, args, bits, [zero] * tuning.READ_ACCUMULATORS, step)
         return _total(builder, sums, builder.add)
 
     run = _intrinsic(types.int64, (types.int64,) * 3, emit)
@@ -137,7 +134,7 @@ def read(bits: int) -> Kernel:
 
 @cache
 def stream(bits: int) -> Kernel:
-    """Return a kernel that writes a block with streaming stores, which go past the caches.
+    """Return a kernel that writes a block with non-temporal stores.
 
     Returns
     -------
@@ -171,10 +168,10 @@ def stream(bits: int) -> Kernel:
 
 @cache
 def lines(bits: int) -> Kernel:
-    """Return a kernel that writes as `stream` does, but line by line, each in the next page.
+    """Return a kernel that writes as `stream` does, but each line in the page after the last one's.
 
-    Neighbours are in pages of their own, and at all places in these one after the other, so that
-    they take turns at whatever memory is divided into.
+    Lines also move on within their pages, so that they spread over whatever banks and channels
+    memory is divided into.
 
     Returns
     -------
@@ -195,8 +192,8 @@ def lines(bits: int) -> Kernel:
 
         def walk(number: ir.Value) -> None:
             def fill(page: ir.Value) -> None:
-                turn = builder.mul(builder.add(page, number), vectors.INT64(LINE_BYTES))
-                place = builder.and_(turn, vectors.INT64(PAGE_BYTES - 1))
+                shift = builder.mul(builder.add(page, number), vectors.INT64(LINE_BYTES))
+                place = builder.and_(shift, vectors.INT64(PAGE_BYTES - 1))
                 line = builder.add(builder.mul(page, vectors.INT64(PAGE_BYTES)), place)
                 base = builder.add(address, line)
                 for offset in range(0, LINE_BYTES, bits // 8):
@@ -222,8 +219,8 @@ def lines(bits: int) -> Kernel:
 def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
     """Return a kernel that keeps `accumulators` vectors in registers and only computes.
 
-    With one accumulator each FMA waits for the one before, and the time is the FMA's latency; with
-    at least latency times rate of them, it is the peak.
+    With one accumulator each FMA waits for the one before: the time is the FMA's latency. With at
+    least latency times rate of them, it is the peak.
 
     Returns
     -------
@@ -264,13 +261,14 @@ def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
 
 @cache
 def cycles() -> Kernel:
-    """Return a kernel that takes a known number of clock cycles, to tell the frequency by.
+    """Return a kernel that takes a known number of clock cycles, which tells the frequency.
 
     Returns
     -------
     Callable
-        ``kernel(trips, x, y, z) -> int`` runs ``trips * CHAIN_OPERATIONS`` integer operations, each
-        of which waits for the one before; exclusive or and addition take one cycle on every CPU.
+        ``kernel(trips, x, y, z) -> int`` runs ``trips * tuning.CHAIN_OPERATIONS`` integer
+        operations, each of which waits for the one before; exclusive or and addition take one
+        cycle on every CPU.
 
     Examples
     --------
@@ -283,7 +281,7 @@ def cycles() -> Kernel:
 
         def step(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
             (x,) = values
-            for _pair in range(CHAIN_OPERATIONS // 2):
+            for _pair in range(tuning.CHAIN_OPERATIONS // 2):
                 x = builder.add(builder.xor(x, y), z)
             return [x]
 
@@ -304,14 +302,15 @@ def _passes(
     carried: list[ir.Value],
     step: Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
-    """Emit `passes` walks over a block; `step` gets the pointers to `SWEEP_BYTES` of it."""
+    """Emit `passes` walks over a block; `step` gets the pointers to `tuning.SWEEP_BYTES` of it."""
     address, size, passes = extent
-    steps = builder.sdiv(size, vectors.INT64(SWEEP_BYTES))
+    steps = builder.sdiv(size, vectors.INT64(tuning.SWEEP_BYTES))
 
     def trip(index: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-        base = builder.add(address, builder.mul(index, vectors.INT64(SWEEP_BYTES)))
+        base = builder.add(address, builder.mul(index, vectors.INT64(tuning.SWEEP_BYTES)))
         where = [
-            vectors.to_pointer(builder, base, offset) for offset in range(0, SWEEP_BYTES, bits // 8)
+            vectors.to_pointer(builder, base, offset)
+            for offset in range(0, tuning.SWEEP_BYTES, bits // 8)
         ]
         return step(where, values)
 
@@ -326,7 +325,7 @@ def _passes(
 def _streaming(
     bits: int, write: Callable[[ir.IRBuilder, tuple[ir.Value, ...], ir.Value], None]
 ) -> Any:
-    """Return a numba function that writes a vector of one value past the caches, and waits."""
+    """Return a numba function that writes a vector by non-temporal stores, and waits for them."""
     kind = vectors.vector_type("float64", bits)
 
     def emit(builder: ir.IRBuilder, args: tuple[ir.Value, ...]) -> None:
@@ -369,8 +368,8 @@ def _intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any
 
 def _aligned_address(block):
     address = block.ctypes.data
-    if address % ALIGNMENT_BYTES or block.size % SWEEP_BYTES:
-        raise ValueError("a block must be aligned to 64 bytes and be a multiple of 512")
+    if address % ALIGNMENT_BYTES or block.size % tuning.SWEEP_BYTES:
+        raise ValueError("a block must be aligned to 64 bytes and a multiple of 512 bytes")
     return address
 
 

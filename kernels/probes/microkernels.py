@@ -1,7 +1,7 @@
-"""Timing microkernels alone, with all they read and write in the nearest cache.
+"""Timing microkernels alone, with all they read and write in the first cache.
 
 Rows in place are timed as they mostly lie: each step's in a page of its own, and vectors across
-lines. That costs where addresses are looked up, and with each load (Granite Rapids: 1.7 times).
+lines. Both cost time: measurements are in docs/decisions/044.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
-from typing import Any
+from math import inf, prod
 
 import numpy as np
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.object_code import Family, LoadedCode
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
@@ -23,42 +23,14 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.kernels.runtime.compiled import INT, compiled, invoke, renew
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.kernels.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
 from tilesolve.packing.buffers import allocate_pages
-
-ROUNDS = 15
-"""Times that everything is timed; the best round counts, as others were disturbed."""
-
-SHIFT = 64 * 37
-"""Bytes that C moves on from round to round: where its lines and those of a strip agree in the last
-twelve bits of their addresses, loads wait for stores."""
-
-TILES = 8
-"""Tiles of a call: the macrokernel mostly has some dozens computed by one."""
-
-CALL = 1e-4
-"""Seconds of one timing."""
-
-STEPS = 128
-"""Length of the sums for which operands are read in place: as many pages as nests mostly have."""
-
-PITCH = 4096 + 3 * 64
-"""Bytes between the rows in place of one step and those of the next: their lines are spread over
-the sets of any cache."""
-
-CROWDED = 4096
-"""Bytes between columns of C where their lines are at one place in their pages."""
-
-PASSING = 64
-"""Tiles of a call that writes C past the caches: as many as a column of a page has lines."""
-
-ASKEW = 16
-"""Bytes by which rows in place miss the beginnings of lines, as arrays of numpy's do."""
+from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES, WORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class NonTemporalStores:
-    """How tiles are timed that write C past the caches.
+    """How tiles are timed that store C non-temporally.
 
     Parameters
     ----------
@@ -66,33 +38,71 @@ class NonTemporalStores:
         Bytes between columns of C.
     fresh
         Whether each tile has rows of its own: they come from the second cache then.
-    asks
-        Whether each tile asks for the first lines of the next one's.
-
-    Examples
-    --------
-    >>> NonTemporalStores(4096).fresh
-    False
+    prefetches
+        Whether each tile prefetches the first lines of the next one's micro-panels.
     """
 
     pitch: int
     fresh: bool = False
-    asks: bool = False
+    prefetches: bool = False
+
+
+SPREAD = NonTemporalStores(tuning.PROBE_PITCH_BYTES)
+"""Stores whose lines are spread over their pages."""
+
+ALIASED = NonTemporalStores(PAGE_BYTES)
+"""Stores with 4 KiB aliasing: all lines have the same offset in their pages."""
 
 
 class InPlace(Enum):
-    """Which operand a kernel reads in place; the other one lies in strips.
-
-    Examples
-    --------
-    >>> [place.name for place in InPlace]
-    ['ROWS', 'COLUMNS']
-    """
+    """Which operand a kernel reads in place; the other one lies in micro-panels."""
 
     ROWS = "rows"
     """Each step of k in another page."""
     COLUMNS = "columns"
     """Each column in another page, its steps side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """A call of a microkernel that is timed.
+
+    C is one tile in the first cache, unless tile after tile is stored non-temporally.
+
+    Parameters
+    ----------
+    shape
+        Which kernel.
+    steps
+        Length of its sums.
+    stores
+        How C is stored non-temporally, if it is.
+    in_place
+        Which operand is read in place, if one is.
+    """
+
+    shape: Shape
+    steps: int
+    stores: NonTemporalStores | None = None
+    in_place: InPlace | None = None
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(self.shape.dtype).itemsize
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the call."""
+        return tuning.PROBE_TILES if self.stores is None else tuning.PROBE_NON_TEMPORAL_TILES
+
+    @property
+    def panel_bytes(self) -> tuple[int, int]:
+        """Bytes of a micro-panel of rows, and of one of columns."""
+        return (
+            self.steps * self.shape.lanes * self.element,
+            self.steps * self.shape.group * self.element,
+        )
 
 
 @compiled(INT, INT, INT)
@@ -109,7 +119,7 @@ def measure(
     progress: Progress = silent,
     speed: Callable[[], float] = lambda: 1.0,
 ) -> Catalogue:
-    """Return how fast each microkernel of a family that reads strips is.
+    """Return how fast each microkernel of a family that reads micro-panels is.
 
     Parameters
     ----------
@@ -122,9 +132,8 @@ def measure(
     progress
         Called after each round.
     speed
-        Tells how fast arithmetic is, beside what it is at that frequency. It is asked around each
-        round, whose seconds count as of that speed: clocks of virtual machines change by a seventh
-        from one minute to the next.
+        Returns how fast arithmetic is now, relative to that frequency. It is called around each
+        round, whose seconds are scaled by it, as clocks change from one minute to the next.
 
     Examples
     --------
@@ -134,16 +143,45 @@ def measure(
     >>> len(found.tiles) == len(family.tiles)
     True
     """
+    short, long = tuning.PROBE_SHORT_STEPS, tuning.PROBE_LONG_STEPS
     shapes = [shape for shape in family.shapes if shape.packed and not shape.halved]
-    best = {
-        (shape, sums): float("inf")
-        for shape in shapes
-        for sums in (PROBE_SHORT_STEPS, PROBE_LONG_STEPS)
+    plain = [TimedCall(shape, steps) for shape in shapes for steps in (short, long)]
+    packed, unpacked = _usual_shapes(family)
+    in_place = {
+        operand: TimedCall(
+            unpacked if operand else packed, tuning.PROBE_IN_PLACE_STEPS, in_place=operand
+        )
+        for operand in (None, *InPlace)
     }
-    high, wide = default_tile(family.dtype, family.bits, family.registers)
+    stores = {way: TimedCall(packed, short, stores=way) for way in _store_ways(packed)}
+    calls = (*plain, *in_place.values(), *stores.values())
+    best = _best_seconds(family, loaded, calls, frequency, progress, speed)
+    rows, columns = (
+        round(max(1.0, best[in_place[operand]] / best[in_place[None]]), 2) for operand in InPlace
+    )
+    without, prefetching = (
+        best.get(stores.get(NonTemporalStores(SPREAD.pitch, fresh=True, prefetches=prefetches)))
+        for prefetches in (False, True)
+    )
+    return Catalogue(
+        family.dtype,
+        family.bits,
+        family.registers,
+        tiles_of({(call.shape, call.steps): best[call] for call in plain}, frequency),
+        rows,
+        round(max(1.0, best[stores[ALIASED]] / best[stores[SPREAD]]), 2),
+        round(prefetching / without, 2) if prefetching and without else None,
+        columns,
+    )
+
+
+def _usual_shapes(family: Family) -> tuple[Shape, Shape]:
+    """Return the kernels of the usual tile that read micro-panels, and operands in place."""
+    usual = default_tile(family.dtype, family.bits, family.registers)
+    high, wide = usual.rows // family.lanes, usual.columns
     within = [tile for tile in family.tiles if tile[0] <= high and tile[1] <= wide]
     tile = max(within, key=prod)  # the usual one, where there are registers for it
-    usual_shape, placed_shape = (
+    packed, unpacked = (
         next(
             shape
             for shape in family.shapes
@@ -151,77 +189,68 @@ def measure(
         )
         for packed in (True, False)
     )
-    beside = dict.fromkeys((None, *InPlace), float("inf"))
-    past = dict.fromkeys((NonTemporalStores(PITCH), NonTemporalStores(CROWDED)), float("inf"))
-    # Narrow kernels never ask for lines.
-    turns = (False, True) if interleaved_steps(usual_shape) else ()
-    past |= {NonTemporalStores(PITCH, fresh=True, asks=asks): float("inf") for asks in turns}
+    return packed, unpacked
+
+
+def _store_ways(shape: Shape) -> list[NonTemporalStores]:
+    """Return how a kernel's non-temporal stores are timed."""
+    # Narrow kernels never prefetch the next micro-panels.
+    choices = (False, True) if interleaved_steps(shape) else ()
+    fresh = [NonTemporalStores(SPREAD.pitch, fresh=True, prefetches=each) for each in choices]
+    return [SPREAD, ALIASED, *fresh]
+
+
+def _best_seconds(
+    family: Family,
+    loaded: LoadedCode,
+    calls: tuple[TimedCall, ...],
+    frequency: float,
+    progress: Progress,
+    speed: Callable[[], float],
+) -> dict[TimedCall | None, float]:
+    """Return the seconds of one tile of each call in its best round, at the speed of each round."""
     block = allocate_pages(_bytes(family)).view(np.int64)
     block[:] = 0
-    pace = speed()
-    for number in range(ROUNDS):
-        progress(number / ROUNDS, f"{family.dtype}, round {number + 1} of {ROUNDS}")
-        room = block.ctypes.data, SHIFT * number % (1 << 12)
-        taken: list[tuple[dict[Any, float], Any, float]] = []
-        for shape, sums in best:
-            seconds = _seconds(loaded, shape, sums, room, frequency)
-            taken.append((best, (shape, sums), seconds))
-        for place in beside:
-            shape = placed_shape if place else usual_shape
-            seconds = _seconds(loaded, shape, STEPS, room, frequency, place=place)
-            taken.append((beside, place, seconds))
-        for way in past:
-            seconds = _seconds(loaded, usual_shape, PROBE_SHORT_STEPS, room, frequency, way)
-            taken.append((past, way, seconds))
+    best: dict[TimedCall | None, float] = dict.fromkeys(calls, inf)
+    pace, rounds = speed(), tuning.PROBE_ROUNDS
+    for number in range(rounds):
+        progress(number / rounds, f"{family.dtype}, round {number + 1} of {rounds}")
+        shift = tuning.PROBE_SHIFT_BYTES * number % PAGE_BYTES
+        taken = [_seconds(loaded, call, (block.ctypes.data, shift), frequency) for call in calls]
         before, pace = pace, speed()
-        for times, key, seconds in taken:
-            # A turn that was disturbed tells too low a speed: one of the two mostly was not.
-            times[key] = min(times[key], max(before, pace) * seconds)
-    placed, streams = (
-        round(max(1.0, beside[place] / beside[None]), 2)
-        for place in (InPlace.ROWS, InPlace.COLUMNS)
-    )
-    without, asking = (
-        past.get(NonTemporalStores(PITCH, fresh=True, asks=asks)) for asks in (False, True)
-    )
-    return Catalogue(
-        family.dtype,
-        family.bits,
-        family.registers,
-        tiles_of(best, frequency),
-        placed,
-        round(max(1.0, past[NonTemporalStores(CROWDED)] / past[NonTemporalStores(PITCH)]), 2),
-        round(asking / without, 2) if asking and without else None,
-        streams,
-    )
+        for call, seconds in zip(calls, taken, strict=True):
+            # A disturbed reading of the speed is too low, and mostly only one of two is disturbed.
+            best[call] = min(best[call], max(before, pace) * seconds)
+    return best
 
 
 def tiles_of(best: Mapping[tuple[Shape, int], float], frequency: float) -> tuple[RegisterTile, ...]:
     """Return what one step of k and one call take, from the seconds of short and of long calls.
 
-    Where no short call was undisturbed, a step seems to take less than its FMAs can. As planning
-    measures all tiles by the fastest, one such mistake would make it the choice for everything; so
-    no tile is taken to be faster than most of the larger ones, which keep all units busy.
+    If all short calls of a tile were disturbed, a step seems to take less than its FMAs can.
+    Planning compares all tiles with the fastest and would choose such a tile for everything; so no
+    tile counts as faster than most of the larger ones, which keep all units busy.
 
     Parameters
     ----------
     best
-        Seconds of calls that sum `PROBE_SHORT_STEPS` and `PROBE_LONG_STEPS` products, per shape.
+        Seconds of calls that sum `tuning.PROBE_SHORT_STEPS` and `tuning.PROBE_LONG_STEPS` products,
+        for each shape.
     frequency
         Hz of the cycles that are counted.
 
     Examples
     --------
     >>> shape = Shape("float64", 512, 3, 8, 8, packed=True)
-    >>> tiles_of({(shape, PROBE_SHORT_STEPS): 448e-9, (shape, PROBE_LONG_STEPS): 2000e-9}, 1e9)
+    >>> short, long = tuning.PROBE_SHORT_STEPS, tuning.PROBE_LONG_STEPS
+    >>> tiles_of({(shape, short): 448e-9, (shape, long): 2000e-9}, 1e9)
     (RegisterTile(vectors=3, columns=8, step=24.25, call=60.0),)
     """
+    short, long = tuning.PROBE_SHORT_STEPS, tuning.PROBE_LONG_STEPS
     steps = {
-        shape: (best[shape, PROBE_LONG_STEPS] - best[shape, PROBE_SHORT_STEPS])
-        / (PROBE_LONG_STEPS - PROBE_SHORT_STEPS)
-        * frequency
-        for shape, sums in best
-        if sums == PROBE_SHORT_STEPS
+        shape: (best[shape, long] - best[shape, short]) / (long - short) * frequency
+        for shape, count in best
+        if count == short
     }
     larger = sorted(steps, key=lambda shape: shape.accumulators)[len(steps) // 2 :]
     rates = sorted(steps[shape] / shape.accumulators for shape in larger)
@@ -229,94 +258,107 @@ def tiles_of(best: Mapping[tuple[Shape, int], float], frequency: float) -> tuple
     tiles = []
     for shape, found in steps.items():
         step = max(found, least * shape.accumulators)
-        call = max(0.0, best[shape, PROBE_SHORT_STEPS] * frequency - PROBE_SHORT_STEPS * step)
+        call = max(0.0, best[shape, short] * frequency - short * step)
         tiles.append(RegisterTile(shape.vectors, shape.columns, round(step, 2), round(call, 1)))
     return tuple(tiles)
 
 
 def _bytes(family: Family) -> int:
-    """Return room for the longest strips, rows in place, a tile of C and its offsets."""
+    """Return the bytes of the longest micro-panels, rows in place, a tile of C and its offsets."""
     widest = max(shape.rows for shape in family.shapes)
     longest = max(shape.columns for shape in family.shapes) + family.group
-    element = np.dtype(family.dtype).itemsize
-    sums = max(STEPS, PROBE_LONG_STEPS)
-    rows = widest * max(sums, PROBE_SHORT_STEPS * PASSING) * element
-    strips = longest * sums * element + max(rows, PITCH * (sums + 1))
-    return strips + longest * PITCH + widest * PASSING * element + (1 << 14)
+    element, pitch = np.dtype(family.dtype).itemsize, tuning.PROBE_PITCH_BYTES
+    tiles = tuning.PROBE_NON_TEMPORAL_TILES
+    steps = max(tuning.PROBE_IN_PLACE_STEPS, tuning.PROBE_LONG_STEPS)
+    rows = widest * max(steps, tuning.PROBE_SHORT_STEPS * tiles) * element
+    panels = longest * steps * element + max(rows, pitch * (steps + 1))
+    return panels + longest * pitch + widest * tiles * element + 4 * PAGE_BYTES
 
 
 def _seconds(
-    loaded: LoadedCode,
-    shape: Shape,
-    sums: int,
-    room: tuple[int, int],
-    frequency: float,
-    past: NonTemporalStores | None = None,
-    place: InPlace | None = None,
+    loaded: LoadedCode, call: TimedCall, memory: tuple[int, int], frequency: float
 ) -> float:
     """Return the seconds of one tile of a call, over and over on the same zeros.
 
-    C is one tile in the nearest cache; or tile after tile is written past the caches. Kernels that
-    read in place have one operand there.
+    The memory is given by its address, and by the bytes that C moves on in it.
     """
-    element = np.dtype(shape.dtype).itemsize
-    block, shift = room
-    a_step, b_step = sums * shape.lanes * element, sums * shape.group * element
-    rows = np.arange(shape.rows, dtype=np.int64) * element
-    columns = np.arange(shape.columns, dtype=np.int64)
-    # Where the elements of a column lie in a strip.
-    strips = columns // shape.group * b_step + columns % shape.group * element
-    steps = np.arange(sums, dtype=np.int64)
-    group = shape.lanes * element
-    rows_a, sums_a, columns_b, sums_b = (
-        (rows // group * a_step + rows % group, steps * group, columns * PITCH, steps * element)
-        if place is InPlace.COLUMNS
-        else (rows, steps * PITCH, strips, steps * shape.group * element)
-    )
-    nothing = np.array([block])
-    tiles = TILES if past is None else PASSING
-    tall = shape.vectors * a_step
-    fresh = past is not None and past.fresh
-    far = PITCH * (sums + 1) if place is InPlace.ROWS else tall * (tiles if fresh else 1)
-    b = block + far
-    c = b + -(-shape.columns // shape.group) * b_step
-    if place is InPlace.COLUMNS:  # these lie in as many pages
-        c = b + shape.columns * PITCH + sums * element
-    across = columns * (shape.rows * element if past is None else past.pitch)
-    down = np.arange(shape.rows * tiles, dtype=np.int64) * element
-    values = {
-        "a": block + ASKEW if place is InPlace.ROWS else block,
-        "a_step": a_step,
-        "b": b,
-        "b_step": b_step,
-        "next_a": block,
-        "fetch": nothing.ctypes.data,
-        "rows_a": rows_a.ctypes.data,
-        "sums_a": sums_a.ctypes.data,
-        "columns_b": columns_b.ctypes.data,
-        "sums_b": sums_b.ctypes.data,
-        "a_ahead": shape.rows * element,
-        "b_ahead": shape.columns * PITCH if place is InPlace.COLUMNS else 0,
-        "a_move": tall * fresh,
-        "entering": past is not None and past.asks,
-        "k": sums,
-        "c": c + -c % 64 + shift,
-        "rows_c": down.ctypes.data,
-        "rows_c_move": 0 if past is None else 8 * shape.rows,
-        "columns_c": across.ctypes.data,
+    shape = call.shape
+    tables = _tables(call)
+    values = _addresses(call, *memory) | {
+        "a_step": call.panel_bytes[0],
+        "b_step": call.panel_bytes[1],
+        "a_ahead": shape.rows * call.element,
+        "k": call.steps,
+        "rows_c_move": 0 if call.stores is None else WORD_BYTES * shape.rows,
         "rows": shape.rows,
-        "more": tiles - 1,
-        "mode": int(Mode.STORE if past is None else Mode.STREAM),
+        "more": call.tiles - 1,
+        "mode": int(Mode.STORE if call.stores is None else Mode.STREAM),
+        "entering": call.stores is not None and call.stores.prefetches,
         "alpha": int.from_bytes(np.ones(1, shape.real).tobytes(), sys.byteorder),
     }
+    values |= {name: table.ctypes.data for name, table in tables.items()}
+    nothing = np.array([memory[0]])
+    values["fetch"] = nothing.ctypes.data
     frame = np.array([values.get(name, 0) for name in FIELDS], np.int64)
-    ideal = tiles * sums * shape.accumulators / frequency
-    count = max(1, int(CALL / ideal))
+    ideal = call.tiles * call.steps * shape.accumulators / frequency
+    count = max(1, int(tuning.PROBE_SECONDS / ideal))
     address, where = loaded.address(shape.name), frame.ctypes.data
     _repeat(address, where, 1)  # what it reads is in its caches from here on
     begin = time.perf_counter()
     _repeat(address, where, count)
-    return (time.perf_counter() - begin) / (count * tiles)
+    return (time.perf_counter() - begin) / (count * call.tiles)
+
+
+def _tables(call: TimedCall) -> dict[str, Integers]:
+    """Return the offsets of rows, columns and steps, by the names of the frame's fields."""
+    shape, element = call.shape, call.element
+    a_step, b_step = call.panel_bytes
+    rows = np.arange(shape.rows, dtype=np.int64) * element
+    columns = np.arange(shape.columns, dtype=np.int64)
+    steps = np.arange(call.steps, dtype=np.int64)
+    group = shape.lanes * element
+    pitch = shape.rows * element if call.stores is None else call.stores.pitch
+    tables = {
+        "rows_c": np.arange(shape.rows * call.tiles, dtype=np.int64) * element,
+        "columns_c": columns * pitch,
+    }
+    if call.in_place is InPlace.COLUMNS:
+        return tables | {
+            "rows_a": rows // group * a_step + rows % group,
+            "sums_a": steps * group,
+            "columns_b": columns * tuning.PROBE_PITCH_BYTES,
+            "sums_b": steps * element,
+        }
+    return tables | {
+        "rows_a": rows,
+        "sums_a": steps * tuning.PROBE_PITCH_BYTES,
+        "columns_b": columns // shape.group * b_step + columns % shape.group * element,
+        "sums_b": steps * shape.group * element,
+    }
+
+
+def _addresses(call: TimedCall, block: int, shift: int) -> dict[str, int]:
+    """Return where operands and C begin in a block, and how far rows and prefetches move on."""
+    shape, pitch = call.shape, tuning.PROBE_PITCH_BYTES
+    a_step, b_step = call.panel_bytes
+    rows_bytes = shape.vectors * a_step
+    fresh = call.stores is not None and call.stores.fresh
+    a, b = block, block + rows_bytes * (call.tiles if fresh else 1)
+    if call.in_place is InPlace.ROWS:
+        a, b = block + tuning.PROBE_OFFSET_BYTES, block + pitch * (call.steps + 1)
+    c = b + -(-shape.columns // shape.group) * b_step
+    b_ahead = 0
+    if call.in_place is InPlace.COLUMNS:  # these lie in as many pages
+        c = b + shape.columns * pitch + call.steps * call.element
+        b_ahead = shape.columns * pitch
+    return {
+        "a": a,
+        "b": b,
+        "next_a": block,
+        "a_move": rows_bytes * fresh,
+        "b_ahead": b_ahead,
+        "c": c + -c % LINE_BYTES + shift,
+    }
 
 
 @compiled(returns=INT)

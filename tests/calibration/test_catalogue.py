@@ -90,9 +90,10 @@ def test_another_clock_changes_no_figure(monkeypatch, pace):
     family = Family("float32", 128, 4, 4)
     loaded, now, asked = LoadedCode(build(family)), [1.0], itertools.count()
 
-    def seconds(_loaded, shape, sums, _room, _frequency, past=None, place=None):
-        more = (past.pitch if past else 0) + 50 * len(place.value if place else "")
-        return (30 + sums * shape.accumulators + more) * 1e-9 / now[0]
+    def seconds(_loaded, call, _memory, _frequency):
+        more = call.stores.pitch if call.stores else 0
+        more += 50 * len(call.in_place.value if call.in_place else "")
+        return (30 + call.steps * call.shape.accumulators + more) * 1e-9 / now[0]
 
     monkeypatch.setattr(microkernels, "_seconds", seconds)
     steady = microkernels.measure(family, loaded, 1e9)
