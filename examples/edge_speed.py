@@ -43,26 +43,28 @@ def _repeat(addresses, frames, size, count, times):  # type: ignore[no-untyped-d
             invoke(pointer(addresses)[at], frames + size * at)
 
 
-def strips(values: np.ndarray, starts: Sequence[int], group: int) -> tuple[np.ndarray, list[int]]:
-    """Return rows in packed strips, those of each cell in strips of their own, and their starts."""
+def micro_panels(
+    values: np.ndarray, starts: Sequence[int], group: int
+) -> tuple[np.ndarray, list[int]]:
+    """Return rows in micro-panels, those of each register tile in its own, and their addresses."""
     ends = [*starts[1:], len(values)]
     counts = [-(-(end - start) // group) for start, end in zip(starts, ends, strict=True)]
     size = group * values.shape[1]
-    room = allocate(sum(counts) * size * values.itemsize).view(values.dtype)
-    room[:] = 0
-    found, done = room.reshape(-1, values.shape[1], group), 0
-    places = []
+    memory = allocate(sum(counts) * size * values.itemsize).view(values.dtype)
+    memory[:] = 0
+    found, done = memory.reshape(-1, values.shape[1], group), 0
+    addresses = []
     for start, end, count in zip(starts, ends, counts, strict=True):
         for row in range(start, end):
             found[done + (row - start) // group, :, (row - start) % group] = values[row]
-        places.append(room.ctypes.data + done * size * values.itemsize)
+        addresses.append(memory.ctypes.data + done * size * values.itemsize)
         done += count
-    return room, places
+    return memory, addresses
 
 
 @dataclass
 class Case:
-    """One product: its plan, its arrays, and frames that call the same cells on packed strips."""
+    """One product: its plan, its arrays, and frames for its register tiles on packed copies."""
 
     plan: Plan
     first: np.ndarray
@@ -73,20 +75,20 @@ class Case:
     def __post_init__(self) -> None:
         problem, machine = self.plan.problem, self.plan.machine
         family = Family.of(problem.dtype, machine.vector_bits, machine.vector_registers)
-        cells = [trace for _, trace in visited(self.plan)]
+        tiles = [trace for _, trace in visited(self.plan)]
         along = problem.spec.output.letters[1]
         rows = self.second.T if along in problem.spec.operands[1].letters else self.first
         columns = self.first if rows is not self.first else self.second.T
         size, sums = self.out.itemsize, rows.shape[1]
-        begins = [sorted({int(cell[at]) for cell in cells}) for at in (0, 2)]
-        packed_rows, rows_at = strips(rows, begins[0], family.lanes)
-        packed_columns, columns_at = strips(columns, begins[1], family.group)
+        begins = [sorted({int(tile[at]) for tile in tiles}) for at in (0, 2)]
+        packed_rows, rows_at = micro_panels(rows, begins[0], family.lanes)
+        packed_columns, columns_at = micro_panels(columns, begins[1], family.group)
         offsets = np.arange(len(rows)) * size, np.arange(len(columns)) * size * len(rows)
-        frames = np.zeros((len(cells), len(FIELDS)), np.int64)
-        addresses = np.zeros(len(cells), np.int64)
+        frames = np.zeros((len(tiles), len(FIELDS)), np.int64)
+        addresses = np.zeros(len(tiles), np.int64)
         one = int(np.array([1, 0], problem.dtype).view(np.uint8)[:size].view(f"u{size}")[0])
         nothing = np.array([rows_at[0]])
-        for at, (r, high, n, wide, k, deep, _, mode, *_) in enumerate(cells):
+        for at, (r, high, n, wide, k, deep, _, mode, *_) in enumerate(tiles):
             shape = Shape(
                 problem.dtype,
                 family.bits,
@@ -117,7 +119,7 @@ class Case:
         self.kept = addresses, frames, offsets, nothing, packed_rows, packed_columns
 
     def kernels(self, times: int) -> None:
-        """Call the microkernels of all cells."""
+        """Call the microkernels of all register tiles."""
         addresses, frames = self.kept[:2]
         begins = addresses.ctypes.data, frames.ctypes.data
         _repeat(*begins, frames.strides[0], len(frames), times)
@@ -200,10 +202,12 @@ def draw(results: dict[tuple[str, str], list[tuple[int, dict[str, float]]]], pat
 
     figure = Figure(figsize=(4.2 * len(results), 3.6), layout="constrained")
     panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
-    for axes, ((way, dtype), rows) in zip(panels, results.items(), strict=True):
+    for axes, ((direction, dtype), rows) in zip(panels, results.items(), strict=True):
         for name in GOALS:
             axes.plot([row[0] for row in rows], [row[1][name] for row in rows], ".-", label=name)
-        axes.set(title=f"{way}, {dtype}", xlabel="I", ylabel="share of the peak", ylim=(0, 1.05))
+        axes.set(
+            title=f"{direction}, {dtype}", xlabel="I", ylabel="share of the peak", ylim=(0, 1.05)
+        )
         axes.legend()
     figure.savefig(path)
 
@@ -219,10 +223,12 @@ def main(
     parser.add_argument("--plot", metavar="FILE")
     options = parser.parse_args(arguments)
     results = {}
-    for way, spec in SPECS.items():
+    for direction, spec in SPECS.items():
         for dtype in options.dtypes:
-            rows = results[way, dtype] = measured(spec, dtype, options.extents, options.seconds)
-            print(f"\n{way}, {dtype}\n\n| I | kernels | call | |\n| --: | --: | --: | --- |")
+            rows = results[direction, dtype] = measured(
+                spec, dtype, options.extents, options.seconds
+            )
+            print(f"\n{direction}, {dtype}\n\n| I | kernels | call | |\n| --: | --: | --: | --- |")
             for extent, shares in sorted(rows, key=lambda row: row[1]["call"]):
                 bar = "█" * round(20 * shares["kernels"])
                 print(f"| {extent} | {shares['kernels']:.2f} | {shares['call']:.2f} | {bar} |")

@@ -8,8 +8,9 @@ L1 to registers, and a larger L3 changes nothing. The table and the plot answer 
   registers of four hold; C is overwritten, through the caches: registers write it once, memory
   is read and written;
 - the same with C added to, which registers read as well;
-- by this library's plans, which leave room for the operands beside an 8×6 register tile and count
-  the arithmetic and the microkernel's calls: with C added to, and overwritten past the caches.
+- by this library's plans, which leave registers for the operands beside an 8×6 register tile, and
+  count the arithmetic and the microkernel's calls: with C added to, and overwritten by non-temporal
+  stores.
 
     python examples/memory_bandwidth_study.py --plot study.png
 """
@@ -46,8 +47,8 @@ def paper(output: Output) -> Callable[[Machine], Times]:
         free = 100 * machine.peak(PROBLEM.dtype)
         places = stores(machine)
         copies = (None,) * len(PROBLEM.spec.operands)
-        asked = Setting(fuse(PROBLEM), places, kernel, free, machine.frequency, copies, output)
-        times = dict(relax(asked).best.times)
+        setting = Setting(fuse(PROBLEM), places, kernel, free, machine.frequency, copies, output)
+        times = dict(relax(setting).best.times)
         del times["compute"]
         return times
 

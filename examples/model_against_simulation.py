@@ -1,4 +1,4 @@
-"""Compare the movement model with simulated caches, as the README's table does.
+"""Compare the movement model with simulated caches, as docs/performance/simulation.md does.
 
 Scaled-down contractions and convolutions run, access by access, through three fully associative
 caches of 4, 16 and 128 KiB. For each of them the table has the lines of 64 bytes that the nests
@@ -45,7 +45,7 @@ def main() -> None:
 
 def chosen() -> None:
     toy = make_machine()
-    print("Chosen nests, whose tiles leave room for what comes beside them: lines missed.")
+    print("Chosen nests, whose tiles leave space for what comes beside them: lines missed.")
     print()
     print("| problem | nests | level | simulated | reuse distance | ratio | Listing 3 | ratio |")
     print("| --- | --: | --- | --: | --: | --: | --: | --: |")

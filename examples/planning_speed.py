@@ -1,7 +1,7 @@
 """Measure how long planning takes: imports, cold plans, and plans from both caches.
 
-`make bench` runs it. It prints a table for the README, the targets beside what was measured, and
-what rounding to integers cost. Plans are kept in a temporary folder; it takes under two minutes.
+`make bench` runs it. It prints the targets beside what was measured, and what rounding to integers
+cost. Plans are kept in a temporary folder; it takes under two minutes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 
 from tilesolve import Machine, Plan, Problem, plan, suite
@@ -26,6 +26,9 @@ ROUNDS = 5
 
 CALLS = 1000
 """Plans from memory per round."""
+
+SPEC = "abcd-aebf-dfce"
+"""What fresh processes plan."""
 
 
 def process(statement: str) -> float:
@@ -66,60 +69,84 @@ def from_memory(problem: Problem, machine: Machine) -> float:
     return (time.perf_counter() - start) / CALLS
 
 
-def row(title: str, seconds: Sequence[float], target: str, limits: Sequence[float]) -> None:
-    """Print the median and the worst of some times, and whether one misses its limit."""
+def row(
+    title: str, seconds: Sequence[float], target: str = "", limits: Sequence[float] = ()
+) -> str:
+    """Return a line of the table: the median and the worst time, and whether one is too long."""
     figures = (statistics.median(seconds), max(seconds))
     kept = all(figure < limit for figure, limit in zip(figures, limits, strict=False))
     median, worst = map(format_duration, figures)
-    print(
-        f"| {title} | {len(seconds)} | {median} | {worst} | {target} | {'' if kept else 'missed'} |"
+    missed = "" if kept else "missed"
+    return f"| {title} | {len(seconds)} | {median} | {worst} | {target} | {missed} |"
+
+
+def provenance() -> Iterator[str]:
+    """Yield what the figures depend on."""
+    versions = ", ".join(
+        f"{name} {version(name)}" for name in ("tilesolve", "numpy", "pyomo", "cyipopt-wheels")
     )
+    load = os.getloadavg()[0]
+    yield f"{detect_cpu().name}, load {load:.1f}; Python {platform.python_version()}"
+    yield versions
 
 
-def main() -> None:
-    start = time.perf_counter()
-    tccg = list(suite("tccg").values())
-    machines = [Machine.load(), Machine.load("i7-6700k"), Machine.load("e5-2680v4")]
+def first_plans() -> Iterator[str]:
+    """Yield the times of fresh processes."""
     rounds = range(ROUNDS)
-    versions = ", ".join(f"{p} {version(p)}" for p in ("numpy", "pyomo", "cyipopt-wheels"))
-    print(f"{detect_cpu().name}, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}")
-    print(f"{versions}\n")
-    print("| what | measured | median | worst | target | |")
-    print("| --- | --: | --: | --: | --- | --- |")
-    row("import tilesolve", [process("import tilesolve") for _ in rounds], "< 0.3 s", [0.3])
-    first = "import tilesolve; tilesolve.plan({!r}, 72, 'i7-6700k', cache=False)"
-    spec = "abcd-aebf-dfce"
-    row("import and first plan of a process", [process(first.format(spec)) for _ in rounds], "", ())
+    yield row("import tilesolve", [process("import tilesolve") for _ in rounds], "< 0.3 s", [0.3])
+    first = f"import tilesolve; tilesolve.plan({SPEC!r}, 72, 'i7-6700k', cache=False)"
+    yield row("import and first plan of a process", [process(first) for _ in rounds])
+
+
+def cold_plans(machines: Sequence[Machine], gaps: dict[str, list[float]]) -> Iterator[str]:
+    """Yield the times of plans that nobody has asked for before; add what rounding cost."""
+    tccg = list(suite("tccg").values())
     plan(tccg[0], machine=machines[0], cache=False)  # what a first plan loads is measured above
-    gaps = {}
     for machine in machines:
         seconds, gaps[f"tccg on {machine.name}"] = cold(tccg, machine)
         target = "median < 150 ms, worst < 400 ms"
-        row(f"plan of a TCCG contraction, {machine.name}", seconds, target, [0.15, 0.4])
+        yield row(f"plan of a TCCG contraction, {machine.name}", seconds, target, [0.15, 0.4])
     layers = [("yolo9000", machines[0]), *(("resnet18", machine) for machine in machines)]
     for name, machine in layers:
         seconds, gaps[f"{name} on {machine.name}"] = cold(suite(name).values(), machine)
-        row(f"plan of a {name} convolution, {machine.name}", seconds, "< 3 s", [3.0, 3.0])
-    kept = tccg[::4]
+        yield row(f"plan of a {name} convolution, {machine.name}", seconds, "< 3 s", [3.0, 3.0])
+
+
+def kept_plans(machine: Machine) -> Iterator[str]:
+    """Yield the times of plans that are on disk, or in memory."""
+    kept = list(suite("tccg").values())[::4]
     for problem in kept:
-        plan(problem, machine=machines[0])
-    disk = [from_disk(problem, machines[0]) for problem in kept for _ in rounds]
-    row("plan from disk", disk, "< 5 ms", [0.005])
-    again = "import tilesolve; tilesolve.plan({!r}, 72)"
-    process(again.format(spec))
-    row(
-        "import and first plan of a process, from disk",
-        [process(again.format(spec)) for _ in rounds],
-        "",
-        (),
-    )
-    memory = [from_memory(problem, machines[0]) for problem in kept]
-    row("plan from memory", memory, "< 50 µs", [50e-6])
-    print("\n| rounding gap | median | worst | target |\n| --- | --: | --: | --- |")
+        plan(problem, machine=machine)
+    disk = [from_disk(problem, machine) for problem in kept for _ in range(ROUNDS)]
+    yield row("plan from disk", disk, "< 5 ms", [0.005])
+    again = f"import tilesolve; tilesolve.plan({SPEC!r}, 72)"
+    process(again)
+    seconds = [process(again) for _ in range(ROUNDS)]
+    yield row("import and first plan of a process, from disk", seconds)
+    memory = [from_memory(problem, machine) for problem in kept]
+    yield row("plan from memory", memory, "< 50 µs", [50e-6])
+
+
+def report() -> Iterator[str]:
+    """Yield the tables, line by line, as they are measured."""
+    start = time.perf_counter()
+    machines = [Machine.load(), Machine.load("i7-6700k"), Machine.load("e5-2680v4")]
+    gaps: dict[str, list[float]] = {}
+    yield "  \n".join(provenance())
+    yield "\n| what | measured | median | worst | target | |\n| --- | --: | --: | --: | --- | --- |"
+    yield from first_plans()
+    yield from cold_plans(machines, gaps)
+    yield from kept_plans(machines[0])
+    yield "\n| rounding gap | median | worst | target |\n| --- | --: | --: | --- |"
     for name, found in gaps.items():
         target = "median ≤ 10 %" if name.startswith("tccg") else ""
-        print(f"| {name} | {statistics.median(found):.2%} | {max(found):.2%} | {target} |")
-    print(f"\ntook {time.perf_counter() - start:.0f} s")
+        yield f"| {name} | {statistics.median(found):.2%} | {max(found):.2%} | {target} |"
+    yield f"\ntook {time.perf_counter() - start:.0f} s"
+
+
+def main() -> None:
+    for line in report():
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -67,12 +67,12 @@ def calls(
     size = prod(shape) * np.dtype(dtype).itemsize
     source, same, out = (buffer[:size].view(dtype) for buffer in buffers)
     source = source.reshape(shape)
-    turned = source.transpose(axes)
-    same, out = same.reshape(shape), out.reshape(turned.shape)
+    transposed = source.transpose(axes)
+    same, out = same.reshape(shape), out.reshape(transposed.shape)
     return (
         lambda: np.copyto(same, source),
         lambda: transpose(source, axes, out, threads=threads),
-        lambda: np.copyto(out, turned),
+        lambda: np.copyto(out, transposed),
     )
 
 
