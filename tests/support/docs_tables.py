@@ -8,22 +8,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tilesolve.machine.costs import Costs, described
+from tilesolve.machine.costs import Costs, describe_costs
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def costs() -> str:
     """Return the table of all costs of a CPU."""
-    rows = ["| cost | default | unit | meaning | probe |", "| --- | --: | --- | --- | --- |"]
-    for cost in described(Costs()):
-        probe = f"`tilesolve {cost.probe}`" if cost.probe else ""
-        rows.append(
-            f"| `{cost.name}` | {cost.value:g} | {cost.unit} | {cost.meaning} | {probe} |".replace(
-                "  |", " |"
-            )
-        )
-    return "\n".join(rows)
+    lines = ["| cost | default | unit | meaning | probe |", "| --- | --: | --- | --- | --- |"]
+    for cost in describe_costs(Costs()):
+        probe = f"`tilesolve {cost.probe}`" if cost.probe else "-"
+        row = (f"`{cost.name}`", f"{cost.value:.10g}", cost.unit, cost.meaning, probe)
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
 
 
 def decisions() -> str:
