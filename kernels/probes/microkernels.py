@@ -177,8 +177,7 @@ def measure(
 
 def _usual_shapes(family: Family) -> tuple[Shape, Shape]:
     """Return the kernels of the usual tile that read micro-panels, and operands in place."""
-    usual = default_tile(family.dtype, family.bits, family.registers)
-    high, wide = usual.rows // family.lanes, usual.columns
+    high, wide = default_tile(family.dtype, family.bits, family.registers)
     within = [tile for tile in family.tiles if tile[0] <= high and tile[1] <= wide]
     tile = max(within, key=prod)  # the usual one, where there are registers for it
     packed, unpacked = (
