@@ -1,6 +1,6 @@
 """What is computed: specs, problems, their classes and suites, and a slow reference.
 
-The functions `canonical`, `classes`, `reference` and `suite` are imported from the modules
+The functions `canonicalize`, `classes`, `reference` and `suite` are imported from the modules
 that define them.
 """
 

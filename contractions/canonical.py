@@ -25,7 +25,7 @@ _Key = tuple[tuple[tuple[int, int], ...], ...]  # the same, with ranks in place 
 
 
 @dataclass(frozen=True, slots=True)
-class Canonical:
+class CanonicalForm:
     """The canonical form of a problem, and how to get there.
 
     Parameters
@@ -40,7 +40,7 @@ class Canonical:
 
     Examples
     --------
-    >>> found = canonical(Problem.of("mn-kn-mk", "m=2 n=3 k=4"))
+    >>> found = canonicalize(Problem.of("mn-kn-mk", "m=2 n=3 k=4"))
     >>> str(found.problem), found.operands
     ('ab-ac-cb a=2 b=3 c=4 float64', (1, 0))
     """
@@ -50,17 +50,17 @@ class Canonical:
     operands: tuple[int, ...]
 
 
-def canonical(problem: Problem) -> Canonical:
+def canonicalize(problem: Problem) -> CanonicalForm:
     """Return the canonical form of a problem.
 
     Examples
     --------
     >>> first = Problem.of("ij,jk->ik", "i=2 j=3 k=4")
     >>> second = Problem.of("xz-yz-xy", "x=2 y=3 z=4")
-    >>> canonical(first).problem == canonical(second).problem
+    >>> canonicalize(first).problem == canonicalize(second).problem
     True
     >>> transposed = Problem.of("xz-zy-xy", "x=2 y=3 z=4")
-    >>> canonical(first).problem == canonical(transposed).problem
+    >>> canonicalize(first).problem == canonicalize(transposed).problem
     False
     """
     spec = problem.spec
@@ -93,7 +93,9 @@ def canonical(problem: Problem) -> Canonical:
     target = Spec(output, tensors)
     sizes = {renamed[letter]: extent for letter, extent in problem.extents}
     extents = tuple((letter, sizes[letter]) for letter in target.letters)
-    return Canonical(Problem(target, extents, problem.dtype), tuple(renamed.items()), tuple(order))
+    return CanonicalForm(
+        Problem(target, extents, problem.dtype), tuple(renamed.items()), tuple(order)
+    )
 
 
 def _search(operands: Sequence[_Operand], ranks: list[int]) -> list[int]:

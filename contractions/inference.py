@@ -10,12 +10,12 @@ from tilesolve.contractions.spec import Spec, Subscript
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class OperandAxis:
     """One axis of an operand as it was given: its subscript, and the extent of the array.
 
     Examples
     --------
-    >>> print(Axis("A", 1, Spec.parse("h-c[h+r]-r").operands[0].subscripts[1], 9))
+    >>> print(OperandAxis("A", 1, Spec.parse("h-c[h+r]-r").operands[0].subscripts[1], 9))
     axis 1 of operand A
     """
 
@@ -28,7 +28,7 @@ class Axis:
         return f"axis {self.position} of operand {self.operand}"
 
 
-def axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[Axis, ...]:
+def pair_axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[OperandAxis, ...]:
     """Pair every axis of the operands with its subscript.
 
     Raises `SizeError` where the number of operands, or of an operand's dimensions, is not
@@ -36,7 +36,7 @@ def axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[Axis, ...]:
 
     Examples
     --------
-    >>> [str(axis.subscript) for axis in axes(Spec.parse("ij,jk"), [(2, 3), (3, 4)])]
+    >>> [str(axis.subscript) for axis in pair_axes(Spec.parse("ij,jk"), [(2, 3), (3, 4)])]
     ['i', 'j', 'j', 'k']
     """
     if len(shapes) != len(spec.operands):
@@ -52,7 +52,7 @@ def axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[Axis, ...]:
                 f"dimensions, but its array has {len(shape)}: shape {shape}"
             )
         for position, (subscript, extent) in enumerate(zip(tensor.subscripts, shape, strict=True)):
-            found.append(Axis(name, position, subscript, extent))
+            found.append(OperandAxis(name, position, subscript, extent))
     return tuple(found)
 
 
@@ -68,9 +68,9 @@ def infer(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     >>> infer(Spec.parse("kh-c[2h+r]-kcr"), [(8, 113), (16, 8, 3)])
     {'c': 8, 'k': 16, 'r': 3, 'h': 56}
     """
-    given = axes(spec, shapes)
+    given = pair_axes(spec, shapes)
     sizes: dict[str, int] = {}
-    source: dict[str, Axis] = {}
+    source: dict[str, OperandAxis] = {}
     for axis in given:
         if not axis.subscript.plain:
             continue
@@ -103,13 +103,13 @@ def infer(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     return sizes
 
 
-def require(spec: Spec, axis: Axis, sizes: Mapping[str, int]) -> None:
+def require(spec: Spec, axis: OperandAxis, sizes: Mapping[str, int]) -> None:
     """Raise `SizeError` unless the axis has the extent that the sizes ask for.
 
     Examples
     --------
     >>> spec = Spec.parse("ij,jk")
-    >>> require(spec, axes(spec, [(2, 3), (3, 4)])[1], {"i": 2, "j": 4, "k": 4})
+    >>> require(spec, pair_axes(spec, [(2, 3), (3, 4)])[1], {"i": 2, "j": 4, "k": 4})
     Traceback (most recent call last):
         ...
     tilesolve.contractions.errors.SizeError: axis 1 of operand A of 'ij,jk->ik' has extent 3, \
@@ -123,7 +123,7 @@ but 'j' with j=4 needs 4
         )
 
 
-def _solve(spec: Spec, axis: Axis, unknown: str, sizes: Mapping[str, int]) -> dict[str, int]:
+def _solve(spec: Spec, axis: OperandAxis, unknown: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the one letter that the axis still lacks, or nothing if it can have any extent."""
     known = [(c, letter) for c, letter in axis.subscript.terms if letter != unknown]
     some_zero = any(sizes[letter] == 0 for _, letter in known)
@@ -146,7 +146,7 @@ def _solve(spec: Spec, axis: Axis, unknown: str, sizes: Mapping[str, int]) -> di
     return {unknown: count + 1}
 
 
-def _given(axis: Axis, sizes: Mapping[str, int]) -> str:
+def _given(axis: OperandAxis, sizes: Mapping[str, int]) -> str:
     """Return the sizes of an axis's letters as text, those that are known."""
     known = [f"{letter}={sizes[letter]}" for letter in axis.subscript.letters if letter in sizes]
     return ", ".join(known) or "any sizes"

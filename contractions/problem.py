@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError
-from tilesolve.contractions.inference import axes, infer, require
+from tilesolve.contractions.inference import infer, pair_axes, require
 from tilesolve.contractions.spec import Spec
 
 if TYPE_CHECKING:
-    from tilesolve.contractions.canonical import Canonical
     from tilesolve.contractions.classes import IndexClass
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -209,17 +208,10 @@ sizes are given for a, b
 
         return classes(self.spec)
 
-    @property
-    def canonical(self) -> Canonical:
-        """The form that all problems share which differ in letters and operand order only."""
-        from tilesolve.contractions.canonical import canonical
-
-        return canonical(self)
-
     def check_operands(self, *arrays: npt.ArrayLike) -> tuple[npt.NDArray[np.generic], ...]:
         """Return the operands as arrays; raise `SizeError` if a shape is not the problem's."""
         given = _as_arrays(self.spec, arrays)
-        for axis in axes(self.spec, [array.shape for array in given]):
+        for axis in pair_axes(self.spec, [array.shape for array in given]):
             require(self.spec, axis, self.sizes)
         return given
 

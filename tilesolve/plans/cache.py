@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.canonical import canonicalize
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -159,7 +160,7 @@ def _machine_key(machine: str | None) -> Hashable:
 
 
 def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Plan:
-    form = problem.canonical
+    form = canonicalize(problem)
     text = repr((_solver(), FORMAT, str(form.problem), machine, threads, accumulate))
     path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine)

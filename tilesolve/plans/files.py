@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from tilesolve.contractions.canonical import Canonical
+from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
@@ -132,7 +132,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     )
 
 
-def renamed(plan: Plan, problem: Problem, form: Canonical) -> Plan:
+def renamed(plan: Plan, problem: Problem, form: CanonicalForm) -> Plan:
     """Return the plan of a canonical problem as one of a problem that has this form.
 
     Parameters
@@ -148,7 +148,8 @@ def renamed(plan: Plan, problem: Problem, form: Canonical) -> Plan:
     --------
     >>> from tilesolve.plans.plan import plan
     >>> problem = Problem.of("xz-yz-xy", 64)
-    >>> form = problem.canonical
+    >>> from tilesolve.contractions.canonical import canonicalize
+    >>> form = canonicalize(problem)
     >>> found = renamed(plan(form.problem, machine="i7-6700k", cache=False), problem, form)
     >>> [index for index, _ in found.classes]
     ['M', 'N', 'K']
