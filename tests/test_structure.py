@@ -1,6 +1,7 @@
 """The house: what is imported from where, which folders make the package, how large things are."""
 
 import ast
+import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -146,3 +147,52 @@ def test_layers_are_all_there():
     assert len(set(LAYERS)) == len(LAYERS)
     assert {layer(name) for name in MODULES} == set(range(len(LAYERS)))
     assert all(first != second for first, second in pairwise(LAYERS))
+
+
+def plain_lines(path):
+    """The lines of a file, with their numbers, that belong to no example."""
+    inside = False
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        inside = bool(line.strip()) and (inside or line.lstrip().startswith(">>>"))
+        if not inside and "$ tilesolve" not in line:
+            yield number, line
+
+
+CPU_NAME = re.compile(
+    r"\b(zen ?\d?|granite|sapphire|skylake\w*|haswell|broadwell|cascade lake|xeon|epyc|ryzen"
+    r"|i[3579]-\w+|e5-\w+)\b",
+    re.IGNORECASE,
+)
+
+CPU_NAMES = {
+    "bench.contenders": {"SkylakeX", "haswell"},  # what libraries call their kernels
+    "bench.studies.misses": {"e5-2680v4"},  # the machine of a table of the paper
+    "machine.file": {"i7-6700k"},  # a shipped machine
+}
+"""Names of CPUs that code has to know."""
+
+
+def test_no_cpu_is_named():
+    """What is known of a CPU stands in its machine file, what was measured in decisions."""
+    found = {}
+    for name, path in MODULES.items():
+        for number, line in (
+            plain_lines(path) if name not in ("machine.cpu", "machine.detect") else ()
+        ):
+            for one in CPU_NAME.findall(line):
+                found.setdefault(name, {}).setdefault(one, number)
+    assert {name: set(names) for name, names in found.items()} == CPU_NAMES, found
+
+
+CASE_NAME = re.compile(r"(?<![\w\"'-])[a-h]{2,}-[a-h]+-[a-h]+(?![\w\"'-])")
+
+
+def test_no_case_of_a_benchmark_is_a_reason():
+    """Code does not speak of single contractions of a suite, but for examples."""
+    found = [
+        f"{name}:{number}: {line.strip()}"
+        for name, path in MODULES.items()
+        for number, line in plain_lines(path)
+        if CASE_NAME.search(line)
+    ]
+    assert found == []
