@@ -90,9 +90,9 @@ def bench(
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
     from tilesolve.bench.procedure import Procedure
-    from tilesolve.bench.results.outputs import Outputs, Request
+    from tilesolve.bench.results.outputs import Job, Outputs
 
-    request = Request(
+    job = Job(
         suite,
         tuple(case or ()),
         full_dtype(dtype),
@@ -104,11 +104,11 @@ def bench(
     if study is Study.TILES:
         from tilesolve.bench.studies.printed import study_tiles
 
-        right = study_tiles(request, plans)
+        right = study_tiles(job, plans)
     else:
         from tilesolve.bench.run.suite_sweep import sweep_suite
 
-        right = sweep_suite(request, peers)
+        right = sweep_suite(job, peers)
     raise typer.Exit(0 if right else 1)
 
 

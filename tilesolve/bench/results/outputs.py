@@ -78,7 +78,7 @@ class Outputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Job:
     """What a sweep or a study of tiles is asked for.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesolve.bench.cases import find_case_or_suite
 from tilesolve.bench.results.keeper import keep_results, print_estimate
-from tilesolve.bench.results.outputs import Request
+from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
 from tilesolve.bench.studies import misses, tiles, trials
 from tilesolve.machine.model import Machine
@@ -12,12 +12,12 @@ from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.system.files import write_atomically
 
 
-def study_tiles(request: Request, plans: int | None) -> bool:
+def study_tiles(job: Job, plans: int | None) -> bool:
     """Study the tiles of a problem, or of each problem of a suite, and print what was found.
 
     Parameters
     ----------
-    request
+    job
         The problems, how to measure, and what to write.
     plans
         Random plans of each problem; None for the usual number.
@@ -27,13 +27,13 @@ def study_tiles(request: Request, plans: int | None) -> bool:
     bool
         Whether every plan gave a right result.
     """
-    procedure, outputs, plans = request.procedure, request.outputs, plans or tiles.RANDOM_PLANS
-    problems = find_case_or_suite(request.suite, chosen=request.chosen, dtype=request.dtype)
+    procedure, outputs, plans = job.procedure, job.outputs, plans or tiles.RANDOM_PLANS
+    problems = find_case_or_suite(job.suite, chosen=job.chosen, dtype=job.dtype)
     outputs.check()
-    machine, screen = Machine.load(request.machine), console()
+    machine, screen = Machine.load(job.machine), console()
     start = trials.Studies(
-        collect_conditions(request.suite, request.dtype, (), machine, procedure, plans),
-        collect_provenance(machine, request.command),
+        collect_conditions(job.suite, job.dtype, (), machine, procedure, plans),
+        collect_provenance(machine, job.command),
         machine.to_toml(),
         (),
     )
