@@ -497,7 +497,7 @@ class TestPicture:
             "81.31 GB/s",
             "19.4 B/cycle",
             "serves up to",
-            "streaming stores",
+            "non-temporal stores",
             "loads only",
             "all 4 cores",
         ):

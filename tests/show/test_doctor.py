@@ -171,10 +171,10 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
     for text in (
         "75% effective",
         "read only 91",
-        "streaming 92",
+        "non-temporal stores 92",
         "all cores 93",
         "victim cache",
-        "line by line 94",
+        "of single lines 94",
     ):
         assert text in texts["measured"]
     assert "32 KiB, lines of 64 B, 8 ways, shared by 3" in texts["given"]

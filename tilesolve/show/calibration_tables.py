@@ -16,7 +16,7 @@ LEVEL_COLUMNS = {
     "serves up to": "right",
     "load-FMA-store": "right",
     "read only": "right",
-    "streaming store": "right",
+    "non-temporal store": "right",
     "all cores": "right",
     "spread": "right",
 }
@@ -30,14 +30,14 @@ PEAK_COLUMNS = {
 
 
 SUMS = (24, 256)
-"""Lengths of sums that are shown: a short one, where calls cost, and a usual one."""
+"""Lengths of sums in the table: a short one, which shows what calls cost, and a usual one."""
 
 
 def calibration_tables(calibration: Calibration) -> list[Table]:
     """Return a calibration's levels and its arithmetic peaks, per second and per cycle.
 
-    An assumed figure has a question mark; the spread is how far the median round stays behind the
-    best, which is the one that counts.
+    An assumed figure has a question mark. The best round counts; the spread says how far the
+    median one stays behind it.
 
     Examples
     --------
@@ -75,7 +75,8 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
         f"{machine.fma_latency} cycles; ? is assumed"
     )
     apart = machine.memory.lines
-    lines = f"past the caches, single lines reach memory at {format_rate(apart, machine.frequency)}"
+    reached = format_rate(apart, machine.frequency)
+    lines = f"non-temporal stores of single lines reach memory at {reached}"
     return [
         text_table(
             f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""

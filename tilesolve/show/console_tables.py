@@ -1,4 +1,4 @@
-"""How the command line shows things: a console that suits pipes, a progress bar, tables."""
+"""What the command line prints with: a console that suits pipes, a progress bar, tables."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def console(file: IO[str] | None = None) -> Console:
 def progress_bar(title: str) -> Iterator[Progress]:
     """Show a bar on standard error, and give the function that moves it and says what is done.
 
-    That function also raises an interrupt that came before and got lost.
+    The function also raises an interrupt that got lost before.
 
     Examples
     --------
-    >>> with progress_bar("brewing") as report:
-    ...     report(0.5, "halfway")
+    >>> with progress_bar("brewing") as show_progress:
+    ...     show_progress(0.5, "halfway")
     """
     with keep_interrupts() as heed:
         from rich import progress
@@ -65,11 +65,11 @@ def progress_bar(title: str) -> Iterator[Progress]:
         with progress.Progress(*columns, console=console(sys.stderr)) as bar:
             task = bar.add_task("", total=1.0)
 
-            def report(fraction: float, what: str) -> None:
+            def show_progress(fraction: float, what: str) -> None:
                 heed()
                 bar.update(task, completed=fraction, description=what)
 
-            yield report
+            yield show_progress
 
 
 def text_table(

@@ -1,4 +1,4 @@
-"""What is in force here, what is missing, and the commands that mend it."""
+"""What ``tilesolve doctor`` finds: what is in force, what is missing, which commands mend it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Diagnosis:
         return not any(row.bad for section in self.sections for row in section.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain data, for JSON."""
+        """Return all findings as plain data, for JSON."""
         return {"healthy": self.healthy, **asdict(self)}
 
 
@@ -140,7 +140,7 @@ def diagnose(root: Path = SYS, proc: Path = PROC) -> Diagnosis:
 
 
 def print_diagnosis(found: Diagnosis, console: Console) -> None:
-    """Print a report: a table per section, then the commands that mend or better something.
+    """Print all findings: a table per section, then the commands that mend or better something.
 
     Examples
     --------
@@ -287,8 +287,8 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         "inclusive": "" if level.inclusive else "victim cache",
         "bandwidth": moved("", level.bandwidth),
         "read": moved("read only", level.read),
-        "stream": moved("streaming", level.stream),
-        "lines": moved("line by line", level.lines),
+        "stream": moved("non-temporal stores", level.stream),
+        "lines": moved("of single lines", level.lines),
         "bandwidth_all": moved("all cores", level.bandwidth_all),
     }
     groups: dict[str, list[str]] = {}

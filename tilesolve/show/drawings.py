@@ -39,14 +39,6 @@ def draw_calibration(calibration: Calibration, path: str | os.PathLike[str]) -> 
     ------
     PictureError, FileAccessError
         As `check_picture` does.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from tilesolve.calibration.calibrate import calibrate
-    >>> found = calibrate(quick=True, seconds=0.1, max_bytes=3 * 2**14)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     draw_calibration(found, Path(folder) / "curve.png")
     """
     check_picture(path)
     from matplotlib.figure import Figure
@@ -109,7 +101,7 @@ def _curves(axes: Axes, calibration: Calibration) -> None:
     lines: list[tuple[str, int, str, dict[str, Any]]] = [
         ("sweep", 1, f"{sweep}: one core", {"color": BLUE, "marker": "o", "lw": 2.2}),
         ("read", 1, "loads only: one core", {"color": GREEN, "marker": "s", "lw": 1.3}),
-        ("stream", 1, "streaming stores: one core", {"color": ORANGE, "marker": "v", "lw": 1.3}),
+        ("stream", 1, "non-temporal stores: one core", {"color": ORANGE, "marker": "v", "lw": 1.3}),
     ]
     if cores > 1:
         style: dict[str, Any] = {"color": BLUE, "marker": "o", "lw": 1.2, "ls": ":", "mfc": "white"}
@@ -165,18 +157,7 @@ def _assumed(machine: Machine, level: Level, figure: str) -> bool:
 
 
 def draw_catalogues(machine: Machine, path: str | os.PathLike[str]) -> None:
-    """Draw the speed of all register tiles as heat maps, one for each dtype.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from tilesolve.kernels.microkernel_costs import RegisterTile
-    >>> measured = Catalogue("float64", 256, 16, (RegisterTile(2, 6, 6.0, 20.0),))
-    >>> machine = Machine.load("i7-6700k").replace(catalogues=(measured,))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     draw_catalogues(machine, Path(folder) / "kernels.svg")
-    """
+    """Draw the speed of all register tiles as heat maps, one for each dtype."""
     check_picture(path)
     from matplotlib.figure import Figure
 
@@ -217,14 +198,6 @@ def draw_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
         What to draw.
     path
         The picture; the ending of its name says the format.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from tilesolve.plans.plan import plan
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     draw_plan(plan("ik-ij-jk", 64, "i7-6700k", cache=False), Path(folder) / "plan.svg")
     """
     check_picture(path)
     from matplotlib.figure import Figure

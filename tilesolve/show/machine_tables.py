@@ -38,8 +38,8 @@ def machine_tables(machine: Machine) -> list[Table]:
     kinds = {
         "bandwidth": "bandwidth",
         "read": "read only",
-        "stream": "streaming store",
-        "lines": "line by line",
+        "stream": "non-temporal store",
+        "lines": "of single lines",
         "bandwidth_all": "all cores",
     }
     known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]

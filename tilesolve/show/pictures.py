@@ -76,15 +76,7 @@ def check_drawing(path: str | os.PathLike[str]) -> None:
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure to a file, all of it or nothing.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from matplotlib.figure import Figure
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(Figure(), Path(folder) / "empty.svg")
-    """
+    """Write a figure to a file, all of it or nothing."""
     picture = io.BytesIO()
     figure.savefig(picture, format=Path(path).suffix.removeprefix(".").lower(), dpi=150)
     write_atomically(path, picture.getvalue())
