@@ -149,7 +149,9 @@ def test_sources():
 
 def test_what_is_measured_is_said_so():
     """A cost that catalogues have is measured, whatever a file says."""
-    machine = sample().replace(catalogues=(measured(placed=1.5), measured("float32")))
+    machine = sample().replace(
+        catalogues=(measured(in_place_rows_slowdown=1.5), measured("float32"))
+    )
     assert machine.source("costs.in_place_rows_slowdown") == "measured"
     assert machine.source("costs.in_place_columns_slowdown") == "default"
     assert machine.source("costs.call_cycles") == "measured"
@@ -161,7 +163,9 @@ def test_what_is_measured_is_said_so():
 
 def test_measured_calls_decide_how_c_is_written():
     """Aliased stores and prefetched rows count by what was measured, against limits in costs."""
-    slow = sample().replace(catalogues=(measured(crowded=1.5, asked=0.99),))
+    slow = sample().replace(
+        catalogues=(measured(aliased_store_slowdown=1.5, prefetch_gain_ratio=0.99),)
+    )
     assert slow.avoids_aliased_stores("float64")
     assert not slow.prefetches_next_rows("float64")
     assert not slow.avoids_aliased_stores("float32")
@@ -258,7 +262,10 @@ class TestCommand:
         """Every cost stands in it with value, unit, source, probe and meaning."""
         machine = sample().replace(
             costs=Costs(pack_cycles=3.0),
-            catalogues=(measured(placed=1.5), measured("float32", placed=2.0)),
+            catalogues=(
+                measured(in_place_rows_slowdown=1.5),
+                measured("float32", in_place_rows_slowdown=2.0),
+            ),
         )
         columns = {
             column.header: list(map(str, column.cells)) for column in cost_table(machine).columns
@@ -283,7 +290,9 @@ class TestCommand:
     def test_json(self, tmp_path):
         """It has each cost with what is known of it, and what was measured by dtype."""
         path = tmp_path / "m.toml"
-        path.write_text(sample().replace(catalogues=(measured(placed=1.5),)).to_toml())
+        path.write_text(
+            sample().replace(catalogues=(measured(in_place_rows_slowdown=1.5),)).to_toml()
+        )
         found = json.loads(self.run(path, "--json").stdout)
         assert found == json.loads(json.dumps(machine_dict(Machine.load(path))))
         assert list(found["costs"]) == list(COST_NAMES)
