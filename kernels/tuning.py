@@ -3,7 +3,7 @@
 Costs of a CPU are no part of this: they are fields of `tilesolve.machine.costs.Costs`. Sizes of
 lines and pages stand in `tilesolve.packing.sizes`. All are plain integers, which numba takes for
 constants as attributes of this module. The measurements behind them are in ``docs/decisions/``:
-040 for generated code, 05x for runtime code.
+040 to 045 for generated code and probes, 05x for runtime code.
 """
 
 from __future__ import annotations

@@ -53,14 +53,14 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def allocate_pages(size: int) -> Bytes:
-    """Return `size` zero bytes from the system: huge pages where it grants them, page-aligned.
+    """Return `size` zero bytes of whole pages: huge ones where the system grants them.
 
     Examples
     --------
     >>> allocate_pages(4096).ctypes.data % 4096
     0
     """
-    # Private: what is shared with forked processes has no huge pages on most systems.
+    # Private: most systems have no huge pages for memory that forked processes share.
     try:
         found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
@@ -73,7 +73,7 @@ def allocate_pages(size: int) -> Bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workspace:
-    """A buffer and what compiled code needs to know of it.
+    """A buffer for packed copies, with its address and size for compiled code.
 
     Parameters
     ----------
@@ -114,8 +114,8 @@ _idle = _Idle()
 def workspace(size: int) -> Workspace:
     """Return the calling thread's buffer, of at least `size` bytes.
 
-    The next call in this thread returns it too, so it is for what has been used up by then. A
-    thread keeps the largest buffer that it has needed, up to `MAX_IDLE_WORKSPACE_BYTES`.
+    The next call in this thread returns it again, so nothing in it outlives one run. A thread keeps
+    the largest buffer that it has needed, up to `MAX_IDLE_WORKSPACE_BYTES`.
 
     Examples
     --------

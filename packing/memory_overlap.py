@@ -1,4 +1,4 @@
-"""Arrays: where their elements are, and whether two have some in common."""
+"""Arrays in memory: where their elements are, and whether they share some."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Array = npt.NDArray[Any]
 
 
 OBJECT_HEADER_BYTES = object.__basicsize__
-"""Bytes from the beginning of an object to what is its own."""
+"""Bytes of what every Python object begins with; the fields of its own type follow."""
 
 
 def data_pointer_address(array: Array) -> int:
     """Return the address of the word that holds the address of an array's first element.
 
-    It is right behind what every object has: NumPy's C interface promises that. `array.ctypes.data`
-    says what stands there, and takes ten times as long.
+    It is the first field of an array object, which NumPy's C interface promises. Compiled code
+    reads it from there: `array.ctypes.data` takes ten times as long.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def address_range(array: Array) -> tuple[int, int]:
 
 
 def overlaps_itself(array: Array) -> bool:
-    """Return whether elements of an array share memory, or may: a proof can be too long.
+    """Return whether elements of an array share memory, or may, where a proof would be too long.
 
     Examples
     --------
@@ -69,10 +69,10 @@ def overlaps_itself(array: Array) -> bool:
         if step < reach:
             break
         reach += (extent - 1) * step
-    else:  # each axis steps over all that shorter steps reach
+    else:  # each step is longer than all that shorter steps reach
         return False
-    # Two elements that share memory have a first axis along which they differ; moved to where the
-    # one is the first along it, they still do.
+    # Two elements that share memory have a first axis along which they differ. Shifted along it
+    # until one of them is the first, they still share memory.
     for axis in axes:
         begin = (slice(None),) * axis
         first, others = array[(*begin, slice(0, 1))], array[(*begin, slice(1, None))]
@@ -83,7 +83,7 @@ def overlaps_itself(array: Array) -> bool:
 
 
 def overlap(out: Array, array: Array) -> bool:
-    """Return whether two arrays have elements in common, or may have: a proof can be too long.
+    """Return whether two arrays share elements, or may, where a proof would be too long.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.packing.offsets import Axis, Integers
+from tilesolve.packing.offsets import Integers, RoleAxis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, VECTOR_BYTES
 
 Truths = NDArray[np.bool_]
@@ -156,7 +156,7 @@ def short_block(lanes: int, element: int) -> int:
 
 
 def offset_table(
-    axis: Axis,
+    axis: RoleAxis,
     *,
     operand: int = 0,
     group: int = 0,
@@ -285,12 +285,12 @@ def _contiguous(
     return found
 
 
-def _segments(axis: Axis, level: int, places: Integers | None) -> list[tuple[int, int]]:
+def _segments(axis: RoleAxis, level: int, places: Integers | None) -> list[tuple[int, int]]:
     """Return the range of indices, or of groups, of each segment of a level."""
     count = len(axis.bounds[level]) - 1
     if places is None:
         return [axis.range(level, segment) for segment in range(count)]
-    cells = [axis.cells(level, segment) for segment in range(count)]
+    cells = [axis.register_tiles(level, segment) for segment in range(count)]
     return [(int(places[low]), int(places[high])) for low, high in cells]
 
 

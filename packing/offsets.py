@@ -1,7 +1,7 @@
 """Axes: the indices of one role in the order in which a nest visits them, with their offsets.
 
-Within a box, the address of an element of any tensor is a sum of one offset per role: rows,
-columns, sums and batches. An `Axis` lists a role's offsets in the order of the nest's loops, so
+Within a box, the address of an element of any tensor is a sum of one offset for each role: rows,
+columns, sums and batches. An `RoleAxis` lists a role's offsets in the order of the nest's loops, so
 that every tile of every level is a range of it.
 """
 
@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RoleTile:
-    """One level's tile of a role: its loops and how far they go.
+    """One level's tile of a role: its loops and their extents.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class RoleTile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class RoleAxis:
     """One role's indices in a box.
 
     Parameters
@@ -54,12 +54,12 @@ class Axis:
         For the output and the two operands the byte offset of each index; zeros if the tensor
         does not have the role.
     bounds
-        For each level, the cells first, where its segments begin among those of the nearer level
-        (among the indices for cells), and where the last one ends.
+        For each level, register tiles first, where its segments begin among those of the level
+        below (for register tiles among the indices), and where the last one ends.
 
     Examples
     --------
-    A box of 6 cut into tiles of 4, and these into cells of 3 at most:
+    A box of 6 cut into tiles of 4, and these into register tiles of 3 at most:
 
     >>> tiles = [RoleTile("m", (side,)) for side in (3, 4, 6)]
     >>> axis = build_axis(tiles, [{"m": 8}, {}, {}])
@@ -77,8 +77,8 @@ class Axis:
         """How many indices there are."""
         return len(self.offsets[0])
 
-    def cells(self, level: int, segment: int) -> tuple[int, int]:
-        """Return the range of cells of a segment of a level."""
+    def register_tiles(self, level: int, segment: int) -> tuple[int, int]:
+        """Return the range of register tiles of a segment of a level."""
         low, high = segment, segment + 1
         for bounds in self.bounds[level:0:-1]:
             low, high = int(bounds[low]), int(bounds[high])
@@ -86,17 +86,16 @@ class Axis:
 
     def range(self, level: int, segment: int) -> tuple[int, int]:
         """Return the range of indices of a segment of a level."""
-        low, high = self.cells(level, segment)
+        low, high = self.register_tiles(level, segment)
         return int(self.bounds[0][low]), int(self.bounds[0][high])
 
 
 def equal_side(extent: int, most: int, lanes: int, parts: int = 1) -> int:
-    """Return the side that cuts an extent into as few cells as `most` does, but near-equal ones.
+    """Return the side that cuts an extent into as few tiles as `most` does, but near-equal ones.
 
-    Nine columns are two cells of five and four: a cell of one column would keep the FMA units
-    waiting (section 3 of TTile, hal-03149553). Sides are whole vectors where that is possible; of
-    an extent that is not, whole parts of them: five and four halves take less time than six and
-    three.
+    Nine columns become register tiles of five and four: one of a single column would keep the FMA
+    units waiting (section 3 of TTile, hal-03149553). Sides are whole vectors where the extent is,
+    else whole parts of vectors: five and four halves take less time than six and three.
 
     Examples
     --------
@@ -117,19 +116,19 @@ def build_axis(
     strides: Sequence[Mapping[str, int]],
     lanes: Mapping[str, int] = MappingProxyType({}),
     parts: int = 1,
-) -> Axis:
+) -> RoleAxis:
     """Return the axis of a box.
 
     Parameters
     ----------
     tiles
-        From the cell that one microkernel call covers to the box itself.
+        From the register tile to the box itself.
     strides
         For the output and each operand the bytes between neighbours along each letter.
     lanes
-        For a letter that runs along vectors how many of its indices one holds.
+        For a letter that runs along vectors, how many of its indices one holds.
     parts
-        Of vectors that there are microkernels for: two where the last ones may be halves.
+        Parts of a vector that microkernels can take: two where the last vectors may be halves.
 
     Examples
     --------
@@ -138,15 +137,17 @@ def build_axis(
     [0, 8, 100, 108]
     """
     letters = tiles[-1].order
-    known: dict[tuple[int, tuple[int, ...]], Axis] = {}
+    known: dict[tuple[int, tuple[int, ...]], RoleAxis] = {}
 
-    def part(level: int, sides: tuple[int, ...]) -> Axis:
+    def find_part(level: int, sides: tuple[int, ...]) -> RoleAxis:
         key = (level, sides)
         if key not in known:
-            known[key] = _cell(tiles[0], letters, sides, strides) if not level else joined(*key)
+            known[key] = (
+                join_parts(*key) if level else _register_axis(tiles[0], letters, sides, strides)
+            )
         return known[key]
 
-    def joined(level: int, sides: tuple[int, ...]) -> Axis:
+    def join_parts(level: int, sides: tuple[int, ...]) -> RoleAxis:
         extent = dict(zip(letters, sides, strict=True))
         inner = {letter: max(1, tiles[level - 1].side(letter)) for letter in letters}
         if level == 1:
@@ -157,31 +158,34 @@ def build_axis(
         for corner in product(*steps):
             start = dict(zip(outermost_first, corner, strict=True))
             cut = tuple(min(inner[letter], extent[letter] - start[letter]) for letter in letters)
-            pieces.append(part(level - 1, cut))
+            pieces.append(find_part(level - 1, cut))
             shifts.append(
                 [sum(of.get(letter, 0) * at for letter, at in start.items()) for of in strides]
             )
-        if not pieces:  # an extent of 0: one cell of nothing, so that C is still written
-            pieces, shifts = [part(level - 1, sides)], [[0] * len(strides)]
+        if not pieces:  # an extent of 0: one empty register tile, so that C is still written
+            pieces, shifts = [find_part(level - 1, sides)], [[0] * len(strides)]
         offsets = [
             np.concatenate(
                 [piece.offsets[t] + shift[t] for piece, shift in zip(pieces, shifts, strict=True)]
             )
             for t in range(3)
         ]
-        bounds = [_chained([piece.bounds[at] for piece in pieces]) for at in range(level)]
+        bounds = [
+            _concatenate_bounds([piece.bounds[at] for piece in pieces]) for at in range(level)
+        ]
         bounds.append(np.array([0, len(pieces)], np.int64))
-        return Axis((offsets[0], offsets[1], offsets[2]), tuple(bounds))
+        return RoleAxis((offsets[0], offsets[1], offsets[2]), tuple(bounds))
 
-    return part(len(tiles) - 1, tiles[-1].sides)
+    return find_part(len(tiles) - 1, tiles[-1].sides)
 
 
-def _cell(
+def _register_axis(
     tile: RoleTile,
     letters: tuple[str, ...],
     sides: tuple[int, ...],
     strides: Sequence[Mapping[str, int]],
-) -> Axis:
+) -> RoleAxis:
+    """Return the axis of a register tile."""
     extent = dict(zip(letters, sides, strict=True))
     found = []
     for of in strides:
@@ -190,11 +194,11 @@ def _cell(
             steps = np.arange(extent[letter], dtype=np.int64) * of.get(letter, 0)
             offsets = (steps[:, None] + offsets).ravel()
         found.append(offsets)
-    return Axis((found[0], found[1], found[2]), (np.array([0, len(found[0])], np.int64),))
+    return RoleAxis((found[0], found[1], found[2]), (np.array([0, len(found[0])], np.int64),))
 
 
-def _chained(bounds: Sequence[Integers]) -> Integers:
-    """Return bounds one after the other, each counted on from the end of the one before."""
+def _concatenate_bounds(bounds: Sequence[Integers]) -> Integers:
+    """Return all bounds as one list, each counted from the end of the one before."""
     found, end = [np.zeros(1, np.int64)], 0
     for one in bounds:
         found.append(one[1:] + end)

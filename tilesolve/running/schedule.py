@@ -22,7 +22,7 @@ from tilesolve.kernels.runtime import stream_buffer
 from tilesolve.kernels.runtime.state import LEVELS
 from tilesolve.model.nest import Nest
 from tilesolve.packing.offset_tables import Field, TransposedBlocks, offset_table
-from tilesolve.packing.offsets import Axis, Integers, RoleTile, build_axis
+from tilesolve.packing.offsets import Integers, RoleAxis, RoleTile, build_axis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, PANEL_GAP_BYTES
 from tilesolve.running.runnable_nest import Runnable
 
@@ -30,7 +30,7 @@ COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(pack.KINDS))
 """How an operand is packed: numbers of `pack.KINDS`."""
 
 Strides = Sequence[Mapping[str, int]]
-Known = dict[tuple[int, tuple[int, ...]], tuple[Axis, Integers]]
+Known = dict[tuple[int, tuple[int, ...]], tuple[RoleAxis, Integers]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,12 +57,12 @@ class Box:
     Examples
     --------
     >>> none = np.zeros(0, np.int64)
-    >>> rows = Axis((none, none, none), (np.array([0, 3, 6]),))
+    >>> rows = RoleAxis((none, none, none), (np.array([0, 3, 6]),))
     >>> Box((rows,), (none,), (2, 1), (5, 5), (1, 1), aligned=True, long=False).cells(0)
     2
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[RoleAxis, ...]
     tables: tuple[Integers, ...]
     groups: tuple[int, int]
     sums: tuple[int, int]
@@ -237,7 +237,7 @@ class Schedule:
                 return next((i for i in inner if cell[i] > 1), inner[0])
         return preferred if preferred in members else next(iter(members), None)
 
-    def _lay(self, role: int, tiles: Sequence[RoleTile], strides: Strides) -> Axis:
+    def _lay(self, role: int, tiles: Sequence[RoleTile], strides: Strides) -> RoleAxis:
         """Return the axis of a box: rows are cut along vectors, or halves of them."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
@@ -328,7 +328,7 @@ class Schedule:
             if level:
                 places = tables[side][tables[side][Field.PLACES] :]
                 for segment in range(len(axes[side].bounds[level]) - 1):
-                    low, high = axes[side].cells(level, segment)
+                    low, high = axes[side].register_tiles(level, segment)
                     groups[side] = max(groups[side], int(places[high] - places[low]))
                 for segment in range(len(axes[SUMS].bounds[level]) - 1):
                     first, last = axes[SUMS].range(level, segment)
@@ -346,7 +346,7 @@ class Schedule:
             _run(axes, self.element) >= stream_buffer.LEAST,
         )
 
-    def _table(self, role: int, axis: Axis) -> Integers:
+    def _table(self, role: int, axis: RoleAxis) -> Integers:
         """Return what the macrokernel reads of an axis."""
         turned: list[TransposedBlocks | None] = [None, None]
         for side in (ROWS, COLUMNS):
@@ -363,7 +363,7 @@ class Schedule:
             axis, operand=1 + role, group=self.group(role), element=self.element, turned=turned
         )
 
-    def _aligned(self, axes: Sequence[Axis], tables: Sequence[Integers]) -> bool:
+    def _aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:
         width = self.family.bits // 8
         rows = axes[ROWS].offsets[0][_array(tables[ROWS], Field.STARTS, Field.COUNTS)]
         return not any(
@@ -389,13 +389,13 @@ class Schedule:
         return found
 
 
-def _run(axes: Sequence[Axis], element: int) -> float:
+def _run(axes: Sequence[RoleAxis], element: int) -> float:
     """Return the bytes of C that calls for the nearest tiles write side by side, in the mean.
 
     They are rows of cells that are alike, or these rows in each of some columns.
     """
 
-    def together(axis: Axis, distance: int) -> float:
+    def together(axis: RoleAxis, distance: int) -> float:
         """Return how many indices of a call follow each other at a distance, in the mean."""
         cells, broken = axis.bounds[0], np.diff(axis.offsets[0]) != distance
         broken[cells[1:-1][np.diff(cells, 2) != 0] - 1] = True
