@@ -196,3 +196,126 @@ def test_no_case_of_a_benchmark_is_a_reason():
         if CASE_NAME.search(line)
     ]
     assert found == []
+
+
+FREE = {"machine.costs", "planning.policy", "kernels.tuning"}
+"""Modules of numbers: costs of a CPU, cut-offs of the search, and what generated code is like."""
+
+NUMBERS = {
+    "instruction sets, and the vectors that blocks of a transpose take": {
+        "kernels.codegen.shape": "HALVED_REGISTERS",
+        "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS",
+        "kernels.codegen.vectors": "INT64 _INT32",
+        "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
+        "kernels.microkernel_costs": "MANY_REGISTERS",
+        "kernels.probes.bandwidth": "_BLOCK",
+        "kernels.runtime.compiled": "PAIR",
+        "machine.detect": "LINE FREQUENCY L1_CAPACITY CAPACITY_RATIO LEVELS NEAR_BYTES CACHE_BYTES "
+        "MEMORY_BYTES FMA_LATENCY",  # of a CPU that does not tell
+    },
+    "sizes of lines and pages, layouts and versions of formats": {
+        "bench.results.record": "FORMAT",
+        "contractions.suites": "FORMAT",
+        "kernels.runtime.array_guard": "_AXES _SHAPE _STRIDES _DTYPE _FLAGS _HALF _WRITEABLE",
+        "kernels.runtime.fast_call": "_FASTCALL _COUNT",
+        "kernels.runtime.state": "*",
+        "machine.file": "FORMAT",
+        "packing.offset_tables": "HEADER_ENTRIES",
+        "packing.sizes": "*",
+        "plans.files": "FORMAT",
+        "transposes.walk_setup": "_ALONE",
+    },
+    "limits of numpy, of Python and of the operating system": {
+        "bench.run.peers": "NUMPY_OFFSET_BYTES",
+        "bench.run.worker": "PR_SET_PDEATHSIG",
+        "cli": "FAILED",
+        "contractions.classes": "_NAMED",
+        "contractions.problem": "MAX_EXTENT",
+        "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
+        "contractions.spec": "_NAMES _DIGITS",
+        "contractions.subscripts": "_LABELS",
+        "expressions.compile": "MAX_AXES MAX_LOOP_OPERANDS",
+        "system.cancellation": "_WORD",
+        "system.interrupts": "INTERRUPTED",
+    },
+    "bounds of caches, of waiting and of what is accepted": {
+        "machine.kernel_cache": "WAIT_SECONDS",
+        "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
+        "plans.cache": "MOST",
+        "running.execution": "LAYOUTS",
+        "running.runnable_nest": "MOST_INDICES",
+    },
+    "the solvers' options, and what a proof is given": {
+        "plans.certificate": "MOST_CHAINS SLACK MARGIN",
+        "solver.from_pyomo": "MOST_TERMS",
+        "solver.ipopt": "OPTIONS _STATUS",
+    },
+    "the model's count of transfers, and the simulation's own numbering": {
+        "model.traffic": "PACK_TRAFFIC",
+        "simulation.cache_simulator": "EMPTY",
+        "simulation.nest_trace": "LEAST",
+    },
+    "how calibration measures": {
+        "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
+        "calibration.measure": "FIRST REACH GUESSED_REACH ROUNDS TEAM_PATIENCE TRIPS SCALE SHIFT",
+        "calibration.microkernels": "TURN TURNS",
+        "calibration.staircase": "BEYOND_RATIO LARGEST_RATIO DISTINCT_RATIO NOISE_RATIO",
+    },
+    "how sweeps and studies measure": {
+        "bench.cases": "MULTIPLICATIONS EXTENTS TENSOR_ELEMENTS",
+        "bench.procedure": "LEAST_ROUNDS LONG_SECONDS RUN_PER_ARITHMETIC",
+        "bench.results.summary": "NEAR_ERROR",
+        "bench.run.oracle": "CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS TINY_EXTENT",
+        "bench.run.sweep": "FLUSHED_CACHES SPARE_BYTES START_SECONDS",
+        "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
+        "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",
+        "bench.studies.misses": "TABLE_2 SIMULATED_ELEMENTS",
+        "bench.studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS "
+        "HOPELESS_RATIO CHECK_SECONDS",
+        "bench.studies.trials": "FAR_EXCESS",
+    },
+    "what is drawn and printed": {
+        "show.calibration_tables": "SUMS",
+        "show.console_tables": "WIDE",
+        "show.drawings": "WIDE_RANGE",
+    },
+}
+"""Numbers that modules may have beside these, by the reason; a star is all of a module."""
+
+
+def is_number(node):
+    """Whether a part of an expression is a number."""
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def numbers(path):
+    """The names that a module gives to numbers, or to values made with numbers."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "range":
+            continue  # such as A, B = range(2)
+        if any(map(is_number, ast.walk(node.value))):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [part for target in targets for part in ast.walk(target)]
+            yield from (part.id for part in parts if isinstance(part, ast.Name))
+
+
+def test_numbers_stand_where_they_belong():
+    """A number that a module has by a name is measured, a cut-off, tuning, or listed above."""
+    allowed = {name: names.split() for group in NUMBERS.values() for name, names in group.items()}
+    assert sum(map(len, NUMBERS.values())) == len(allowed)
+    found = {name: list(numbers(path)) for name, path in MODULES.items() if name not in FREE}
+    new = [
+        f"{name}.{number}"
+        for name, names in found.items()
+        for number in names
+        if allowed.get(name) != ["*"] and number not in allowed.get(name, ())
+    ]
+    gone = [
+        f"{name}.{number}"
+        for name, names in allowed.items()
+        for number in names
+        if number not in found.get(name, ()) and not (number == "*" and found.get(name))
+    ]
+    assert (new, gone) == ([], [])
