@@ -15,7 +15,7 @@ import numpy as np
 
 import tilesolve
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.plans.batch import core_plan
+from tilesolve.plans.plan import core_plan
 
 
 def best(call: Callable[[], object], rounds: int) -> float:

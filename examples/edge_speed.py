@@ -75,7 +75,7 @@ class Case:
     def __post_init__(self) -> None:
         problem, machine = self.plan.problem, self.plan.machine
         family = Family.of(problem.dtype, machine.vector_bits, machine.vector_registers)
-        tiles = [trace for _, trace in visited(self.plan)]
+        tiles = [trace for _, trace in visited(self.plan.solution)]
         along = problem.spec.output.letters[1]
         rows = self.second.T if along in problem.spec.operands[1].letters else self.first
         columns = self.first if rows is not self.first else self.second.T

@@ -470,7 +470,7 @@ def test_tiles_ask_for_lines_where_that_gains(asked):
     out = empty((640, 2048), np.dtype("float64"))
     out[:] = np.nan
     assert np.allclose(found(a, b, out=out), a @ b)
-    states = [task.state for layout in found.layouts.values() for task in layout.tasks]
+    states = [task.state for layout in found.executor.layouts.values() for task in layout.tasks]
     assert [bool(state[S.ENTERING]) for state in states] == [asked != 1.0]
 
 

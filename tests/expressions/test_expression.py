@@ -318,7 +318,7 @@ def test_the_peak_of_a_plan_is_what_its_runs_may_take(threads):
     found = tilesolve.expression("ij,jk", (200, 200), (200, 200), threads=threads)
     (step,) = found.steps
     first, second = random([(200, 200)] * 2)
-    layout = Layout.of(step.kernel.plan, first, second, None)
+    layout = Layout.of(step.kernel.plan.solution, first, second, None)
     assert len(layout.tasks) == threads
     nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)  # of operands that are read in place
     assert found.peak >= sum(task.room - nothing for task in layout.tasks)

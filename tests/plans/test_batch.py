@@ -7,8 +7,8 @@ from patience import PATIENCE
 
 import tilesolve
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
-from tilesolve.plans import batch
-from tilesolve.plans.batch import core_plan
+from tilesolve.plans import plan as plan_module
+from tilesolve.plans.plan import core_plan
 
 MACHINE = "i7-6700k"
 SIZES = {"a": 9, "b": 8, "c": 7, "d": 6, "e": 10}
@@ -62,7 +62,7 @@ def test_several_threads_take_part(contraction, monkeypatch):
 
         return run
 
-    monkeypatch.setattr(batch, "core_plan", core_plan)
+    monkeypatch.setattr(plan_module, "core_plan", core_plan)
     found.batch(firsts[:2], seconds[:2], threads=2)
     assert len(seen) == 2
 
@@ -129,7 +129,7 @@ def test_an_error_ends_the_batch(contraction, monkeypatch, error):
 
         return run
 
-    monkeypatch.setattr(batch, "core_plan", core_plan)
+    monkeypatch.setattr(plan_module, "core_plan", core_plan)
     many = np.broadcast_to(firsts[0], (1000, *firsts[0].shape))
     others = np.broadcast_to(seconds[0], (1000, *seconds[0].shape))
     with pytest.raises(error):

@@ -124,7 +124,7 @@ def test_caches_can_be_cleared_and_switched_off(solved, monkeypatch):
     assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 99}', "\x00"])
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 2}', '{"format": 99}', "\x00"])
 def test_a_damaged_plan_file_is_reported_and_solved_again(solved, damage):
     """A file that is no plan is never trusted, and is mended."""
     first = plan("ab-ac-cb", 64, "i7-6700k")
@@ -194,7 +194,7 @@ def test_an_unwritable_cache_is_a_warning(tmp_path, monkeypatch):
         assert plan("ab-ac-cb", 64, "i7-6700k").seconds > 0
 
 
-@pytest.mark.parametrize("text", ["", "null", "[1]", "{}", '{"format": 1, "problem": 3}'])
+@pytest.mark.parametrize("text", ["", "null", "[1]", "{}", '{"format": 2, "problem": 3}'])
 def test_reading_what_is_no_plan_is_an_error(text):
     """`from_json` refuses what `to_json` did not write."""
     with pytest.raises(PlanError):
@@ -229,7 +229,7 @@ def test_the_report_says_what_it_must():
 def test_no_volume_is_below_its_bound(name, accumulate):
     """What the model counts is never less than what any schedule must move."""
     found = plan(suite("tccg")[name], machine="e5-2680v4", accumulate=accumulate)
-    for level, least in zip(found.price.levels, bounds(found), strict=True):
+    for level, least in zip(found.price.levels, bounds(found.solution), strict=True):
         assert level.volume >= least * (1 - 1e-9)
 
 

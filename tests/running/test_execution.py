@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
-from running_cases import WIDTHS, check_result, draw_operands, make_machine, make_shallow_machine
+from running_cases import (
+    WIDTHS,
+    check_result,
+    draw_operands,
+    make_machine,
+    make_shallow_machine,
+    varied,
+)
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Problem, plan, reference
@@ -121,11 +128,11 @@ def test_copies_take_no_more_than_said(problem, width, depth):
         tuple(problem.itemsize * prod(shape[at + 1 :]) for at in range(len(shape)))
         for shape in problem.shapes
     ]
-    task = Task.of(found, problem, {}, strides)
+    task = Task.of(found.solution, problem, {}, strides)
     planned = sum(level is not None for level in found.nest.packed)
     assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
     nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)
-    assert task.room <= sum(copy_bytes(found)) + nothing
+    assert task.room <= sum(copy_bytes(found.solution)) + nothing
 
 
 @settings(unshrunk, max_examples=40)
@@ -140,14 +147,14 @@ def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
     found = plan(problem, machine=make_shallow_machine(*width), cache=False)
     bands = found.nest.bands
     packed = tuple(at and bands[min(at, len(bands) - 1)].level for at in copies)
-    found = replace(found, nest=replace(found.nest, packed=packed))
+    found = varied(found, nest=replace(found.nest, packed=packed))
     operands, out = draw_operands(problem), poisoned(problem)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runnable_nest, "MOST_INDICES", most)
         check_result(problem, found(*operands, out), reference(problem, *operands), operands)
-        [task] = Layout.of(found, *operands, out).tasks
-        for covered, _ in visited(found):
+        [task] = Layout.of(found.solution, *operands, out).tasks
+        for covered, _ in visited(found.solution):
             seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
     assert all(axis.size <= most for box in task.boxes.tables for axis in box.axes)
     assert np.all(seen == 1)
@@ -160,7 +167,7 @@ def test_a_cache_that_holds_many_indices_needs_no_room_for_tables_of_all():
     operands = draw_operands(problem)
     tracemalloc.start()
     try:
-        task = Task.of(found, problem, {}, [(), *(array.strides for array in operands)])
+        task = Task.of(found.solution, problem, {}, [(), *(array.strides for array in operands)])
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -218,7 +225,7 @@ def test_every_level_of_packing(spec, packed):
     found = plan(problem, machine=make_machine(512, 32), cache=False)
     bands = found.nest.bands
     copies = tuple(None if at is None else bands[min(at, len(bands) - 1)].level for at in packed)
-    other = replace(found, nest=replace(found.nest, packed=copies))
+    other = varied(found, nest=replace(found.nest, packed=copies))
     operands, out = draw_operands(problem), poisoned(problem)
     other(*operands, out)
     check_result(problem, out, reference(problem, *operands), operands)
@@ -236,12 +243,12 @@ def test_many_tiles_of_both_sides(order, packed):
     ]
     copies = tuple(None if at is None else bands[at].level for at in packed)
     found = plan(problem, machine=make_machine(512, 32), cache=False)
-    found = replace(found, nest=replace(found.nest, bands=tuple(bands), packed=copies))
+    found = varied(found, nest=replace(found.nest, bands=tuple(bands), packed=copies))
     operands, out = draw_operands(problem), poisoned(problem)
     found(*operands, out)
     check_result(problem, out, reference(problem, *operands), operands)
     seen = np.zeros([problem.sizes[letter] for letter in problem.sizes], int)
-    for covered, _ in visited(found):
+    for covered, _ in visited(found.solution):
         seen[np.ix_(*(covered[letter] for letter in problem.sizes))] += 1
     assert np.all(seen == 1)
 
@@ -259,7 +266,7 @@ def test_long_segments_are_turned_in_parts():
         found(source, second, out)
         check_result(problem, out, expected, (first, second))
         strides = (out.strides, source.strides, second.strides)
-        assert Task.of(found, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
+        assert Task.of(found.solution, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
 
 
 @pytest.mark.parametrize(
@@ -379,7 +386,7 @@ def nested(problem, sides, orders, copies):
         )
     )
     found = planned(problem)
-    return replace(found, nest=replace(found.nest, bands=bands, packed=copies))
+    return varied(found, nest=replace(found.nest, bands=bands, packed=copies))
 
 
 @pytest.mark.parametrize(
@@ -405,11 +412,13 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
     operands, out = draw_operands(problem), poisoned(problem)
     found(*operands, out)
     check_result(problem, out, reference(problem, *operands), operands)
-    [task] = Layout.of(found, *operands, out).tasks
+    [task] = Layout.of(found.solution, *operands, out).tasks
     assert (len(task.schedule.nest.bands) == 3) == idle
     if idle:
-        without = replace(found, nest=replace(nest, bands=(nest.bands[0], *nest.bands[2:])))
-        calls, others = ([covered for covered, _ in visited(made)] for made in (found, without))
+        without = varied(found, nest=replace(nest, bands=(nest.bands[0], *nest.bands[2:])))
+        calls, others = (
+            [covered for covered, _ in visited(made.solution)] for made in (found, without)
+        )
         assert calls == others
 
 
@@ -444,21 +453,21 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
     operands, out = draw_operands(problem), poisoned(problem)
     found(*operands, out)
     check_result(problem, out, reference(problem, *operands), operands)
-    [task] = Layout.of(found, *operands, out).tasks
+    [task] = Layout.of(found.solution, *operands, out).tasks
     nearest = dict(task.schedule.nest.bands[1].box)
     assert (nearest == {**within, "k": 10, "m" if "m" in tile else "n": tile.get("m") or 96}) == (
         turns
     )
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
-    calls = [covered for covered, _ in visited(found)]
+    calls = [covered for covered, _ in visited(found.solution)]
     for covered in calls:
         seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
         assert all(len(covered[i]) <= cell[i] for i in cell)
     assert np.all(seen == 1)
     if not more:
         monkeypatch.setattr(Runnable, "_taking_turns", lambda run, _: run)
-        found.layouts.clear()
-        assert [covered for covered, _ in visited(found)] == calls
+        found.executor.layouts.clear()
+        assert [covered for covered, _ in visited(found.solution)] == calls
 
 
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])
@@ -469,7 +478,7 @@ def test_trace_covers_the_plan(spec, threads):
     found = plan(problem, machine=make_machine(), threads=threads, cache=False)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     tile = dict(found.nest.bands[0].box)
-    for covered, _ in visited(found):
+    for covered, _ in visited(found.solution):
         seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
         for letter, indices in covered.items():
             assert len(indices) <= tile[letter]
@@ -642,11 +651,11 @@ def test_copies_of_plans_know_nothing_of_arrays(copied):
     operands, out = draw_operands(problem), poisoned(problem)
     found = plan(problem, machine=make_machine(), threads=1, cache=False)
     found(*operands, out)
-    assert found.layouts
+    assert found.executor.layouts
     other = copied(found)
     assert other == found
-    assert not other.layouts
-    assert not other.recent
+    assert not other.executor.layouts
+    assert not other.executor.recent
     out = poisoned(problem)
     del found
     other(*operands, out)
@@ -700,7 +709,7 @@ def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
         tuple(-step for step in steps) if at in which else steps
         for at, steps in enumerate(forwards)
     ]
-    usual, other = (Task.of(found, problem, {}, steps) for steps in (forwards, backwards))
+    usual, other = (Task.of(found.solution, problem, {}, steps) for steps in (forwards, backwards))
     assert other.schedule.ways == usual.schedule.ways
     assert GATHER not in other.schedule.ways
 

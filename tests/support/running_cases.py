@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilesolve import Machine
+from tilesolve import Machine, Plan
 
 WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
 
@@ -22,6 +22,11 @@ def make_shallow_machine(bits, registers):
     """
     found = make_machine(bits, registers)
     return replace(found, levels=(*found.levels[:2], found.levels[-1]))
+
+
+def varied(found, **changes):
+    """Return a plan of a plan's solution with other fields."""
+    return Plan(replace(found.solution, **changes))
 
 
 def draw_operands(problem, seed=0):

@@ -249,7 +249,7 @@ def _planned_step(
     first, second, output = tensors
     axes = _axes(first, inner[0]), _axes(second, inner[1]), _axes(inner[2], output)
     kernel = replace(planned, text=f"{first},{second}->{output}", axes=axes)
-    copies = sum(copy_bytes(planned.plan)) * planned.plan.threads
+    copies = sum(copy_bytes(planned.plan.solution)) * planned.plan.threads
     why = ""
     for letters, transposed in zip(tensors, inner, strict=True):
         if letters != transposed:

@@ -7,7 +7,7 @@ the bandwidth that all cores draw together; the plan that every core runs is mad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from operator import itemgetter
 from threading import Event
@@ -16,82 +16,68 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.machine.what_if import divide_machine
+from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
-from tilesolve.plans.plan import Plan, plan
-from tilesolve.system.checks import check_output, check_threads
+from tilesolve.system.checks import check_output
 from tilesolve.system.workers import run_together
 
 Arrays = Sequence[npt.ArrayLike] | Array
 """One operand of each contraction; an array is taken along its first axis."""
 
 
+Runner = Callable[..., Array]
+"""What computes one contraction: a plan."""
+
+
 def run_batch(
-    found: Plan,
+    problem: Problem,
+    runner: Callable[[int], Runner],
     firsts: Arrays,
     seconds: Arrays,
-    outs: Sequence[Array] | Array | None = None,
-    *,
-    threads: int | None = None,
-    alpha: complex = 1.0,
-    beta: complex = 0.0,
+    outs: Sequence[Array] | Array | None,
+    cores: int,
+    alpha: complex,
+    beta: complex,
 ) -> Sequence[Array] | Array:
     """Run a contraction for many operands; see `Plan.batch`.
 
-    Examples
-    --------
-    >>> matmul = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
-    >>> run_batch(matmul, np.ones((3, 4, 4)), [np.eye(4)] * 3).shape
-    (3, 4, 4)
+    Parameters
+    ----------
+    problem
+        What each contraction computes.
+    runner
+        Returns what one of so many busy cores runs.
+    firsts, seconds, outs, alpha, beta
+        As in `Plan.batch`.
+    cores
+        Cores that share the contractions.
     """
-    cores = found.threads if threads is None else check_threads(threads)
-    given, made = _checked(found, firsts, seconds, outs, beta)
-    own = core_plan(found, min(cores, max(1, len(given))))
+    given, made = _checked(problem, firsts, seconds, outs, beta)
+    busy = min(cores, max(1, len(given)))
+    run = runner(busy)
     numbers = count()  # a thread takes the next contraction when it is done with one
     ended = Event()
 
     def work() -> None:
         try:
             while not ended.is_set() and (number := next(numbers)) < len(given):
-                own(*given[number], out=made[number], alpha=alpha, beta=beta)
+                run(*given[number], out=made[number], alpha=alpha, beta=beta)
         except BaseException:  # an interrupt, too, ends the other threads' work
             ended.set()
             raise
 
-    run_together([work] * min(cores, max(1, len(given))))
+    run_together([work] * busy)
     return made
 
 
-def core_plan(found: Plan, cores: int) -> Plan:
-    """Return the plan that one of several busy cores runs by itself.
-
-    Examples
-    --------
-    >>> whole = plan("ik-ij-jk", 512, "i7-6700k", threads=4)
-    >>> own = core_plan(whole, 4)
-    >>> own.threads, own.problem == whole.problem, own.machine.level("L3").capacity
-    (1, True, 2097152)
-    """
-    if cores == 1 and found.threads == 1:
-        return found
-    accumulate = found.output == "accumulate"
-    return plan(
-        found.problem,
-        machine=divide_machine(found.machine, cores),
-        threads=1,
-        accumulate=accumulate,
-    )
-
-
 def _checked(
-    found: Plan,
+    problem: Problem,
     firsts: Arrays,
     seconds: Arrays,
     outs: Sequence[Array] | Array | None,
     beta: complex,
 ) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
     """Return the operands and outputs after checking all of them."""
-    problem = found.problem
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
     shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
     for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,10 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
+from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import solve
+from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, renamed
-from tilesolve.plans.plan import Plan, Sizes, problem_of
 from tilesolve.system import files
 from tilesolve.system.locks import Lock
 from tilesolve.system.version import __version__
@@ -36,7 +37,8 @@ MOST = 1024
 PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
 """Where the code lies that a plan depends on, in these folders and all below them."""
 
-_memory: OrderedDict[Hashable, Plan] = OrderedDict()
+_memory: OrderedDict[Hashable, Any] = OrderedDict()
+_T = TypeVar("_T")
 _lock = Lock()
 
 
@@ -109,17 +111,16 @@ def cached(
     dtype: npt.DTypeLike,
     threads: int,
     accumulate: bool,
-) -> Plan:
-    """Return a plan from memory, from disk, or solved now and kept in both.
+    made: Callable[[Solution], _T],
+) -> _T:
+    """Return what is made of a solution, from memory; else of one from disk, or solved now.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
-    ...     first = cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False)
-    ...     cached("ik-ij-jk", 32, "i7-6700k", "float64", 1, False) is first
-    True
+    Parameters
+    ----------
+    spec, sizes, machine, dtype, threads, accumulate
+        As in `plan`.
+    made
+        Makes what callers share; the same in all calls.
     """
     # Equal numbers of different types are not all sizes.
     numbers = tuple(sizes.items()) if isinstance(sizes, Mapping) else (("", sizes),)
@@ -134,13 +135,14 @@ def cached(
     try:
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
-        return solve(problem_of(spec, sizes, dtype), Machine.load(machine), threads, not accumulate)
+        problem = problem_of(spec, sizes, dtype)
+        return made(solve(problem, Machine.load(machine), threads, not accumulate))
     with _lock:
-        found = _memory.get(key)
-        if found is not None:
+        kept: _T | None = _memory.get(key)
+        if kept is not None:
             _memory.move_to_end(key)
-            return found
-    found = _kept(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
+            return kept
+    found = made(_kept(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate))
     with _lock:
         _memory[key] = found
         while len(_memory) > MOST:
@@ -159,7 +161,7 @@ def _machine_key(machine: str | None) -> Hashable:
     return (named, str(path), state.st_mtime_ns, state.st_ino, state.st_size)
 
 
-def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Plan:
+def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Solution:
     form = canonicalize(problem)
     text = repr((_solver(), FORMAT, str(form.problem), machine, threads, accumulate))
     path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
@@ -199,7 +201,7 @@ def code_digest() -> str:
     return hashlib.sha256(repr(_solver()).encode()).hexdigest()[:12]
 
 
-def _read(path: Path, problem: Problem, machine: Machine) -> Plan | None:
+def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
     """Return the plan in a file; a damaged or foreign one is reported and solved again."""
     try:
         found = load(path.read_text(encoding="utf-8"))

@@ -16,8 +16,10 @@ from typing import Any
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
 from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
-from tilesolve.plans.plan import Plan
+from tilesolve.planning.solution import Solution
+from tilesolve.plans.files import dump, load
 from tilesolve.system.subprocess_call import run_in_process
 
 MOST_CHAINS = 20_000
@@ -62,13 +64,13 @@ class Certificate:
         return self.seconds / self.bound - 1
 
 
-def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
+def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
     """Solve the integer program of a plan's innermost loops to proven optimality.
 
     Parameters
     ----------
-    plan
-        A plan of a contraction with few enough nested tiles.
+    solution
+        Of a contraction with few enough nested tiles.
     limit
         Seconds that SCIP may take. It is ended `MARGIN` seconds later if it does not stop.
 
@@ -79,15 +81,8 @@ def certify(plan: Plan, *, limit: float = 300.0) -> Certificate:
         that its process ends. And if the plan's tiles take less than all that the program has:
         where tiles reach across an index, the price sees reuse that the program does not count on,
         so that the program's bound is none of the price.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = certify(plan("ik-ij-jk", 24, "i7-6700k", cache=False))
-    >>> found.bound <= found.optimum, round(found.gap, 3)
-    (True, 0.0)
     """
-    request = json.dumps({"plan": plan.to_json(), "limit": limit})
+    request = json.dumps({"plan": dump(solution), "limit": limit})
     try:
         answer = json.loads(run_in_process(_answer, request, limit + MARGIN))
     except TimeoutError as error:
@@ -103,18 +98,18 @@ def _answer(request: str) -> str:
     """Return what `certify` asks another process for."""
     asked = json.loads(request)
     try:
-        return json.dumps(asdict(_certified(Plan.from_json(asked["plan"]), asked["limit"])))
+        return json.dumps(asdict(_certified(load(asked["plan"]), asked["limit"])))
     except SolverError as error:
         return json.dumps({"error": str(error)})
 
 
-def _certified(plan: Plan, limit: float) -> Certificate:
+def _certified(solution: Solution, limit: float) -> Certificate:
     """Write the integer program down and solve it."""
     import pyomo.environ as pyo
 
-    setting = plan.setting
-    program = formulate(setting, plan.choice)
-    chains = {i: _chains(setting, plan, i) for i in setting.fused.problem.spec.letters}
+    setting = setting_for(solution)
+    program = formulate(setting, solution.choice)
+    chains = {i: _chains(setting, solution, i) for i in setting.fused.problem.spec.letters}
     model = pyomo_model(program)
     model.pick = pyo.Var(
         [(i, at) for i, found in chains.items() for at in range(len(found))], domain=pyo.Binary
@@ -136,26 +131,27 @@ def _certified(plan: Plan, limit: float) -> Certificate:
     proven = _solve(model, limit)
     best = {symbol: pyo.exp(pyo.value(model.tile[symbol])) for symbol in program.variables}
     optimum = max(amount.at(best) for amount in program.times.values())
-    if plan.search.integral < optimum * (1 - SLACK):
+    own = solution.origin.integral
+    if own < optimum * (1 - SLACK):
         raise SolverError(
-            f"nothing is proved: the plan's tiles take {plan.search.integral:.4g} s, less than the "
+            f"nothing is proved: the plan's tiles take {own:.4g} s, less than the "
             f"{optimum:.4g} s of the program's best, which counts on less reuse"
         )
     return Certificate(
-        plan.search.integral,
+        own,
         optimum,
         min(proven * program.unit, optimum),
         sum(len(found) for found in chains.values()),
     )
 
 
-def _chains(setting: Setting, plan: Plan, index: str) -> list[tuple[int, ...]]:
+def _chains(setting: Setting, solution: Solution, index: str) -> list[tuple[int, ...]]:
     """Return all nested chains of an index, the plan's own among them."""
     extent = setting.fused.problem.sizes[index]
     found: list[tuple[int, ...]] = [()]
     for level in range(1, setting.levels + 1):
         least = setting.smallest(index, level)
-        inherits = level > 1 and plan.choice[level - 2] is None
+        inherits = level > 1 and solution.choice[level - 2] is None
         grown = []
         for chain in found:
             inner = chain[-1] if chain else setting.smallest(index)

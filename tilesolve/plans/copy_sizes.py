@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import TYPE_CHECKING
 
 from tilesolve.contractions.roles import Roles
 from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES, PANEL_GAP_BYTES
-
-if TYPE_CHECKING:
-    from tilesolve.plans.plan import Plan
+from tilesolve.planning.solution import Solution
 
 
-def copy_bytes(plan: Plan) -> tuple[int, ...]:
+def copy_bytes(solution: Solution) -> tuple[int, ...]:
     """Return for each operand the bytes that its packed copy takes at most, in each thread.
 
     A copy holds one tile of the level it lives in, whose cells are filled up to whole groups. It
     holds for operands that can be read in place where the plan wants that: one whose strides
     forbid it is packed tile by tile for the nearest cache.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> copy_bytes(plan("ik-ij-jk", 512, "i7-6700k", cache=False))
-    (952256, 110784)
     """
-    roles = Roles.of_spec(plan.problem.spec)
-    cell, *tiles = plan.nest.bands
-    machine, dtype = plan.machine, plan.problem.dtype
+    roles = Roles.of_spec(solution.problem.spec)
+    cell, *tiles = solution.nest.bands
+    machine, dtype = solution.machine, solution.problem.dtype
     # Either operand may have the rows.
     groups = (
         lanes(dtype, machine.vector_bits),
         panel_columns(dtype, machine.vector_registers),
     )
     found = []
-    operands = plan.problem.spec.operands
-    for tensor, level in zip(operands, plan.nest.packed, strict=True):
+    operands = solution.problem.spec.operands
+    for tensor, level in zip(operands, solution.nest.packed, strict=True):
         if level is None:
             found.append(0)
             continue
@@ -48,7 +39,7 @@ def copy_bytes(plan: Plan) -> tuple[int, ...]:
         # A strip has all of k, even for an operand that does not depend on some of it.
         sums = prod(tile[i] for i in roles.sums)
         size = (
-            cells * (filled * sums * plan.problem.itemsize + max(strips) * PANEL_GAP_BYTES)
+            cells * (filled * sums * solution.problem.itemsize + max(strips) * PANEL_GAP_BYTES)
             + GUARD_BYTES
         )
         found.append(size + -size % ALIGNMENT_BYTES)

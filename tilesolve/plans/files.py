@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.errors import PlanError
@@ -15,23 +15,17 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import LevelPrice, Price
-from tilesolve.plans.plan import Plan, Search
+from tilesolve.planning.setting import Choice
+from tilesolve.planning.solution import Chains, Search, Solution
 from tilesolve.system.checks import check_threads
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON; a file of another version is refused."""
 
 
-def dump(plan: Plan) -> str:
-    """Return a plan as JSON.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> dump(plan("ik-ij-jk", 8, "i7-6700k", cache=False))[:46]
-    '{"format": 1, "problem": {"spec": "ik-ij-jk", '
-    """
-    problem = plan.problem
+def dump(solution: Solution) -> str:
+    """Return a plan as JSON."""
+    problem = solution.problem
     return json.dumps(
         {
             "format": FORMAT,
@@ -40,17 +34,17 @@ def dump(plan: Plan) -> str:
                 "sizes": dict(problem.sizes),
                 "dtype": problem.dtype,
             },
-            "machine": plan.machine.to_toml(),
+            "machine": solution.machine.to_toml(),
             **{
-                field.name: _plain(getattr(plan, field.name))
-                for field in fields(Plan)
-                if field.init and field.name not in ("problem", "machine")
+                field.name: _plain(getattr(solution, field.name))
+                for field in fields(Solution)
+                if field.name not in ("problem", "machine")
             },
         }
     )
 
 
-def load(text: str) -> Plan:
+def load(text: str) -> Solution:
     """Read a plan from JSON.
 
     Raises
@@ -62,20 +56,20 @@ def load(text: str) -> Plan:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 1 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 2 but None
     """
     try:
         data = json.loads(text)
         if data.get("format") != FORMAT:
             raise PlanError(f"not a plan of format {FORMAT} but {data.get('format')!r}")
-        return _checked(_plan(data))
+        return _checked(_solution(data))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
 
 
-def _checked(found: Plan) -> Plan:
+def _checked(found: Solution) -> Solution:
     """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
     check_threads(found.threads)
     output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
@@ -106,9 +100,9 @@ def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tuple(value) for name, value in data.items()}
 
 
-def _plan(data: Mapping[str, Any]) -> Plan:
-    problem, nest, price = data["problem"], data["nest"], data["price"]
-    return Plan(
+def _solution(data: Mapping[str, Any]) -> Solution:
+    problem, nest, cost = data["problem"], data["nest"], data["cost"]
+    return Solution(
         problem=Problem.of(problem["spec"], problem["sizes"], problem["dtype"]),
         machine=Machine.from_toml(data["machine"]),
         threads=data["threads"],
@@ -122,99 +116,120 @@ def _plan(data: Mapping[str, Any]) -> Plan:
             _tuple(nest["packed"]),
             nest["output"],
         ),
-        price=Price(
-            tuple(LevelPrice(**_frozen(level)) for level in price["levels"]),
-            price["compute"],
-            price["calls"],
-            _tuple(price["packed"]),
+        cost=Price(
+            tuple(LevelPrice(**_frozen(level)) for level in cost["levels"]),
+            cost["compute"],
+            cost["calls"],
+            _tuple(cost["packed"]),
         ),
-        search=Search(**_frozen(data["search"])),
+        origin=Search(**_frozen(data["origin"])),
     )
 
 
-def renamed(plan: Plan, problem: Problem, form: CanonicalForm) -> Plan:
-    """Return the plan of a canonical problem as one of a problem that has this form.
+def renamed(solution: Solution, problem: Problem, form: CanonicalForm) -> Solution:
+    """Return the solution of a canonical problem as one of a problem that has this form.
 
     Parameters
     ----------
-    plan
+    solution
         Of ``form.problem``.
     problem
         Whose canonical form it is.
     form
         How the letters and operands correspond.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> problem = Problem.of("xz-yz-xy", 64)
-    >>> from tilesolve.contractions.canonical import canonicalize
-    >>> form = canonicalize(problem)
-    >>> found = renamed(plan(form.problem, machine="i7-6700k", cache=False), problem, form)
-    >>> [index for index, _ in found.classes]
-    ['M', 'N', 'K']
     """
-    letters = {new: old for old, new in form.letters}
-    groups = {frozenset(group): index for index, group in fuse(problem).groups}
-    indices = {
-        index: groups[frozenset(letters[i] for i in group)]
-        for index, group in fuse(form.problem).groups
-    }
-    place = {old: new for new, old in enumerate(form.operands)}
-    order = [place[at] for at in range(len(form.operands))]
-
-    def operands(values: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(values[at] for at in order)
-
-    def tensors(values: Sequence[Any]) -> tuple[Any, ...]:
-        return (values[0], *operands(values[1:]))
-
-    def choice(orders: Sequence[str | None]) -> tuple[str | None, ...]:
-        return tuple(
-            first if first is None else "".join(indices[i] for i in first) for first in orders
-        )
-
-    def symbol(name: str) -> str:
-        head, _, index = name.partition("_")
-        return f"{head}_{indices[index]}"
-
-    bands = []
-    for band in plan.nest.bands:
-        box = {letters[i]: size for i, size in band.box}
-        bands.append(
-            Band(
-                band.level,
-                tuple(letters[i] for i in band.order),
-                tuple((i, box[i]) for i in problem.spec.letters),
-            )
-        )
-    levels = tuple(
-        replace(
-            level,
-            moved=tensors(level.moved),
-            volumes=tensors(level.volumes),
-            packing=tensors(level.packing),
-        )
-        for level in plan.price.levels
-    )
-    search = plan.search
-    runner_up = search.runner_up
+    names = _Names.of(problem, form)
     return replace(
-        plan,
+        solution,
         problem=problem,
-        split=letters[plan.split] if plan.split else None,
-        choice=choice(plan.choice),
-        classes=tuple(
-            sorted(
-                ((indices[i], chain) for i, chain in plan.classes),
-                key=lambda item: list(groups.values()).index(item[0]),
-            )
-        ),
-        nest=replace(plan.nest, bands=tuple(bands), packed=operands(plan.nest.packed)),
-        price=replace(plan.price, levels=levels, packed=operands(plan.price.packed)),
-        search=replace(
-            search,
-            tiles=tuple((symbol(name), size) for name, size in search.tiles),
-            runner_up=(choice(runner_up[0]), runner_up[1]) if runner_up else None,
-        ),
+        split=names.letters[solution.split] if solution.split else None,
+        choice=names.choice(solution.choice),
+        classes=names.classes(solution.classes),
+        nest=names.nest(solution.nest),
+        cost=names.cost(solution.cost),
+        origin=names.origin(solution.origin),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names that a problem has for what its canonical form has.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    letters
+        Its letters by those of the form.
+    indices
+        Its classes by those of the form.
+    classes_in_order
+        Its classes.
+    order
+        For each operand the number that it has in the form.
+    """
+
+    problem: Problem
+    letters: Mapping[str, str]
+    indices: Mapping[str, str]
+    classes_in_order: tuple[str, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, form: CanonicalForm) -> Self:
+        letters = {new: old for old, new in form.letters}
+        groups = {frozenset(group): index for index, group in fuse(problem).groups}
+        indices = {
+            index: groups[frozenset(letters[i] for i in group)]
+            for index, group in fuse(form.problem).groups
+        }
+        place = {old: new for new, old in enumerate(form.operands)}
+        order = tuple(place[at] for at in range(len(form.operands)))
+        return cls(problem, letters, indices, tuple(groups.values()), order)
+
+    def operands(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(values[at] for at in self.order)
+
+    def tensors(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        return (values[0], *self.operands(values[1:]))
+
+    def choice(self, orders: Sequence[str | None]) -> Choice:
+        return tuple(
+            first if first is None else "".join(self.indices[i] for i in first) for first in orders
+        )
+
+    def classes(self, chains: Chains) -> Chains:
+        """Return the tiles of each class, in the problem's order of classes."""
+        found = {self.indices[index]: chain for index, chain in chains}
+        return tuple((index, found[index]) for index in self.classes_in_order if index in found)
+
+    def nest(self, nest: Nest) -> Nest:
+        bands = []
+        for band in nest.bands:
+            box = {self.letters[i]: size for i, size in band.box}
+            order = tuple(self.letters[i] for i in band.order)
+            sides = tuple((i, box[i]) for i in self.problem.spec.letters)
+            bands.append(Band(band.level, order, sides))
+        return replace(nest, bands=tuple(bands), packed=self.operands(nest.packed))
+
+    def cost(self, cost: Price) -> Price:
+        levels = tuple(
+            replace(
+                level,
+                moved=self.tensors(level.moved),
+                volumes=self.tensors(level.volumes),
+                packing=self.tensors(level.packing),
+            )
+            for level in cost.levels
+        )
+        return replace(cost, levels=levels, packed=self.operands(cost.packed))
+
+    def origin(self, search: Search) -> Search:
+        tiles = tuple((self._symbol(name), size) for name, size in search.tiles)
+        second = search.runner_up
+        runner_up = (self.choice(second[0]), second[1]) if second else None
+        return replace(search, tiles=tiles, runner_up=runner_up)
+
+    def _symbol(self, name: str) -> str:
+        head, _, index = name.partition("_")
+        return f"{head}_{self.indices[index]}"

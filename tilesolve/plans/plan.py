@@ -1,122 +1,45 @@
-"""Plans: a problem's tiles on a machine, priced and explained.
-
-`plan` is the library's front door. It solves the continuous program over all choices of
-innermost loops, repairs the optimum to integers, turns class tiles into boxes of letters, and
-decides what is worth packing.
-"""
+"""Plans: what users hold of a solution, and `plan`, the library's front door."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.machine.what_if import scale_figures
-from tilesolve.model.footprints import touched_bytes
+from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
-from tilesolve.planning.geometric.make_setting import make_setting
 from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Choice, Setting
-from tilesolve.planning.solve import share_of, solve
+from tilesolve.planning.solution import Chains, Search, Solution
+from tilesolve.planning.solve import solve
+from tilesolve.plans import cache as plan_cache
+from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.system.checks import check_threads
 
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
-    from tilesolve.running.execution import Layout, Recent
-
-Sizes = Mapping[str, int] | str | int
-"""Extents as `Problem.of` takes them."""
+    from tilesolve.running.execution import Executor
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """How the tiles were found.
-
-    Parameters
-    ----------
-    considered, pruned, solved
-        Choices of innermost loops: all, ruled out by a bound, solved by IPOPT.
-    permutations
-        Loop permutations that the choices stand for, in the paper's count.
-    relaxed
-        Seconds of each server and of the arithmetic at the continuous optimum, as pairs.
-    tiles
-        The continuous tile sizes, by symbol, as pairs.
-    elasticities
-        By how many percent the time falls when a bandwidth, a capacity or the arithmetic
-        grows by one percent, as pairs.
-    spread
-        Relative difference between the starts of IPOPT; 0 where one is enough.
-    integral
-        Seconds of the integer class tiles, before they became boxes.
-    priced
-        Integer tilings that were compared.
-    runner_up
-        The second best choice and its seconds; None if there is just one.
-
-    Examples
-    --------
-    >>> search = plan("ik-ij-jk", 512, "i7-6700k", cache=False).search
-    >>> search.permutations, search.considered == search.pruned + search.solved
-    (27, True)
-    """
-
-    considered: int
-    pruned: int
-    solved: int
-    permutations: int
-    relaxed: tuple[tuple[str, float], ...]
-    tiles: tuple[tuple[str, float], ...]
-    elasticities: tuple[tuple[str, float], ...]
-    spread: float
-    integral: float
-    priced: int
-    runner_up: tuple[Choice, float] | None
-
-    @property
-    def gap(self) -> float:
-        """What rounding to integers costs: relative excess over the continuous optimum."""
-        longest = max((seconds for _, seconds in self.relaxed), default=0.0)
-        return self.integral / longest - 1 if longest else 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """How to run a problem on a machine, and what that is predicted to cost.
 
+    A plan is a solution that can be called. Plans of equal solutions are equal; copies and pickles
+    have the solution only, not what was worked out for arrays.
+
     Parameters
     ----------
-    problem
-        What is computed.
-    machine
-        Where.
-    threads
-        Cores that share the work.
-    split
-        The letter whose range the threads divide; None for one thread.
-    output
-        How C is written.
-    microkernel
-        The register tile and its costs.
-    choice
-        For each cache the classes of the loops around its tile, innermost first.
-    classes
-        For each class its tile sizes, nearest cache first.
-    nest
-        Loops and boxes over letters, of one thread's share.
-    price
-        What the nest costs, line by line of memory.
-    search
-        How it was found.
+    solution
+        The loops and tiles, their cost, and how they were found.
 
     Examples
     --------
@@ -125,43 +48,98 @@ class Plan:
     'compute'
     """
 
-    problem: Problem
-    machine: Machine
-    threads: int
-    split: str | None
-    output: Output
-    microkernel: Microkernel
-    choice: Choice
-    classes: tuple[tuple[str, tuple[int, ...]], ...]
-    nest: Nest
-    price: Price
-    search: Search
-    layouts: dict[tuple[Any, ...], Layout] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """What has been worked out for layouts of arrays that the plan was called with."""
-    recent: list[Recent] = field(default_factory=list, init=False, repr=False, compare=False)
-    """What the last call's arrays were like, if calls with such ones can be short."""
+    __slots__ = ("_executor", "_solution")
+
+    def __init__(self, solution: Solution) -> None:
+        self._solution = solution
+        self._executor: Executor | None = None
+
+    @property
+    def solution(self) -> Solution:
+        """The loops and tiles, their cost, and how they were found."""
+        return self._solution
+
+    @property
+    def executor(self) -> Executor:
+        """What runs the solution, and keeps what it worked out for layouts of arrays."""
+        if self._executor is None:
+            self._executor = _executor_type(self._solution)(self._solution)
+        return self._executor
+
+    @property
+    def problem(self) -> Problem:
+        """What is computed."""
+        return self._solution.problem
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self._solution.machine
+
+    @property
+    def threads(self) -> int:
+        """Cores that share the work."""
+        return self._solution.threads
+
+    @property
+    def split(self) -> str | None:
+        """The letter whose range the threads divide; None for one thread."""
+        return self._solution.split
+
+    @property
+    def output(self) -> Output:
+        """How C is written."""
+        return self._solution.output
+
+    @property
+    def microkernel(self) -> Microkernel:
+        """The register tile and its costs."""
+        return self._solution.microkernel
+
+    @property
+    def choice(self) -> Choice:
+        """For each cache the classes of the loops around its tile, innermost first."""
+        return self._solution.choice
+
+    @property
+    def classes(self) -> Chains:
+        """For each class its tile sizes, nearest cache first."""
+        return self._solution.classes
+
+    @property
+    def nest(self) -> Nest:
+        """Loops and boxes over letters, of one thread's share."""
+        return self._solution.nest
+
+    @property
+    def price(self) -> Price:
+        """What the nest costs, level by level."""
+        return self._solution.cost
+
+    @property
+    def search(self) -> Search:
+        """How the tiles were found."""
+        return self._solution.origin
 
     @property
     def share(self) -> Problem:
         """The part of the problem that one thread computes."""
-        return share_of(self.problem, self.split, self.threads)
+        return self._solution.share
 
     @property
     def seconds(self) -> float:
         """The predicted time."""
-        return self.price.seconds
+        return self._solution.seconds
 
     @property
     def flops(self) -> float:
         """Predicted flop/s of all threads together."""
-        return self.problem.flops / self.seconds if self.seconds else 0.0
+        return self._solution.flops
 
     @property
     def roofline(self) -> float:
         """Seconds that no implementation beats: arithmetic at peak, each tensor moved once."""
-        return self.roofline_at(self.machine.peak(self.problem.dtype, self.threads))
+        return self._solution.roofline
 
     def roofline_at(self, peak: float) -> float:
         """Return the roofline where all threads together reach another peak, in flop/s.
@@ -172,8 +150,7 @@ class Plan:
         >>> found.roofline_at(found.machine.peak("float64") / 2) == 2 * found.roofline
         True
         """
-        bandwidth = self.machine.bandwidth(self.machine.memory, self.threads)
-        return max(self.problem.flops / peak, sum(touched_bytes(self.problem)) / bandwidth)
+        return self._solution.roofline_at(peak)
 
     @property
     def gap(self) -> float:
@@ -197,7 +174,7 @@ class Plan:
     @property
     def setting(self) -> Setting:
         """What the nonlinear program was written for."""
-        return make_setting(self.share, self.machine, self.threads, self.output, self.microkernel)
+        return setting_for(self._solution)
 
     @property
     def program(self) -> Any:  # noqa: ANN401 - Pyomo has no types
@@ -227,12 +204,8 @@ class Plan:
         >>> found.whatif(compute=0.5).price.bottleneck
         'compute'
         """
-        return solve(
-            self.problem,
-            scale_figures(self.machine, factors),
-            self.threads,
-            self.output != "accumulate",
-        )
+        machine, overwrite = scale_figures(self.machine, factors), self.output != "accumulate"
+        return Plan(solve(self.problem, machine, self.threads, overwrite))
 
     def certify(self, *, limit: float = 300.0) -> Certificate:
         """Prove with SCIP how far the integer tiles are from the best ones.
@@ -243,7 +216,7 @@ class Plan:
         """
         from tilesolve.plans.certificate import certify
 
-        return certify(self, limit=limit)
+        return certify(self._solution, limit=limit)
 
     def __call__(
         self,
@@ -286,15 +259,26 @@ class Plan:
         >>> matmul(np.eye(4), 2 * np.eye(4), alpha=0.5).tolist() == np.eye(4).tolist()
         True
         """
-        if self.recent:
-            done = self.recent[0].again(first, second, out, alpha, beta)
+        executor = self._executor or self.executor
+        recent = executor.recent
+        if recent is not None:
+            done = recent.again(first, second, out, alpha, beta)
             if done is not None:
                 return done
-        return _executor(self)(self, first, second, out, alpha=alpha, beta=beta)
+        return executor.run(first, second, out, alpha, beta)
 
-    def __reduce__(self) -> tuple[Callable[[str], Plan], tuple[str]]:
-        """Return how to make an equal plan: what was worked out for arrays has addresses in it."""
-        return Plan.from_json, (self.to_json(),)
+    def __eq__(self, other: object) -> bool:
+        return self._solution == other._solution if isinstance(other, Plan) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._solution)
+
+    def __getstate__(self) -> Solution:
+        """Return what copies and pickles have: what was worked out for arrays has addresses."""
+        return self._solution
+
+    def __setstate__(self, solution: Solution) -> None:
+        self._solution, self._executor = solution, None
 
     def __repr__(self) -> str:
         return (
@@ -305,13 +289,13 @@ class Plan:
     def __str__(self) -> str:
         from tilesolve.plans.report import report
 
-        return report(self)
+        return report(self._solution)
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
         from tilesolve.plans.files import dump
 
-        return dump(self)
+        return dump(self._solution)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -325,7 +309,7 @@ class Plan:
         """
         from tilesolve.plans.files import load
 
-        return load(text)
+        return cls(load(text))
 
     def batch(
         self,
@@ -372,7 +356,9 @@ class Plan:
         """
         from tilesolve.plans.batch import run_batch
 
-        return run_batch(self, firsts, seconds, outs, threads=threads, alpha=alpha, beta=beta)
+        cores = self.threads if threads is None else check_threads(threads)
+        runner = partial(core_plan, self)
+        return run_batch(self.problem, runner, firsts, seconds, outs, cores, alpha, beta)
 
 
 def plan(
@@ -409,48 +395,43 @@ def plan(
     >>> plan("ik-ij-jk", 64, "i7-6700k", cache=False).problem.flops
     524288
     """
-    from tilesolve.plans import cache as plan_cache
-
     threads = default_threads() if threads is None else check_threads(threads)
     if not cache or not plan_cache.enabled():
         problem = problem_of(spec, sizes, dtype)
-        return solve(problem, Machine.load(machine), threads, not accumulate)
-    return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate)
+        return Plan(solve(problem, Machine.load(machine), threads, not accumulate))
+    return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate, Plan)
 
 
-_executors: list[Callable[..., npt.NDArray[Any]]] = []
-"""What runs plans, once a plan has run."""
-
-
-def _executor(plan: Plan) -> Callable[..., npt.NDArray[Any]]:
-    """Return what runs plans: code that planning alone does not load, looked up once.
-
-    It may have to be compiled, and so may the plan's kernels: both at once where cores are free.
-    """
-    if not _executors:
-        from tilesolve.machine.kernel_cache import family_of, start_compiling
-
-        start_compiling(family_of(plan.problem.dtype, plan.machine))
-        from tilesolve.running.execution import execute
-
-        _executors.append(execute)
-    return _executors[0]
-
-
-def problem_of(
-    spec: Spec | str | Problem, sizes: Sizes | None, dtype: npt.DTypeLike = "float64"
-) -> Problem:
-    """Return the problem that the arguments of `plan` name.
+def core_plan(found: Plan, cores: int) -> Plan:
+    """Return the plan that one of several busy cores runs by itself.
 
     Examples
     --------
-    >>> str(problem_of("ik-ij-jk", 8))
-    'ik-ij-jk i=8 k=8 j=8 float64'
+    >>> whole = plan("ik-ij-jk", 512, "i7-6700k", threads=4)
+    >>> own = core_plan(whole, 4)
+    >>> own.threads, own.problem == whole.problem, own.machine.level("L3").capacity
+    (1, True, 2097152)
     """
-    if isinstance(spec, Problem):
-        if sizes is not None:
-            raise SizeError("a Problem has its sizes already; do not give any beside it")
-        return spec
-    if sizes is None:
-        raise SizeError(f"sizes are missing: give an extent for each letter of {str(spec)!r}")
-    return Problem.of(spec, sizes, dtype)
+    if cores == 1 and found.threads == 1:
+        return found
+    machine, accumulate = divide_machine(found.machine, cores), found.output == "accumulate"
+    return plan(found.problem, machine=machine, threads=1, accumulate=accumulate)
+
+
+_executor_types: list[type[Executor]] = []
+"""What runs plans, once a plan has run."""
+
+
+def _executor_type(solution: Solution) -> type[Executor]:
+    """Return what runs solutions: code that planning alone does not load, looked up once.
+
+    It may have to be compiled, and so may the plan's kernels: both at once where cores are free.
+    """
+    if not _executor_types:
+        from tilesolve.machine.kernel_cache import family_of, start_compiling
+
+        start_compiling(family_of(solution.problem.dtype, solution.machine))
+        from tilesolve.running.execution import Executor
+
+        _executor_types.append(Executor)
+    return _executor_types[0]

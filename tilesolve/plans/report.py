@@ -9,53 +9,39 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
 from tilesolve.planning.register_tile import stores_alias
+from tilesolve.planning.solution import Solution
 from tilesolve.plans.copy_sizes import copy_bytes
-from tilesolve.plans.plan import Plan
 from tilesolve.system.units import format_duration, format_volume
 
 
-def report(plan: Plan) -> str:
-    """Return a plan's report.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> print(report(plan("ik-ij-jk", 512, "i7-6700k", cache=False)).splitlines()[0])
-    ik-ij-jk i=512 k=512 j=512 float64 on i7-6700k, 1 thread
-    """
+def report(solution: Solution) -> str:
+    """Return a plan's report: what runs, what it moves, and how it was found."""
     return "\n".join(
         (
-            *_head(plan),
+            *_head(solution),
             "",
-            *_tiles(plan),
+            *_tiles(solution),
             "",
-            *_levels(plan),
+            *_levels(solution),
             "",
-            *_packing(plan),
+            *_packing(solution),
             "",
-            *_search(plan),
+            *_search(solution),
         )
     )
 
 
-def bounds(plan: Plan) -> list[float]:
+def bounds(solution: Solution) -> list[float]:
     """Return for each level bytes that no schedule of one thread's share moves fewer of.
 
     Every tensor crosses each level once, the output twice if it is added to; and a contraction
     moves at least ``2·M·N·K/√S - 2·S`` elements into a store of ``S`` (Smith et al. 2019).
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> all(b <= level.volume for b, level in zip(bounds(found), found.price.levels))
-    True
     """
-    share = plan.share
+    share = solution.share
     touched = touched_bytes(share)
-    once = sum(touched) + (touched[0] if plan.output == "accumulate" else 0)
+    once = sum(touched) + (touched[0] if solution.output == "accumulate" else 0)
     found = []
-    for place in stores(plan.machine, plan.threads):
+    for place in stores(solution.machine, solution.threads):
         held = place.capacity / share.itemsize
         products = 2 * prod(share.sizes.values()) / sqrt(held) - 2 * held
         found.append(max(float(once), products * share.itemsize if _plain(share) else 0.0))
@@ -84,29 +70,35 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield ("  " + "  ".join((first, *others))).rstrip()
 
 
-def _head(plan: Plan) -> Iterator[str]:
-    problem = plan.problem
-    many = "1 thread" if plan.threads == 1 else f"{plan.threads} threads dividing {plan.split!r}"
-    yield f"{problem} on {plan.machine.name}, {many}"
-    groups = dict(plan.setting.fused.groups)
+def _head(solution: Solution) -> Iterator[str]:
+    problem = solution.problem
+    many = (
+        "1 thread"
+        if solution.threads == 1
+        else f"{solution.threads} threads dividing {solution.split!r}"
+    )
+    yield f"{problem} on {solution.machine.name}, {many}"
+    groups = dict(solution.fused.groups)
     yield "classes: " + ", ".join(
-        f"{index} = {''.join(letters)} ({prod(plan.share.sizes[i] for i in letters)})"
+        f"{index} = {''.join(letters)} ({prod(solution.share.sizes[i] for i in letters)})"
         for index, letters in groups.items()
     )
-    speed = f"{plan.flops / 1e9:.4g} GFLOP/s" if plan.seconds else "nothing to compute"
-    reach = f", {plan.roofline / plan.seconds:.0%} of the roofline" if plan.seconds else ""
-    time = format_duration(plan.seconds)
-    yield f"predicted: {time}, {speed}{reach}, bound by {plan.price.bottleneck}"
+    speed = f"{solution.flops / 1e9:.4g} GFLOP/s" if solution.seconds else "nothing to compute"
+    reach = (
+        f", {solution.roofline / solution.seconds:.0%} of the roofline" if solution.seconds else ""
+    )
+    time = format_duration(solution.seconds)
+    yield f"predicted: {time}, {speed}{reach}, bound by {solution.cost.bottleneck}"
 
 
-def _tiles(plan: Plan) -> Iterator[str]:
+def _tiles(solution: Solution) -> Iterator[str]:
     """Yield the tiles per level: classes, letters, and what stays in place around them."""
-    fused = plan.setting.fused
-    indices = [index for index, _ in plan.classes]
+    fused = solution.fused
+    indices = [index for index, _ in solution.classes]
     rows = [["tile", *indices, "around it", "in place", "box"]]
-    kernel = plan.microkernel
+    kernel = solution.microkernel
     call = {i: fused.problem.sizes[i] and 1 for i in indices}
-    call |= {i: chain[0] for i, chain in plan.classes if i in fused.reduced and chain}
+    call |= {i: chain[0] for i, chain in solution.classes if i in fused.reduced and chain}
     if fused.rows:
         call[fused.rows] = min(kernel.rows, fused.problem.sizes[fused.rows])
     if fused.columns:
@@ -117,35 +109,37 @@ def _tiles(plan: Plan) -> Iterator[str]:
             *(str(call[i]) for i in indices),
             "".join(fused.reduced) or "-",
             "C",
-            _box(plan, 0),
+            _box(solution, 0),
         ]
     )
-    for at, first in enumerate(plan.choice):
-        name = plan.nest.bands[at + 1].level
-        tiles = [str(chain[at]) for _, chain in plan.classes]
-        rows.append([name, *tiles, first or "-", _stationary(plan, first), _box(plan, at + 1)])
+    for at, first in enumerate(solution.choice):
+        name = solution.nest.bands[at + 1].level
+        tiles = [str(chain[at]) for _, chain in solution.classes]
+        rows.append(
+            [name, *tiles, first or "-", _stationary(solution, first), _box(solution, at + 1)]
+        )
     yield from table(rows)
 
 
-def _box(plan: Plan, band: int) -> str:
-    return " ".join(f"{i}:{side}" for i, side in plan.nest.bands[band].box if side > 1) or "1"
+def _box(solution: Solution, band: int) -> str:
+    return " ".join(f"{i}:{side}" for i, side in solution.nest.bands[band].box if side > 1) or "1"
 
 
-def _stationary(plan: Plan, first: str | None) -> str:
+def _stationary(solution: Solution, first: str | None) -> str:
     """Return the tensors that the loops around a tile leave in place."""
     if not first:
         return "-"
-    spec = plan.setting.fused.problem.spec
+    spec = solution.fused.problem.spec
     kept = [n for n, t in zip(spec.names, spec.tensors, strict=True) if first[0] not in t.letters]
     return " ".join(kept) or "-"
 
 
-def _levels(plan: Plan) -> Iterator[str]:
+def _levels(solution: Solution) -> Iterator[str]:
     """Yield what each level moves and how long that takes, beside the bounds."""
-    names = plan.problem.spec.names
+    names = solution.problem.spec.names
     rows = [["level", *names, "packing", "together", "at least", "time", "of longest"]]
-    longest = plan.seconds or 1.0
-    for level, least in zip(plan.price.levels, bounds(plan), strict=True):
+    longest = solution.seconds or 1.0
+    for level, least in zip(solution.cost.levels, bounds(solution), strict=True):
         pure = [v - p for v, p in zip(level.volumes, level.packing, strict=True)]
         rows.append(
             [
@@ -158,25 +152,26 @@ def _levels(plan: Plan) -> Iterator[str]:
                 f"{level.seconds / longest:.0%}",
             ]
         )
-    compute = plan.price.compute
+    compute = solution.cost.compute
     filler = ["-"] * (len(names) + 3)
     rows.append(["compute", *filler, format_duration(compute), f"{compute / longest:.0%}"])
     yield from table(rows)
 
 
-def _packing(plan: Plan) -> Iterator[str]:
-    kernel, strides = plan.microkernel, plan.problem.strides(0)
-    written = _WRITTEN[plan.output]
-    cell = dict(plan.nest.bands[0].box)
-    if plan.output == "stream" and stores_alias(plan.problem, plan.machine, strides, cell):
+def _packing(solution: Solution) -> Iterator[str]:
+    kernel, strides = solution.microkernel, solution.problem.strides(0)
+    written = _WRITTEN[solution.output]
+    cell = dict(solution.nest.bands[0].box)
+    if solution.output == "stream" and stores_alias(
+        solution.problem, solution.machine, strides, cell
+    ):
         written = _HINDERED
-    yield (
-        f"microkernel {kernel.rows}×{kernel.columns}, {plan.price.calls:.4g} calls; C is {written}"
-    )
-    spec, share = plan.problem.spec, plan.share
-    counts = plan.price.packed
+    calls = f"{solution.cost.calls:.4g} calls"
+    yield f"microkernel {kernel.rows}×{kernel.columns}, {calls}; C is {written}"
+    spec, share = solution.problem.spec, solution.share
+    counts = solution.cost.packed
     for name, tensor, level, count in zip(
-        spec.names[1:], spec.operands, plan.nest.packed, counts, strict=True
+        spec.names[1:], spec.operands, solution.nest.packed, counts, strict=True
     ):
         if level is None:
             yield f"{name} ({tensor}) is read in place: packing it would cost more"
@@ -186,9 +181,9 @@ def _packing(plan: Plan) -> Iterator[str]:
                 f"{name} ({tensor}) is packed into {level}, each element "
                 f"{count / elements:.3g} times: its tile must be contiguous to stay there"
             )
-    sizes = copy_bytes(plan)
+    sizes = copy_bytes(solution)
     if any(sizes):
-        each = "" if plan.threads == 1 else " in each thread"
+        each = "" if solution.threads == 1 else " in each thread"
         yield f"packed copies take {format_volume(sum(sizes))} at most{each}"
 
 
@@ -201,8 +196,8 @@ _WRITTEN = {
 }
 
 
-def _search(plan: Plan) -> Iterator[str]:
-    search = plan.search
+def _search(solution: Solution) -> Iterator[str]:
+    search = solution.origin
     yield (
         f"{search.permutations} permutations of loops come down to {search.considered} choices "
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
@@ -213,7 +208,7 @@ def _search(plan: Plan) -> Iterator[str]:
         f"continuous optimum {format_duration(relaxed)}; "
         f"integer tiles {format_duration(search.integral)} "
         f"({search.gap:+.2%}, best of {search.priced}); "
-        f"as boxes, in lines {format_duration(plan.seconds)}"
+        f"as boxes, in lines {format_duration(solution.seconds)}"
     )
     if search.spread:
         yield f"the starts of IPOPT differ by {search.spread:.2%}: the program is not convex"
@@ -221,6 +216,6 @@ def _search(plan: Plan) -> Iterator[str]:
         choice, seconds = search.runner_up
         around = ", ".join(first or "-" for first in choice)
         yield f"runner-up: {around} around the tiles, {format_duration(seconds)}"
-    gains = {name: gain for name, gain in plan.sensitivity.items() if gain >= 0.005}
+    gains = {name: gain for name, gain in solution.origin.elasticities if gain >= 0.005}
     if gains:
         yield "1 % more of it saves: " + ", ".join(f"{n} {g:.2f} %" for n, g in gains.items())

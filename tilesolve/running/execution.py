@@ -1,13 +1,13 @@
-"""Running plans: what is checked, which memory is used, and who computes which part."""
+"""Running solutions: what is checked, which memory is used, and who computes which part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +19,20 @@ from tilesolve.kernels.runtime.fast_call import PLACES, again
 from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
+from tilesolve.planning.solution import Solution
 from tilesolve.running.task import Task, Visit, in_place
 from tilesolve.system.checks import check_output
 from tilesolve.system.workers import run_together
 
-if TYPE_CHECKING:
-    from tilesolve.plans.plan import Plan
-
 _ARRAY = np.ndarray  # looked up more often than all else
 
 LAYOUTS = 64
-"""Combinations of shapes, strides and dtypes that a plan remembers what to do for."""
+"""Combinations of shapes, strides and dtypes that an executor remembers what to do for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Layout:
-    """What a plan does for arrays of given shapes, strides and dtypes, which have been checked.
+    """What is done for arrays of given shapes, strides and dtypes, which have been checked.
 
     Parameters
     ----------
@@ -46,30 +44,28 @@ class Layout:
         Operands that are read in place as long as they begin with a line, see `task.in_place`.
     recent
         How to tell such arrays again, once there were some.
-
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> found = plan("ik-ij-jk", 2, "i7-6700k", cache=False)
-    >>> Layout.of(found, np.ones((2, 2)), np.ones((2, 2)), None).shape
-    (2, 2)
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     tasks: list[Task]
     lined: tuple[int, ...]
-    recent: list[Recent] = field(default_factory=list)
+    recent: Recent | None = None
 
     @classmethod
     def of(
-        cls, plan: Plan, first: Array, second: Array, out: Array | None, amid: Sequence[int] = ()
+        cls,
+        solution: Solution,
+        first: Array,
+        second: Array,
+        out: Array | None,
+        amid: Sequence[int] = (),
     ) -> Self:
         """Check what the arrays alone tell and work out the tasks.
 
         Operands that begin amid a line are packed where they would be read in place.
         """
-        problem = plan.problem
+        problem = solution.problem
         _check_count(problem)
         problem.check_operands(first, second)
         for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
@@ -83,17 +79,16 @@ class Layout:
             _check_dtype(problem, "out", out)
             steps = out.strides
         strides = (steps, first.strides, second.strides)
-        placed = in_place(plan) if prod(shape) else {}
+        placed = in_place(solution) if prod(shape) else {}
         packed = {at: level for at, level in placed.items() if at in amid}
-        parts = _parts(plan) if prod(shape) else []
-        return cls(
-            shape, dtype, [Task.of(plan, *part, strides, packed) for part in parts], tuple(placed)
-        )
+        parts = solution.parts if prod(shape) else []
+        tasks = [Task.of(solution, *part, strides, packed) for part in parts]
+        return cls(shape, dtype, tasks, tuple(placed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recent:
-    """What a plan does for arrays like given ones, as compiled code can tell: see `calls`.
+    """What is done for arrays like given ones, as compiled code can tell: see `kernels.fast_call`.
 
     Parameters
     ----------
@@ -106,14 +101,6 @@ class Recent:
     kept
         What these are of: the layout, and the dtypes of all arrays, so that no other ones can be
         where they are.
-
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> found = plan("ik-ij-jk", 2, "i7-6700k", cache=False)
-    >>> arrays = np.ones((2, 2)), np.ones((2, 2)), np.ones((2, 2))
-    >>> Recent.of(Layout.of(found, *arrays[1:], arrays[0]), arrays).shape
-    (2, 2)
     """
 
     call: Callable[..., Array | None]
@@ -146,91 +133,106 @@ class Recent:
         return self.call(first, second, out, alpha, beta, workspace(self.room).bytes)
 
 
-def execute(
-    plan: Plan,
-    first: npt.ArrayLike,
-    second: npt.ArrayLike,
-    out: Array | None = None,
-    *,
-    alpha: complex = 1.0,
-    beta: complex = 0.0,
-) -> Array:
-    """Compute ``alpha * contraction + beta * out`` by a plan; see `Plan.__call__`.
+class Executor:
+    """Runs a solution, and keeps what shapes, strides and dtypes of arrays decide.
 
-    What shapes, strides and dtypes decide is worked out when they come for the first time; a call
-    with the same ones again only looks at where the arrays are. Where they are those of the last
-    call, the plan does not even get here: see `Recent`.
+    That is worked out when they come for the first time; a call with the same ones again only
+    looks at where the arrays are. Arrays like those of the last call are known to `recent`.
 
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> found = plan("ik-ij-jk", "i=2 j=3 k=2", "i7-6700k", cache=False)
-    >>> execute(found, np.ones((2, 3)), np.ones((3, 2))).tolist()
-    [[3.0, 3.0], [3.0, 3.0]]
+    Parameters
+    ----------
+    solution
+        What is run.
     """
-    if type(first) is not np.ndarray or type(second) is not np.ndarray:
-        first, second = _as_operands(plan.problem, first, second)
-    if type(alpha) is not float:
-        alpha = _factor(plan.problem, "alpha", alpha)
-    if type(beta) is not float:
-        beta = _factor(plan.problem, "beta", beta)
-    key: tuple[Any, ...]
-    key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
-    if out is not None:
-        if not isinstance(out, np.ndarray):
-            kind = type(out).__name__
-            raise DtypeError(f"{_out(plan.problem)} must be a numpy array, got {kind}")
-        if not out.flags.writeable:
-            raise PlanError(f"{_out(plan.problem)} is read-only")
-        key += (out.shape, out.strides, out.dtype)
-    layout = plan.layouts.get(key)
-    if layout is None:
-        layout = _keep(plan, key, Layout.of(plan, first, second, out))
-    if layout.lined:
-        amid = tuple(at for at in layout.lined if (first, second)[at].ctypes.data % ALIGNMENT_BYTES)
-        if amid:
-            key += amid
-            layout = plan.layouts.get(key)
-            if layout is None:
-                layout = _keep(plan, key, Layout.of(plan, first, second, out, amid))
-    if out is None:
-        if beta:
-            raise PlanError(f"beta is {beta}: there is no out to multiply by it")
-        out = empty(layout.shape, layout.dtype)
-    else:
-        if np.may_share_memory(out, first) or np.may_share_memory(out, second):
-            _check_overlap(plan.problem, out, (first, second))
-    tasks = layout.tasks
-    if len(tasks) > 1:
-        arrays = (out, first, second)
-        run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
-    elif tasks:
-        tasks[0].run((out, first, second), alpha, beta)
-        if not layout.lined and type(out) is type(first) is type(second) is _ARRAY:
-            if not layout.recent:
-                layout.recent.append(Recent.of(layout, (out, first, second)))
-            plan.recent[:] = layout.recent[:1]
-    return out
+
+    __slots__ = ("layouts", "recent", "solution")
+
+    def __init__(self, solution: Solution) -> None:
+        self.solution = solution
+        self.layouts: dict[tuple[Any, ...], Layout] = {}
+        self.recent: Recent | None = None
+
+    def run(
+        self,
+        first: npt.ArrayLike,
+        second: npt.ArrayLike,
+        out: Array | None,
+        alpha: complex,
+        beta: complex,
+    ) -> Array:
+        """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
+        problem = self.solution.problem
+        if type(first) is not np.ndarray or type(second) is not np.ndarray:
+            first, second = _as_operands(problem, first, second)
+        if type(alpha) is not float:
+            alpha = _factor(problem, "alpha", alpha)
+        if type(beta) is not float:
+            beta = _factor(problem, "beta", beta)
+        layout = self._layout(first, second, out)
+        if out is None:
+            if beta:
+                raise PlanError(f"beta is {beta}: there is no out to multiply by it")
+            out = empty(layout.shape, layout.dtype)
+        elif np.may_share_memory(out, first) or np.may_share_memory(out, second):
+            _check_overlap(problem, out, (first, second))
+        tasks = layout.tasks
+        if len(tasks) > 1:
+            arrays = (out, first, second)
+            run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
+        elif tasks:
+            tasks[0].run((out, first, second), alpha, beta)
+            if not layout.lined and type(out) is type(first) is type(second) is _ARRAY:
+                if layout.recent is None:
+                    layout.recent = Recent.of(layout, (out, first, second))
+                self.recent = layout.recent
+        return out
+
+    def _layout(self, first: Array, second: Array, out: Array | None) -> Layout:
+        """Return what is done for arrays like these."""
+        key: tuple[Any, ...]
+        key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
+        if out is not None:
+            if not isinstance(out, np.ndarray):
+                kind = type(out).__name__
+                raise DtypeError(f"{_out(self.solution.problem)} must be a numpy array, got {kind}")
+            if not out.flags.writeable:
+                raise PlanError(f"{_out(self.solution.problem)} is read-only")
+            key += (out.shape, out.strides, out.dtype)
+        layout = self.layouts.get(key)
+        if layout is None:
+            layout = self._keep(key, Layout.of(self.solution, first, second, out))
+        if layout.lined:
+            amid = tuple(
+                at for at in layout.lined if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
+            )
+            if amid:
+                key += amid
+                layout = self.layouts.get(key)
+                if layout is None:
+                    layout = self._keep(key, Layout.of(self.solution, first, second, out, amid))
+        return layout
+
+    def _keep(self, key: tuple[Any, ...], layout: Layout) -> Layout:
+        """Remember a layout, and forget all others where these have become many."""
+        if len(self.layouts) >= LAYOUTS:
+            self.layouts.clear()
+        self.layouts[key] = layout
+        return layout
 
 
-def visited(plan: Plan) -> list[Visit]:
-    """Run a plan on zeros and return what each microkernel call really covered.
+def visited(solution: Solution) -> list[Visit]:
+    """Run a solution on zeros and return what each microkernel call really covered.
 
     Returns
     -------
     list
         For each call the indices of every letter that it covered, and its row of the trace; see
         `kernels.state.TRACE`.
-
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> found = plan("ik-ij-jk", 8, "i7-6700k", cache=False)
-    >>> sum(len(call["i"]) * len(call["k"]) * len(call["j"]) for call, _ in visited(found))
-    512
     """
-    out, first, second = (np.zeros(shape, plan.problem.dtype) for shape in plan.problem.shapes)
-    tasks = Layout.of(plan, first, second, out).tasks
+    out, first, second = (
+        np.zeros(shape, solution.problem.dtype) for shape in solution.problem.shapes
+    )
+    tasks = Layout.of(solution, first, second, out).tasks
     return [call for task in tasks for call in task.visited((out, first, second))]
 
 
@@ -286,27 +288,3 @@ def _factor(problem: Problem, name: str, factor: complex) -> complex:
     if number.imag != 0 and not problem.dtype.startswith("complex"):
         raise DtypeError(f"{name} is {factor}, the plan's dtype is {problem.dtype}")
     return complex(number)
-
-
-# Tasks
-
-
-def _keep(plan: Plan, key: tuple[Any, ...], layout: Layout) -> Layout:
-    """Have a plan remember a layout, and forget all others where these have become many."""
-    if len(plan.layouts) >= LAYOUTS:
-        plan.layouts.clear()
-    plan.layouts[key] = layout
-    return layout
-
-
-def _parts(plan: Plan) -> list[tuple[Problem, dict[str, int]]]:
-    """Return what each thread computes: a problem, and where its letters begin."""
-    split = plan.split
-    if split is None:
-        return [(plan.problem, {})]
-    whole, step = plan.problem.sizes[split], plan.share.sizes[split]
-    found = []
-    for begin in range(0, whole, max(1, step)):
-        sizes = {**plan.problem.sizes, split: min(step, whole - begin)}
-        found.append((Problem.of(plan.problem.spec, sizes, plan.problem.dtype), {split: begin}))
-    return found

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,11 +34,9 @@ from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.prefetch import exceeds_second_cache, should_prefetch, third_cache_feeds
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
+from tilesolve.planning.solution import Solution
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.system import cancellation
-
-if TYPE_CHECKING:
-    from tilesolve.plans.plan import Plan
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
 """The indices of each letter that a call covered, and its row of the trace."""
@@ -67,16 +64,6 @@ class Task:
         What a run is told, see `guards.Call`.
     room
         Bytes of the packed copies of both operands.
-
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> found = plan("ik-ij-jk", 3, "i7-6700k", cache=False)
-    >>> task = Task.of(found, found.problem, {}, ((24, 8), (24, 8), (24, 8)))
-    >>> arrays = np.zeros((3, 3)), np.eye(3), np.ones((3, 3))
-    >>> calls = task.run(arrays, 1, 0)
-    >>> float(arrays[0].sum())
-    9.0
     """
 
     schedule: Schedule
@@ -91,7 +78,7 @@ class Task:
     @classmethod
     def of(
         cls,
-        plan: Plan,
+        solution: Solution,
         problem: Problem,
         start: dict[str, int],
         strides: Sequence[tuple[int, ...]],
@@ -101,7 +88,7 @@ class Task:
 
         Operands are packed as the plan says, and those that are named besides in the given level.
         """
-        fused = plan.setting.fused
+        fused = solution.fused
         rows = fused.letters(fused.rows)[0] if fused.rows else None
         first = int(rows in Roles.of_spec(problem.spec).columns)
         roles = Roles.of_spec(problem.spec, rows=first)
@@ -110,12 +97,12 @@ class Task:
         ends = _backwards(problem, given)
         steps = [{i: -step if i in ends else step for i, step in of.items()} for of in given]
         copies = [
-            packed.get(at, level) for at, level in enumerate(plan.nest.packed or (None, None))
+            packed.get(at, level) for at, level in enumerate(solution.nest.packed or (None, None))
         ]
-        machine = plan.machine
+        machine = solution.machine
         schedule = Schedule.of(
             problem,
-            plan.nest,
+            solution.nest,
             family_of(problem.dtype, machine),
             steps,
             roles,
@@ -125,8 +112,8 @@ class Task:
         longest = max(box.axes[SUMS].size for box in boxes.tables)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
-        cell = dict(plan.nest.bands[0].box)
-        streams = plan.output == "stream" and not stores_alias(problem, machine, steps[0], cell)
+        cell = dict(solution.nest.bands[0].box)
+        streams = solution.output == "stream" and not stores_alias(problem, machine, steps[0], cell)
         state = _state(schedule, stream=streams)
         state[S.ENTERING] = machine.prefetches_next_rows(problem.dtype)
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
@@ -188,25 +175,19 @@ class Task:
         return found
 
 
-def in_place(plan: Plan) -> dict[int, str]:
+def in_place(solution: Solution) -> dict[int, str]:
     """Return which operands had better be packed if they begin amid a line, and in which level.
 
     A plan reads them where they lie: the elements of a line are then met together, often for the
     only time. Amid a line they are parts of two, and each line is fetched twice where the nearest
     cache cannot keep it (measured on a Granite Rapids: `abc-bda-dc` takes 115 instead of 43 ms). So
     they are packed where that happens to each element once, and the second cache holds not all.
-
-    Examples
-    --------
-    >>> from tilesolve import plan
-    >>> in_place(plan("ik-ij-jk", 64, "i7-6700k", cache=False))
-    {}
     """
-    problem, bands = plan.share, plan.nest.bands
-    if fits_second_cache(problem, plan.machine):
+    problem, bands = solution.share, solution.nest.bands
+    if fits_second_cache(problem, solution.machine):
         return {}
     found = {}
-    for at, copy in enumerate(plan.nest.packed or (None, None)):
+    for at, copy in enumerate(solution.nest.packed or (None, None)):
         own = problem.spec.operands[at].letters
         others = [letter for letter in problem.sizes if letter not in own]
         once = [band for band in bands[1:-1] if all(band[i] >= problem.sizes[i] for i in others)]

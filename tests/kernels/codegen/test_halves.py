@@ -23,7 +23,7 @@ def test_halves_are_left_out_where_that_saves_time(rate, rows):
     c = np.full(problem.shapes[0], np.nan, np.float32)
     plan(a, b, out=c)
     np.testing.assert_allclose(c, a.astype(float) @ b, rtol=1e-5)
-    task = Layout.of(plan, a, b, c).tasks[0]
+    task = Layout.of(plan.solution, a, b, c).tasks[0]
     kernels = task.state[S.KERNELS :][: KINDS * MAX_TILE_VECTORS * MAX_TILE_COLUMNS].reshape(
         KINDS, -1
     )

@@ -70,7 +70,7 @@ def replaced(problem, machine, *functions):
     """
     arrays = [np.zeros(n) for n in problem.shapes]
     found = tilesolve.plan(problem, machine=machine, threads=1, cache=False)
-    task = Layout.of(found, *arrays[1:], arrays[0]).tasks[0]
+    task = Layout.of(found.solution, *arrays[1:], arrays[0]).tasks[0]
     kept = [ENTRY(function) for function in functions]
     count = MAX_TILE_VECTORS * MAX_TILE_COLUMNS
     for at, function in enumerate(kept):

@@ -22,7 +22,7 @@ def prepared():
     first, second = (generator.standard_normal((24, 24)) for _ in range(2))
     out = np.zeros((24, 24))
     found(first, second, out=out)
-    (recent,) = found.recent
+    recent = found.executor.recent
     return recent, (first, second, out, 1.0, 0.0, workspace(recent.room).bytes)
 
 
@@ -103,7 +103,7 @@ def test_others_run_meanwhile():
     first = np.ones((1000, 1000))
     out = np.zeros_like(first)
     found(first, first, out=out)
-    (recent,) = found.recent
+    recent = found.executor.recent
     ticks, done = [], threading.Event()
 
     def tick():

@@ -1,6 +1,5 @@
 """Outputs whose own elements share memory: refused by all that writes, whatever the strides."""
 
-from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from running_cases import varied
 
 import tilesolve
 from tilesolve.contractions.errors import PlanError
@@ -96,7 +96,7 @@ def test_c_goes_through_the_caches_where_its_lines_hinder_each_other(n, crowded)
     catalogue = Catalogue("float64", 256, 16, tiles, aliased_store_slowdown=crowded)
     machine = tilesolve.Machine.load("i7-6700k").replace(catalogues=(catalogue,))
     found = tilesolve.plan("mn-mk-kn", {"m": 96, "n": n, "k": 8}, machine, cache=False)
-    found = replace(found, output="stream")
+    found = varied(found, output="stream")
     assert dict(found.nest.bands[0].box)["m"] > 1
     first, second = np.random.default_rng(n).standard_normal((2, 96, n))
     second = second[:8]
@@ -104,7 +104,7 @@ def test_c_goes_through_the_caches_where_its_lines_hinder_each_other(n, crowded)
     out.fill(np.nan)
     found(first[:, :8], second, out)
     assert np.allclose(out, first[:, :8] @ second)
-    (layout,) = found.layouts.values()
+    (layout,) = found.executor.layouts.values()
     through = n == 512 and crowded == 2.0
     assert [bool(task.state[S.STREAMING]) for task in layout.tasks] == [not through]
     said = next(line for line in str(found).splitlines() if "C is" in line)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_cases import WIDTHS, check_result, draw_operands, make_shallow_machine
+from running_cases import WIDTHS, check_result, draw_operands, make_shallow_machine, varied
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
@@ -36,7 +36,7 @@ def placed(shape, dtype, offset):
 def streamed(problem, bits, registers):
     """Return a plan that writes C past the caches wherever it can."""
     found = plan(problem, machine=make_shallow_machine(bits, registers), threads=1, cache=False)
-    return replace(found, output="stream")
+    return varied(found, output="stream")
 
 
 def run_at(found, offset):
@@ -54,7 +54,7 @@ def modes_at(found, offset):
     """Return in which ways a plan's calls write to memory at an offset."""
     out, *_ = placed(found.problem.shapes[0], found.problem.dtype, offset)
     arrays = (out, *draw_operands(found.problem))
-    tasks = Layout.of(found, *arrays[1:], out).tasks
+    tasks = Layout.of(found.solution, *arrays[1:], out).tasks
     return {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
 
 
@@ -84,7 +84,7 @@ def test_around_vectors_and_rooms(width, dtype, monkeypatch):
             (stream_buffer.LEAST, 3 * size % LINE_BYTES),
         ):
             monkeypatch.setattr(stream_buffer, "LEAST", least)
-            run_at(replace(found), offset)
+            run_at(varied(found), offset)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_near_third_cache_is_gone_through():
     memory = replace(
         memory, bandwidth=third.bandwidth / DEFAULT_COSTS.near_l3_memory_ratio, read=None
     )
-    found = replace(found, machine=found.machine.replace(levels=(*near, third, memory)))
+    found = varied(found, machine=found.machine.replace(levels=(*near, third, memory)))
     assert modes_at(found, 16) == {Mode.STORE}
     assert modes_at(found, 0) == {Mode.STREAM}
 
@@ -152,7 +152,7 @@ def test_short_runs_go_through_them(width):
     problem = Problem.of("abn-ak-bkn", {"a": 40, "b": 30, "n": 8, "k": 5})
     found = streamed(problem, *width)
     arrays = (np.zeros((40, 30, 9))[..., :8], *draw_operands(problem))
-    tasks = Layout.of(found, *arrays[1:], arrays[0]).tasks
+    tasks = Layout.of(found.solution, *arrays[1:], arrays[0]).tasks
     modes = {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
     assert Mode.STREAM not in modes
 
@@ -247,8 +247,8 @@ def test_what_would_be_read_amid_lines_is_packed(width):
     """An operand that begins with a line is read in place, at any other place it is copied."""
     problem = Problem.of("abc-bda-dc", {"a": 160, "b": 10, "c": 8, "d": 60})
     found = plan(problem, machine=make_shallow_machine(*width), threads=1, cache=False)
-    found = replace(found, nest=replace(found.nest, packed=(None, found.nest.bands[1].level)))
-    assert set(in_place(found)) == {0}
+    found = varied(found, nest=replace(found.nest, packed=(None, found.nest.bands[1].level)))
+    assert set(in_place(found.solution)) == {0}
     first, second = draw_operands(problem)
     for offset in (0, 16, 0, 8):
         moved, *_ = placed(first.shape, problem.dtype, offset)
@@ -256,7 +256,7 @@ def test_what_would_be_read_amid_lines_is_packed(width):
         out = np.full(problem.shapes[0], np.nan)
         found(moved, second, out=out)
         check_result(problem, out, reference(problem, first, second), (first, second))
-    copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.layouts.items()}
-    assert len(found.layouts) == len(copied) == 2
+    copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.executor.layouts.items()}
+    assert len(found.executor.layouts) == len(copied) == 2
     side = int(copied[True].words[Call.TURNED])
     assert [copied[amid].schedule.packed[side] > 0 for amid in (False, True)] == [False, True]

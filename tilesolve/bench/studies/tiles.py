@@ -341,4 +341,5 @@ def change_tiles(
     )
     cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
-    return replace(best, choice=choice, classes=made, nest=nest, price=cost)
+    found = replace(best.solution, choice=choice, classes=made, nest=nest, cost=cost)
+    return Plan(found)

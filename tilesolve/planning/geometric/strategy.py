@@ -1,0 +1,200 @@
+"""The geometric program as a strategy: the letter that threads divide, the register tile, tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import Roles
+from tilesolve.contractions.spec import Spec
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine.microkernel import Microkernel
+from tilesolve.machine.model import Machine
+from tilesolve.model.nest import Output
+from tilesolve.model.price import stores
+from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
+from tilesolve.planning.geometric.relaxation import Relaxation, relax
+from tilesolve.planning.geometric.select import best_candidate
+from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
+from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.setting import Setting
+from tilesolve.planning.solution import Search, Solution, share_of
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricProgram:
+    """Solves for class tiles in logarithms, rounds them, and turns them into boxes of letters."""
+
+    def solutions(
+        self, problem: Problem, machine: Machine, threads: int, *, overwrite: bool
+    ) -> Iterator[Solution]:
+        """Yield one solution for each letter that threads may divide, and for each way to write C.
+
+        Examples
+        --------
+        >>> problem = Problem.of("ik-ij-jk", {"i": 2000, "j": 40, "k": 40})
+        >>> machine = Machine.load("i7-6700k")
+        >>> [one.split for one in GeometricProgram().solutions(problem, machine, 2, overwrite=True)]
+        ['i', 'k']
+        """
+        places = stores(machine, threads)
+        output: Output = "accumulate"
+        if overwrite:
+            kept = min(places[-1].capacity, machine.last_cache_bytes)
+            output = "stream" if _outgrows(problem, kept) else "store"
+        found = [
+            _solution(problem, machine, threads, split, output)
+            for split in _splits(problem, threads)
+        ]
+        yield from found
+        for one in found:
+            # Whole sums leave few bytes where a cache is small: parts of them may be faster.
+            if one.output == "stream" and (not satisfiable(setting_for(one)) or _recopies(one)):
+                yield _solution(problem, machine, threads, one.split, "store")
+
+
+def setting_for(solution: Solution) -> Setting:
+    """Return what the nonlinear program of a solution was written for."""
+    return make_setting(
+        solution.share,
+        solution.machine,
+        solution.threads,
+        solution.output,
+        solution.microkernel,
+    )
+
+
+def _recopies(found: Solution) -> bool:
+    """Return whether a convolution's tiles overlap so that elements are copied more than once."""
+    copied = zip(found.cost.packed, found.share.bytes[1:], strict=True)
+    return not _convex(found.share.spec) and any(
+        count * found.share.itemsize > size for count, size in copied
+    )
+
+
+def _outgrows(problem: Problem, kept: float) -> bool:
+    """Return whether C outgrows the last cache, so that it is written by non-temporal stores.
+
+    That cache keeps so many bytes. Sums must be short, so that each element is written once: what
+    is added to again would be read again from memory.
+    """
+    sums = Roles.of_spec(problem.spec).sums
+    once = prod(problem.sizes[letter] for letter in sums) <= MOST_CALL_PRODUCTS
+    return once and sum(problem.bytes) > kept
+
+
+def _splits(problem: Problem, threads: int) -> list[str | None]:
+    """Return the letters that threads may divide: the longest of each class of the output.
+
+    Of each class also the longest letter whose parts are alike and cut no tensor's lines: an
+    operand that is read in place should begin with a line, see docs/decisions/010-parts.md.
+    """
+    if threads == 1:
+        return [None]
+    sizes = problem.sizes
+    tensors = range(len(problem.spec.tensors))
+    contiguous = {
+        i for t in tensors for i, step in problem.strides(t).items() if step == problem.itemsize
+    }
+    found: dict[str, None] = {}
+    for group in (c.letters for c in problem.classes if 0 in c.tensors):
+        whole = [i for i in group if i not in contiguous and sizes[i] % threads == 0]
+        found |= {
+            max(letters, key=sizes.__getitem__): None for letters in (group, whole) if letters
+        }
+    return [i for i in found if sizes[i] > 1] or [None]
+
+
+def _solution(
+    problem: Problem,
+    machine: Machine,
+    threads: int,
+    split: str | None,
+    output: Output,
+) -> Solution:
+    share = share_of(problem, split, threads)
+    setting, relaxed = _relaxed(share, machine, threads, output)
+    found = best_candidate(setting, relaxed, share, machine, threads)
+    best, integral = found.optimum, found.integral
+    runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
+    return Solution(
+        problem=problem,
+        machine=machine,
+        threads=threads,
+        split=split,
+        output=setting.output,
+        microkernel=setting.microkernel,
+        choice=best.choice,
+        classes=integral.chains,
+        nest=found.nest,
+        cost=found.price,
+        origin=Search(
+            considered=relaxed.considered,
+            pruned=relaxed.pruned,
+            solved=relaxed.solved,
+            permutations=relaxed.permutations,
+            relaxed=tuple(best.times.items()),
+            tiles=tuple(best.tiles.items()),
+            elasticities=tuple(best.elasticities.items()),
+            spread=best.spread,
+            integral=integral.seconds,
+            priced=integral.priced,
+            runner_up=(runner_up.choice, runner_up.seconds) if runner_up else None,
+        ),
+    )
+
+
+def _relaxed(
+    share: Problem, machine: Machine, threads: int, output: Output
+) -> tuple[Setting, Relaxation]:
+    """Return what to solve for, and its continuous optima.
+
+    A letter of several subscripts may have no room for the best register tile: then a narrower one
+    is taken that has, if need be a part of a vector, as an operand's span grows with every
+    subscript. Boxes of letters are whole vectors even so, see `unfuse`. Where no such letter is to
+    blame, a cache without room for a vector is an error.
+    """
+    convex = _convex(share.spec)
+    starts = 1 if convex else STARTS
+    group = lanes(share.dtype, machine.vector_bits)
+    microkernel = register_tile(share, machine, non_temporal=output == "stream")
+    setting = make_setting(share, machine, threads, output, microkernel)
+    if setting.output != output:  # no room for sums in one piece
+        return _relaxed(share, machine, threads, setting.output)
+    try:
+        return setting, relax(setting, starts=starts)
+    except SolverError:
+        if output == "stream":  # the smallest tiles have room, but no choice of loops
+            return _relaxed(share, machine, threads, "store")
+        for narrower in _narrower(microkernel, group, least=group if convex else 1):
+            smaller = make_setting(share, machine, threads, output, narrower)
+            if satisfiable(smaller):
+                return smaller, relax(smaller, starts=starts)
+        if satisfiable(setting):
+            raise
+        rooms = [f"{place.capacity:g} bytes of {place.name}" for place in setting.places[1:]]
+        raise SolverError(
+            f"no tile fits the caches of machine {machine.name!r}: tiles may take at most "
+            + ", ".join(rooms)
+        ) from None
+
+
+def _narrower(microkernel: Microkernel, group: int, least: int) -> Iterator[Microkernel]:
+    """Yield register tiles of fewer vectors, of fewer columns, then of `least` or more rows."""
+    rows, columns = microkernel.rows, microkernel.columns
+    while rows > group:
+        rows = max(group, rows // 2 // group * group)
+        yield replace(microkernel, rows=rows)
+    while columns > 1:
+        columns //= 2
+        yield replace(microkernel, rows=rows, columns=columns)
+    while rows > least:
+        rows = max(least, rows // 2)
+        yield replace(microkernel, rows=rows, columns=columns)
+
+
+def _convex(spec: Spec) -> bool:
+    return all(len(s.terms) == 1 for tensor in spec.tensors for s in tensor.subscripts)

@@ -1,0 +1,170 @@
+"""Solutions: what a strategy found for a problem on a machine, as one value.
+
+Plans, reports, files and what runs all take a `Solution`; none of them changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.microkernel import Microkernel
+from tilesolve.machine.model import Machine
+from tilesolve.model.footprints import touched_bytes
+from tilesolve.model.fused import Fused, fuse
+from tilesolve.model.nest import Nest, Output
+from tilesolve.model.price import Price
+from tilesolve.planning.setting import Choice
+
+Chains = tuple[tuple[str, tuple[int, ...]], ...]
+"""For each class its tile sizes, nearest cache first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the geometric program found the tiles.
+
+    Parameters
+    ----------
+    considered, pruned, solved
+        Choices of innermost loops: all, ruled out by a bound, solved by IPOPT.
+    permutations
+        Loop permutations that the choices stand for, in the paper's count.
+    relaxed
+        Seconds of each server and of the arithmetic at the continuous optimum, as pairs.
+    tiles
+        The continuous tile sizes, by symbol, as pairs.
+    elasticities
+        By how many percent the time falls when a bandwidth, a capacity or the arithmetic
+        grows by one percent, as pairs.
+    spread
+        Relative difference between the starts of IPOPT; 0 where one is enough.
+    integral
+        Seconds of the integer class tiles, before they became boxes.
+    priced
+        Integer tilings that were compared.
+    runner_up
+        The second best choice and its seconds; None if there is just one.
+    """
+
+    considered: int
+    pruned: int
+    solved: int
+    permutations: int
+    relaxed: tuple[tuple[str, float], ...]
+    tiles: tuple[tuple[str, float], ...]
+    elasticities: tuple[tuple[str, float], ...]
+    spread: float
+    integral: float
+    priced: int
+    runner_up: tuple[Choice, float] | None
+
+    @property
+    def gap(self) -> float:
+        """What rounding to integers costs: relative excess over the continuous optimum."""
+        longest = max((seconds for _, seconds in self.relaxed), default=0.0)
+        return self.integral / longest - 1 if longest else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """How to run a problem on a machine, what that is predicted to cost, and where it comes from.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    machine
+        Where.
+    threads
+        Cores that share the work.
+    split
+        The letter whose range the threads divide; None for one thread.
+    output
+        How C is written.
+    microkernel
+        The register tile and its costs.
+    choice
+        For each cache the classes of the loops around its tile, innermost first.
+    classes
+        For each class its tile sizes, nearest cache first.
+    nest
+        Loops and boxes over letters, of one thread's share.
+    cost
+        What the nest costs, level by level.
+    origin
+        How it was found.
+    """
+
+    problem: Problem
+    machine: Machine
+    threads: int
+    split: str | None
+    output: Output
+    microkernel: Microkernel
+    choice: Choice
+    classes: Chains
+    nest: Nest
+    cost: Price
+    origin: Search
+
+    @property
+    def share(self) -> Problem:
+        """The part of the problem that one thread computes."""
+        return share_of(self.problem, self.split, self.threads)
+
+    @property
+    def fused(self) -> Fused:
+        """The share over classes; extents of 0 count as 1, since tiles have logarithms."""
+        share = self.share
+        sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
+        return fuse(Problem.of(share.spec, sizes, share.dtype))
+
+    @property
+    def parts(self) -> list[tuple[Problem, dict[str, int]]]:
+        """What each thread computes: a problem, and where its letters begin."""
+        split = self.split
+        if split is None:
+            return [(self.problem, {})]
+        whole, step = self.problem.sizes[split], self.share.sizes[split]
+        found = []
+        for begin in range(0, whole, max(1, step)):
+            sizes = {**self.problem.sizes, split: min(step, whole - begin)}
+            part = Problem.of(self.problem.spec, sizes, self.problem.dtype)
+            found.append((part, {split: begin}))
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        return self.cost.seconds
+
+    @property
+    def flops(self) -> float:
+        """Predicted flop/s of all threads together."""
+        return self.problem.flops / self.seconds if self.seconds else 0.0
+
+    @property
+    def roofline(self) -> float:
+        """Seconds that no implementation beats: arithmetic at peak, each tensor moved once."""
+        return self.roofline_at(self.machine.peak(self.problem.dtype, self.threads))
+
+    def roofline_at(self, peak: float) -> float:
+        """Return the roofline where all threads together reach another peak, in flop/s."""
+        bandwidth = self.machine.bandwidth(self.machine.memory, self.threads)
+        return max(self.problem.flops / peak, sum(touched_bytes(self.problem)) / bandwidth)
+
+
+def share_of(problem: Problem, split: str | None, threads: int) -> Problem:
+    """Return the part of a problem that one of several threads computes.
+
+    Examples
+    --------
+    >>> share_of(Problem.of("ik-ij-jk", 10), "i", 3).sizes["i"]
+    4
+    """
+    if split is None:
+        return problem
+    sizes = dict(problem.sizes)
+    sizes[split] = -(-sizes[split] // threads)
+    return Problem.of(problem.spec, sizes, problem.dtype)

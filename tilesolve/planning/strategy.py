@@ -1,0 +1,37 @@
+"""Strategies: ways of finding solutions, of which `tilesolve.planning.solve` takes the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+from tilesolve.planning.solution import Solution
+
+
+class Strategy(Protocol):
+    """What finds solutions; all of them are priced by the same model."""
+
+    def solutions(
+        self, problem: Problem, machine: Machine, threads: int, *, overwrite: bool
+    ) -> Iterable[Solution]:
+        """Yield solutions, the ones preferred among equally fast ones first.
+
+        Parameters
+        ----------
+        problem
+            What is computed.
+        machine
+            Where.
+        threads
+            Cores that share the work.
+        overwrite
+            Whether the output is overwritten; else the result is added to it.
+
+        Raises
+        ------
+        SolverError
+            If the strategy has none.
+        """
+        ...
