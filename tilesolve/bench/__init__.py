@@ -1,6 +1,6 @@
-"""Sweeps: how fast plans run beside peers, and how well the model foresees it.
+"""Sweeps and studies: how fast plans run beside peers, and how well the model predicts it.
 
-`tilesolve bench` is the command. `cases` says what is measured, `contenders` and `peers` who
-computes, `worker` and `team` are the processes, `sweep` takes turns, `results` keeps what was
-found, and the other modules show it.
+`command` is ``tilesolve bench``. `cases` finds the problems, `contenders` the peers, `procedure`
+says how runs are timed. `run` measures, `results` keeps, writes and shows sweeps, and `studies`
+compares plans with each other and with simulated caches.
 """

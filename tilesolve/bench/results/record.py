@@ -1,4 +1,4 @@
-"""What a command found so far, as a value, and the file that keeps it."""
+"""What a command has found so far, as a value and as a JSON file."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Conditions:
 
 
 class Item(Protocol):
-    """What a file keeps of one problem."""
+    """The results of one problem."""
 
     @property
     def name(self) -> str:
-        """Of the problem."""
+        """The name of the problem."""
 
     @property
     def problem(self) -> Problem:
@@ -64,7 +64,7 @@ class Item(Protocol):
 
     @property
     def skipped(self) -> str:
-        """Why nothing was; empty otherwise."""
+        """Why nothing was computed; empty otherwise."""
 
 
 Kind = TypeVar("Kind", bound=Item)
@@ -95,15 +95,15 @@ class Record(Generic[Kind]):
     @staticmethod
     @abstractmethod
     def case_data(case: Kind) -> dict[str, Any]:
-        """Return what is kept of a case that was not skipped, beside its problem."""
+        """Return the JSON fields of a case that was not skipped, beside those of its problem."""
 
     @staticmethod
     @abstractmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Kind:
-        """Return the case that was kept as such data; with `skipped` where it was."""
+        """Return the case that such JSON fields describe."""
 
     def with_case(self, case: Kind) -> Self:
-        """Return it with a case more, or measured again."""
+        """Return a record with one more case, or with one replaced."""
         others = tuple(other for other in self.cases if other.name != case.name)
         return replace(self, cases=(*others, case))
 
@@ -112,7 +112,7 @@ class Record(Generic[Kind]):
         return any(c.name == name and c.problem == problem and not c.skipped for c in self.cases)
 
     def to_json(self) -> str:
-        """Return it as JSON; `from_json` reads it back."""
+        """Return the record as JSON; `from_json` reads it."""
         return json.dumps(
             {
                 "format": FORMAT,
@@ -189,12 +189,12 @@ class Record(Generic[Kind]):
         return cls.from_json(document, origin=str(path))
 
     def resume(self, path: str | os.PathLike[str]) -> Self:
-        """Return what a file holds, to be gone on with; this one if there is no file.
+        """Return the record in a file, to continue it; this one if there is no file.
 
         Raises
         ------
         BenchmarkError
-            If what the file holds was made with other settings: both would be lost in a mixture.
+            If that record was made under other conditions: results of both do not compare.
         """
         if not Path(path).exists():
             return self
@@ -208,7 +208,7 @@ class Record(Generic[Kind]):
         return old
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, all of it or nothing."""
+        """Write the record to a file, all of it or nothing."""
         write_atomically(path, self.to_json() + "\n")
 
 

@@ -1,4 +1,4 @@
-"""What a sweep found, as values."""
+"""The results of a sweep, as values."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ CSV_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one contender did on one case.
+    """The result of one contender on one case.
 
     Parameters
     ----------
     seconds
-        Of each round; empty where nothing counts.
+        Of each round; empty if the contender failed.
     reason
-        Why nothing counts; empty otherwise.
+        Why it failed; empty otherwise.
     preparation
-        Seconds of making ready: of planning, for a plan.
+        Seconds before the first run: for a plan, those of planning.
     memory
         Bytes that a run took beside the tensors; None if unknown.
 
@@ -53,12 +53,12 @@ class Entry:
 
     @property
     def median(self) -> float:
-        """The median round; NaN where nothing counts."""
+        """The median round; NaN after a failure."""
         return statistics.median(self.seconds) if self.seconds else nan
 
     @property
     def spread(self) -> float:
-        """How far the middle half of the rounds lies apart, as a share of the median."""
+        """The range of the middle half of the rounds, as a share of the median."""
         if len(self.seconds) < 2:
             return 0.0 if self.seconds else nan
         low, _, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
@@ -66,7 +66,7 @@ class Entry:
 
 
 def _read_entry(data: Data) -> Entry:
-    """Return the entry that was kept as such data."""
+    """Return the entry that such JSON fields describe."""
     seconds, reason = read_times(data, "seconds"), read_text(data, "reason")
     if bool(seconds) == bool(reason.strip()):
         raise BenchmarkError(f"'reason' must say why there are no seconds, got {reason!r}")
@@ -77,30 +77,30 @@ def _read_entry(data: Data) -> Entry:
 
 
 def _read_optional(data: Data, what: str) -> float | None:
-    """Return a positive number, or None where it is not known."""
+    """Return a positive number, or None where there is none."""
     return None if data.get(what) is None else read_positive(data, what)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One problem, what the model says of it, and what each contender did.
+    """One problem, what the model says of it, and the result of each contender.
 
     Parameters
     ----------
     name, problem
         What was computed.
     roofline, predicted
-        Seconds that nothing beats, and seconds that the plan is predicted to take; NaN where there
-        is no plan.
+        Least seconds that the machine allows, and predicted seconds of the plan; NaN without a
+        plan.
     bottleneck
-        What the prediction is bound by.
+        What bounds the prediction.
     entries
         By contender.
     skipped
         Why nobody computed it; empty otherwise.
     peak
-        Flop/s of arithmetic that was reached beside the plan's runs, in the median, and that the
-        roofline was drawn with; None where it was drawn with the machine's.
+        Median of the arithmetic peaks that were measured beside the plan's runs, in flop/s: the
+        roofline has it. None where the roofline has the machine's.
 
     Examples
     --------

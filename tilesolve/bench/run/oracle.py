@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 
 def draw_arrays(problem: Problem, seed: int = 7) -> list[Array]:
-    """Return operands of a problem and an array for its output, on huge pages: always the same.
+    """Return operands of a problem and an array for its output, on huge pages; always the same.
 
     The output, which comes last, holds NaN.
     """
@@ -47,7 +47,7 @@ def draw_arrays(problem: Problem, seed: int = 7) -> list[Array]:
 
 
 def pick_elements(problem: Problem, count: int = CHECKED_ELEMENTS) -> Array:
-    """Return elements of the output to look at: a row of indices for each; the corners are there.
+    """Return elements of the output to check, a row of indices for each; two corners among them.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def pick_elements(problem: Problem, count: int = CHECKED_ELEMENTS) -> Array:
 
 
 def compute_elements(problem: Problem, operands: Sequence[Array], at: Array) -> tuple[Array, Array]:
-    """Return the output's elements at some places, and how far off each may be.
+    """Return some elements of the output, and the largest error that each may have.
 
     The elements are summed in double precision. Rounding errors of a sum of N products grow as
     the root of N times the root of the sum of their squares.
@@ -94,7 +94,7 @@ def compute_elements(problem: Problem, operands: Sequence[Array], at: Array) -> 
 
 
 def shrink(problem: Problem) -> Problem:
-    """Return a problem of the same spec that is computed first, to load what is to be loaded.
+    """Return a small problem of the same spec: computing it loads code and libraries.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def shrink(problem: Problem) -> Problem:
 
 
 def describe_fault(found: Array, values: Array, slack: Array) -> str:
-    """Say how a result is wrong; nothing if it is right.
+    """Return how a result is wrong; an empty text if it is right.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def describe_fault(found: Array, values: Array, slack: Array) -> str:
 
 
 def sum_parts(result: Array) -> Array:
-    """Return the sums of parts of a result that together are all of it."""
+    """Return sums of parts of a result, which cover all of it."""
     wide = "complex128" if result.dtype.kind == "c" else "float64"
     parts = np.array_split(np.ascontiguousarray(result).reshape(-1), DIGEST_PARTS)
     return np.array([part.sum(dtype=wide) for part in parts])

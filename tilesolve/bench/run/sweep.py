@@ -1,4 +1,4 @@
-"""Measuring: contenders make ready one by one, are checked, and then take turns."""
+"""Measuring: contenders are prepared and checked one by one, and then take turns."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def estimate_cases(
     machine: Machine,
     procedure: Procedure,
 ) -> dict[str, float]:
-    """Return the seconds that each problem takes, about."""
+    """Estimate the seconds that each problem takes."""
     many = len(contenders)
     return {
         name: many * START_SECONDS
@@ -112,7 +112,7 @@ def estimate_cases(
 def count_sweep_bytes(
     problem: Problem, contenders: Sequence[Contender], procedure: Procedure
 ) -> int:
-    """Return the bytes that contenders take: all have the tensors, and who runs may copy them."""
+    """Return the bytes that contenders need: all hold tensors, a run may copy them."""
     there = sum(contender.installed for contender in contenders)
     return (there + 1) * procedure.batch * (sum(problem.bytes) + SPARE_BYTES)
 
@@ -120,7 +120,7 @@ def count_sweep_bytes(
 def share_progress(
     progress: Progress, weight: Mapping[str, float]
 ) -> Iterator[tuple[str, Progress]]:
-    """Yield each case and what is told how much of this case is done.
+    """Yield each case with a function that takes the progress within that case.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def _tell_share(
 
 
 def count_steps(tell: Progress, expected: int) -> Callable[[str], None]:
-    """Return what is called with each step of a case, which has so many, about.
+    """Return a function to call at each step of a case, which has about so many.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def _make_orders(
 
 
 def _name_outliers(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
-    """Return whose result is another than that of most."""
+    """Return the contenders whose result differs from that of most."""
     digests = [found.digest for found in checked.values()]
     return [who for who, off in zip(checked, find_outliers(problem, digests), strict=True) if off]
 
@@ -253,9 +253,9 @@ def _run_rounds(
     procedure: Procedure,
     step: Callable[[str], None],
 ) -> tuple[dict[str, Entry], float | None]:
-    """Return the times of all teams, which take turns, and the peak beside them, if it is known.
+    """Return the times of all teams, which take turns, and the median peak beside them, if known.
 
-    One that fails stays out. The first rounds of some have been run.
+    A team that fails drops out. `first` has the rounds that were run before.
     """
     times, failed = {who: list(first[who]) for who in teams}, dict[str, str]()
     peaks: list[float] = []

@@ -37,7 +37,7 @@ class Turn:
 def measure_peak_around(
     timed: Callable[[], float], measured: PeakMeter, last: float
 ) -> Callable[[], Turn]:
-    """Return what times runs and measures the peak around each of them.
+    """Return a function that times a run and measures the peak around it.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class Order:
     core
         The core to stay on; None for any.
     paced
-        Whether to measure the peak of arithmetic around each run.
+        Whether to measure the arithmetic peak around each run.
     """
 
     problem: Problem
@@ -74,18 +74,18 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a worker found before any run was timed.
+    """What a worker found in preparation and in its first run.
 
     Parameters
     ----------
     preparation
-        Seconds of making ready.
+        Seconds of preparation.
     seconds
         Of the first run, whose result was checked.
     digest
         Sums of parts of the result, which are compared among contenders.
     problem
-        How it is wrong; empty if it is right.
+        How the result is wrong; empty if it is right.
     memory
         Bytes that the first run took beside the tensors; None if the system does not say.
     """
@@ -135,7 +135,7 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
 
 
 def make_timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
-    """Return what times a run in seconds, after it has written to all of an array."""
+    """Return a function that writes all of an array, then times a run in seconds."""
 
     def timed() -> float:
         np.add(trash, 1, out=trash)

@@ -1,4 +1,4 @@
-"""What studies of tiles found, as values, and how they are shown."""
+"""The results of studies of tiles, as values, and how they are shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilesolve.plans.plan import Plan
 from tilesolve.system.units import format_count, format_duration
 
 FAR_EXCESS = 0.2
-"""Share by which the solver's plan should never be slower than the fastest."""
+"""Excess over the fastest plan's time from which on the solver's plan counts as far from it."""
 
 SOLVER = "solver"
 """Kind of the plan that is studied."""
@@ -39,8 +39,8 @@ class Trial:
     kind
         ``solver``, ``runner-up``, ``nearby`` or ``random``.
     around, tiles, packed
-        The loops around each tile, the tiles of each class, and where each operand's copy is to
-        stay.
+        The loops around each tile, the tiles of each class, and the level that each operand's copy
+        stays in.
     predicted
         Seconds.
     seconds
@@ -69,7 +69,7 @@ class Trial:
 
 
 def make_trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool = False) -> Trial:
-    """Return what is kept of a plan and the seconds of its rounds, or until its run was ended."""
+    """Return the trial of a plan, given the seconds of its rounds, or of the run that was ended."""
     return Trial(
         kind,
         " ".join(first or "-" for first in plan.choice),
@@ -117,7 +117,7 @@ class Study:
 
     @property
     def rank(self) -> int:
-        """Where the solver's plan stands among all, 1 for the fastest."""
+        """The rank of the solver's plan by its median, 1 for the fastest."""
         return 1 + sum(trial.median < self.trials[0].median for trial in self.trials)
 
     @property
