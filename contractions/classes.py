@@ -1,4 +1,4 @@
-"""Classes of indices: letters that occur in exactly the same tensors move together.
+"""Classes of indices: letters that occur in exactly the same tensors.
 
 Within a class only the product of the extents enters a volume, so the model solves for
 classes, not letters (section 3 of the paper: M, N and K of the equivalent matrix product).

@@ -63,4 +63,4 @@ class PictureError(TilesolveError, RuntimeError):
 
 
 class BenchmarkError(TilesolveError, ValueError):
-    """A sweep that cannot be made as asked, or a file of results that cannot be gone on with."""
+    """A sweep that cannot be made as asked, or a file of results that cannot be continued."""

@@ -104,7 +104,7 @@ def infer(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
 
 
 def require(spec: Spec, axis: OperandAxis, sizes: Mapping[str, int]) -> None:
-    """Raise `SizeError` unless the axis has the extent that the sizes ask for.
+    """Raise `SizeError` unless the axis has the extent that the sizes demand.
 
     Examples
     --------

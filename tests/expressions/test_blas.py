@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import tilesolve
 from tilesolve.contractions.errors import MachineError
 from tilesolve.expressions import step_kernels
-from tilesolve.expressions.blas import at_most
+from tilesolve.expressions.blas import limit_blas_threads
 
 A, B = np.ones((70, 80)), np.ones((80, 90))
 
@@ -90,12 +90,12 @@ def test_bounds_that_overlap_leave_no_trace():
     inside, leave = threading.Barrier(2, timeout=PATIENCE), threading.Event()
 
     def other():
-        with at_most(1):
+        with limit_blas_threads(1):
             inside.wait()
             leave.wait(PATIENCE)
 
     thread = threading.Thread(target=other)
-    with at_most(2):
+    with limit_blas_threads(2):
         assert taken() == {2}
         thread.start()
         inside.wait()
@@ -110,14 +110,16 @@ def test_bounds_of_many_threads_leave_no_trace(threads):
     """Whoever comes first and leaves last: a bound holds for all, and none is left."""
     product = tilesolve.expression("ij,jk", A, B, threads=threads)
     seen, begin = set(), threading.Barrier(5, timeout=PATIENCE)
-    with at_most(1):  # after which the fixture's thread is not the only one that OpenBLAS heeds
+    with limit_blas_threads(
+        1
+    ):  # after which the fixture's thread is not the only one that OpenBLAS heeds
         pass
 
     def calls():
         begin.wait()
         for _ in range(200):
             product(A, B)
-            with at_most(threads):
+            with limit_blas_threads(threads):
                 seen.update(taken())
 
     others = [threading.Thread(target=calls) for _ in range(4)]
@@ -128,14 +130,14 @@ def test_bounds_of_many_threads_leave_no_trace(threads):
         other.join(PATIENCE)
     assert seen == {threads}
     assert taken() == {3}
-    with at_most(1):
+    with limit_blas_threads(1):
         assert taken() == {1}
     assert taken() == {3}
 
 
 def test_an_error_ends_a_bound():
     """What a product raises leaves BLAS with its usual threads."""
-    with pytest.raises(ZeroDivisionError), at_most(1):
+    with pytest.raises(ZeroDivisionError), limit_blas_threads(1):
         raise ZeroDivisionError
     assert taken() == {3}
 

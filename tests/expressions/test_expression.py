@@ -3,6 +3,7 @@ import html
 import re
 import threading
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,10 +20,11 @@ from tilesolve.contractions.errors import (
     SizeError,
     SpecError,
 )
-from tilesolve.expressions import contraction_order
+from tilesolve.expressions import contraction_order, dispatch
 from tilesolve.expressions.contraction_order import contraction_steps
 from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.machine.costs import Costs
+from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.running.execution import Layout
 
@@ -415,3 +417,43 @@ def test_what_has_its_batch_in_front_in_memory_is_not_copied():
     assert peak < operands[0].nbytes / 2
     expected = np.einsum("ikb,kjb->ijb", *operands, optimize=True)
     np.testing.assert_allclose(out, expected, rtol=1e-11, atol=1e-11)
+
+
+# Costs of the machine
+
+
+def test_small_calls_load_no_machine(monkeypatch):
+    """Up to some products and bytes numpy computes on any machine: nothing is read from files."""
+
+    def loaded():
+        raise AssertionError("a machine was loaded")
+
+    monkeypatch.setattr(dispatch, "costs_in_force", loaded)
+    small = np.ones((3, 3))
+    for text in ("ij,jk->ik", "ij,jk,kl->il", "ij->ji", "ij->i", "ii"):
+        operands = [small] * (1 + text.count(","))
+        expected = np.einsum(text, *operands)
+        np.testing.assert_array_equal(tilesolve.einsum(text, *operands), expected)
+        out = np.empty_like(expected)
+        np.testing.assert_array_equal(tilesolve.einsum(text, *operands, out=out), expected)
+        np.testing.assert_array_equal(tilesolve.expression(text, *operands)(*operands), expected)
+    with pytest.raises(AssertionError, match="a machine was loaded"):
+        tilesolve.expression("ij,jk->ik", (50, 50), (50, 50))
+
+
+def test_costs_of_the_machine_in_force_choose_the_route(tmp_path, monkeypatch):
+    """A machine file may say from how many flops on plans pay, and up to where loops do."""
+
+    def route():
+        return tilesolve.expression("ij,jk->ik", (30, 30), (30, 30)).steps[0].kernel.route
+
+    machine = Machine.load("i7-6700k")
+    for name, costs, expected in (
+        ("usual", Costs(), "matmul"),
+        ("plans", Costs(einsum_kernel_flops=1000), "plan"),
+        ("loops", Costs(einsum_loop_products=30**3), "loops"),
+    ):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(replace(machine, costs=costs).to_toml())
+        monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
+        assert route() == expected

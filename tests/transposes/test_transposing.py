@@ -575,6 +575,10 @@ def test_bytes_of_the_last_cache():
     ):
         levels = (*machine.levels[:2], last, machine.levels[3])
         assert Limits.of(replace(machine, levels=levels)).last_cache_bytes == expected
+        costs = Costs(transpose_near_share=0.125, transpose_last_share=0.25)
+        half = Limits.of(replace(machine, levels=levels, costs=costs))
+        assert half.last_cache_bytes == expected // 2
+        assert half.costs == costs
 
 
 @pytest.mark.parametrize("caches", [0, 1])

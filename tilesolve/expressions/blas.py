@@ -24,17 +24,16 @@ _bound = _Bound()
 
 
 @contextmanager
-def at_most(threads: int) -> Iterator[None]:
+def limit_blas_threads(threads: int) -> Iterator[None]:
     """Return a context in which BLAS takes so many threads, or fewer if it is to take fewer anyway.
 
-    The bound is the process's, as BLAS has a single pool. Where threads of the user's want bounds
-    at the same time, the first of them says it, and the last one to leave ends it. That takes
-    10 µs.
+    The bound holds for the process, as BLAS has a single pool. Where several threads of the user
+    set bounds at the same time, the first one counts, and the last one to leave ends it.
 
     Examples
     --------
     >>> import numpy as np
-    >>> with at_most(1):
+    >>> with limit_blas_threads(1):
     ...     float(np.matmul(np.ones(3), np.ones(3)))
     3.0
     """

@@ -18,7 +18,7 @@ from tilesolve.expressions import dispatch
 from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
-from tilesolve.expressions.step_kernels import Loops, Prepare, Transpose, Zeros, in_ascii
+from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
 from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
 
@@ -220,7 +220,7 @@ def _prepared(
     wide: Sequence[str],
     given: np.dtype[Any],
     dtype: np.dtype[Any],
-) -> tuple[Prepare | None, str]:
+) -> tuple[Preparation | None, str]:
     """Return what an operand needs before it meets others, and its letters then."""
     written, here = subscripts.operands[number], wide[number]
     others = {x for at, text in enumerate(wide) if at != number for x in text}
@@ -233,7 +233,7 @@ def _prepared(
     if here != written:
         index = (*(slice(None) if x in here else 0 for x in written), Ellipsis)
     return (
-        Prepare(
+        Preparation(
             f"{written}->{left}",
             index,
             in_ascii(f"{here}->{once}") if once != here else "",
@@ -245,13 +245,13 @@ def _prepared(
 
 
 def _peak(owned: Sequence[int], steps: Sequence[ExpressionStep]) -> int:
-    """Return the most bytes at hand at once, beside the user's arrays."""
-    at_hand = list(owned)
-    most = sum(at_hand)
+    """Return the most bytes that exist at once, without the user's arrays."""
+    held = list(owned)
+    most = sum(held)
     for number, step in enumerate(steps, 1):
         result = step.result if number < len(steps) else 0
-        most = max(most, sum(at_hand) + result + step.copies)
-        at_hand = [size for at, size in enumerate(at_hand) if at not in step.takes] + [result]
+        most = max(most, sum(held) + result + step.copies)
+        held = [size for at, size in enumerate(held) if at not in step.takes] + [result]
     return most
 
 

@@ -30,7 +30,7 @@ class ExpressionStep:
     Parameters
     ----------
     takes
-        Positions among the arrays at hand. They leave, the result joins at the end.
+        Positions among the arrays that are left. They leave, the result joins at the end.
     kernel
         What runs.
     why
@@ -55,7 +55,7 @@ class ExpressionStep:
 class _Pair:
     """Two tensors that are contracted: the letters of both, and the result's in any order."""
 
-    takes: tuple[int, int]  # positions among the tensors at hand
+    takes: tuple[int, int]  # positions among the tensors that are left
     first: int
     second: int
     letters: frozenset[str]
@@ -114,7 +114,7 @@ def _path(request: Request, operands: Sequence[str], output: str) -> Path:
     if isinstance(asked, list | tuple) and asked and asked[0] == "einsum_path":
         asked = list(asked[1:])
     elif isinstance(asked, list | tuple) and len(asked) == 2 and isinstance(asked[0], str):
-        asked, elements = asked  # numpy's way to say how large intermediate results had better be
+        asked, elements = asked  # numpy's way to say how large intermediate results should be
         most = elements if limit is None else min(limit, elements)
     try:
         path, _ = contract_path(
@@ -137,18 +137,18 @@ def _path(request: Request, operands: Sequence[str], output: str) -> Path:
 def _pairs(operands: Sequence[str], output: str, path: Path) -> list[_Pair]:
     """Return the pairs of a path; a step of more than two goes from left to right."""
     letters = [frozenset(text) for text in operands]
-    at_hand = list(range(len(operands)))  # in the path's order, where one alone moves to the end
-    arrays = list(at_hand)  # in the order of the steps, where it does not
+    remaining = list(range(len(operands)))  # in the path's order, where one alone moves to the end
+    arrays = list(remaining)  # in the order of the steps, where it does not
     found: list[_Pair] = []
     for takes in path:
-        known = set(range(len(at_hand)))
+        known = set(range(len(remaining)))
         if not takes or len(set(takes)) < len(takes) or not known.issuperset(takes):
-            raise SpecError(f"the order {list(path)} takes {takes} of {len(at_hand)} arrays")
-        made, *others = [at_hand[position] for position in takes]
-        at_hand = [tensor for tensor in at_hand if tensor not in (made, *others)]
+            raise SpecError(f"the order {list(path)} takes {takes} of {len(remaining)} arrays")
+        made, *others = [remaining[position] for position in takes]
+        remaining = [tensor for tensor in remaining if tensor not in (made, *others)]
         for number, other in enumerate(others, 1):
             outside = frozenset(output).union(
-                *(letters[tensor] for tensor in (*at_hand, *others[number:]))
+                *(letters[tensor] for tensor in (*remaining, *others[number:]))
             )
             kept = (letters[made] | letters[other]) & outside
             found.append(_Pair((arrays.index(made), arrays.index(other)), made, other, kept))
@@ -156,9 +156,9 @@ def _pairs(operands: Sequence[str], output: str, path: Path) -> list[_Pair]:
             made = len(letters)
             arrays.append(made)
             letters.append(kept)
-        at_hand.append(made)
-    if len(at_hand) > 1:
-        raise SpecError(f"the order {list(path)} leaves {len(at_hand)} arrays")
+        remaining.append(made)
+    if len(remaining) > 1:
+        raise SpecError(f"the order {list(path)} leaves {len(remaining)} arrays")
     return found
 
 

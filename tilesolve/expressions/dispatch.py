@@ -37,7 +37,7 @@ class Options:
     optimize
         Anything that opt_einsum takes for the order of pairs; False is from left to right.
     memory_limit
-        Bytes beside the operands and the result.
+        Bytes of intermediate results and copies.
     called_once
         Whether planning must pay in a single call.
     """

@@ -183,7 +183,7 @@ def _general(
     out: Array | None,
     options: tuple[Any, ...],
 ) -> Any:  # noqa: ANN401
-    """Compute an einsum whatever it was called with, and keep the call under its key."""
+    """Compute any einsum, and keep the call under its key."""
     dtype, order, casting, threads, optimize, memory_limit = options
     if not isinstance(subscripts, str):
         subscripts, operands = from_lists((subscripts, *operands))

@@ -15,7 +15,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.subscripts import Subscripts
 from tilesolve.expressions.contraction_order import ExpressionStep
 from tilesolve.expressions.dispatch import flops
-from tilesolve.expressions.step_kernels import Loops, Planned, Prepare, Transpose
+from tilesolve.expressions.step_kernels import Loops, Planned, Preparation, Transpose
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.plans.report import table
 from tilesolve.system.checks import as_array, check_output
@@ -27,7 +27,7 @@ from tilesolve.system.units import format_duration, format_volume
 class Expression:
     """An einsum for operands of given shapes and dtypes, ready to be called.
 
-    `expression` makes one. Printing it shows what runs: each step, by which way and why, what is
+    `expression` makes one. Printing it shows what runs: each step, by which route and why, what is
     packed, and the memory that it takes.
 
     Parameters
@@ -45,7 +45,7 @@ class Expression:
     index
         What adds the axes of extent 1 to the last step's result; None if there are none.
     peak
-        Bytes of copies and intermediate results while it runs, beside operands and result.
+        Bytes of copies and intermediate results while it runs, without operands and result.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Expression:
     dtypes: tuple[np.dtype[Any], ...]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    prepare: tuple[Prepare | None, ...]
+    prepare: tuple[Preparation | None, ...]
     steps: tuple[ExpressionStep, ...]
     index: tuple[Any, ...] | None
     peak: int
@@ -253,11 +253,11 @@ def _step_table(expression: Expression) -> Iterator[str]:
     for number, needs in enumerate(expression.prepare):
         if needs is not None:
             rows.append(("-", needs.text, str(number), needs.route, "-", "-", "-"))
-    at_hand = [str(number) for number in range(len(expression.shapes))]
+    names = [str(number) for number in range(len(expression.shapes))]
     for number, step in enumerate(expression.steps, 1):
-        takes = " ".join(at_hand[position] for position in step.takes)
-        at_hand = [name for at, name in enumerate(at_hand) if at not in step.takes]
-        at_hand.append(str(len(expression.shapes) + number - 1))
+        takes = " ".join(names[position] for position in step.takes)
+        names = [name for at, name in enumerate(names) if at not in step.takes]
+        names.append(str(len(expression.shapes) + number - 1))
         rows.append(
             (
                 *(str(number), step.kernel.text, takes, step.kernel.route, str(step.flops)),

@@ -16,7 +16,7 @@ from numpy._core.multiarray import c_einsum
 
 from tilesolve.contractions.roles import Roles
 from tilesolve.expressions import dispatch
-from tilesolve.expressions.blas import at_most
+from tilesolve.expressions.blas import limit_blas_threads
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.planning import policy
 
@@ -63,7 +63,7 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
+class Preparation:
     """What one operand needs before others join: its dtype, a diagonal, letters of its own summed.
 
     Parameters
@@ -81,7 +81,7 @@ class Prepare:
 
     Examples
     --------
-    >>> trace = Prepare("ii->", None, "aa->a", (0,), np.dtype(float))
+    >>> trace = Preparation("ii->", None, "aa->a", (0,), np.dtype(float))
     >>> float(trace(np.eye(3)))
     3.0
     """
@@ -167,7 +167,7 @@ class Loops:
     run
         The same in letters that numpy takes.
     dtype
-        In which all arrays are computed with, whatever theirs.
+        To compute in, also for arrays of other dtypes.
 
     Examples
     --------
@@ -368,7 +368,7 @@ class Matmul:
         """Compute it."""
         if self.threads is None:
             return self._product(arrays, out)
-        with at_most(self.threads):
+        with limit_blas_threads(self.threads):
             return self._product(arrays, out)
 
     def _product(self, arrays: Sequence[Array], out: Array | None) -> Array:

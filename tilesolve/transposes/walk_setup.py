@@ -324,7 +324,7 @@ def _block_kind(element: int, side: int, listed: bool, whole: bool) -> int:
 def _fills_follow(
     element: int, axes: Sequence[WalkAxis], staging: Staging, fills: Sequence[int], side: int
 ) -> bool:
-    """Return whether the columns of all fills follow each other when staged, and had better.
+    """Return whether staged columns of all fills follow each other, so that listing them pays.
 
     Blocks of each fill would leave columns over, which are then transposed one by one.
     """
