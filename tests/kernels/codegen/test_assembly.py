@@ -18,6 +18,7 @@ from tilesolve.kernels.tuning import (
     PREFETCHING_STEPS,
     WIDE_VECTOR_BITS,
 )
+from tilesolve.packing.sizes import LINE_BYTES
 
 MADE_FOR = (
     ("skylake-avx512", 512, 32),
@@ -26,7 +27,7 @@ MADE_FOR = (
     ("haswell", 256, 16),
     ("haswell", 128, 16),
 )
-"""A CPU, the width of the vectors that a machine may ask for there, and their registers."""
+"""A CPU, the width of the vectors that a machine may use there, and their registers."""
 
 REGISTERS = {128: "xmm", 256: "ymm", 512: "zmm"}
 SUFFIX = {"float32": "ps", "float64": "pd"}
@@ -107,9 +108,9 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
     """A step of k is one FMA of the full width an accumulator, two for complex ones, and no other.
 
     Where few accumulators would wait for each other, a loop does several steps, and another one
-    what is left. In kernels that read strips a first one asks for lines of what is packed next, of
-    narrow vectors several steps at once, and a last one, of several steps, for lines of C. Narrow
-    ones that read in place do not ask for columns where these are packed. Of halved kernels each
+    what is left. In kernels that read micro-panels a first loop prefetches lines of what is packed
+    next, of narrow vectors several steps at once, and a last one, of several steps, lines of C.
+    Narrow ones that read in place do not prefetch columns that are packed. Of halved kernels each
     column has one FMA of half the width, or all of them where registers suffice.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
@@ -121,8 +122,8 @@ def test_every_product_is_a_full_fma(cpu, bits, registers, dtype):
         full = rf"{FMA}{SUFFIX[shape.real]}\b.*%{REGISTERS[bits]}\d+$"
         expected = [step] if sets == 1 else [sets * step, step]
         if sets == 1 and shape.packed and not shape.halved:
-            asking = [PREFETCHING_STEPS * step] if bits < WIDE_VECTOR_BITS else []
-            expected = [*asking, step, steps_per_trip(shape) * step]
+            prefetching = [PREFETCHING_STEPS * step] if bits < WIDE_VECTOR_BITS else []
+            expected = [*prefetching, step, steps_per_trip(shape) * step]
         if not (shape.packed or shape.complex) and bits < WIDE_VECTOR_BITS:
             expected *= 2
         found = [step * count(loop, full) for loop in code.loops]
@@ -136,7 +137,7 @@ def test_nothing_is_spilled(cpu, bits, registers, dtype):
     """While k is summed, no accumulator goes through the stack.
 
     Kernels that read in place have more addresses than there are integer registers; these may.
-    Others read an address or two there, and the list of the lines of C to ask for, in each trip. A
+    Others read an address or two there, and the list of the lines of C to prefetch, in each trip. A
     complex tile that takes all 32 vector registers may leave two of its 24 accumulators there.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
@@ -155,7 +156,7 @@ def test_nothing_is_spilled(cpu, bits, registers, dtype):
 def test_narrow_steps_take_little_beside_their_products(cpu, bits, registers, dtype):
     """A step has columns' elements, rows that are not taken from memory, and two others at most.
 
-    Those are the trip's own, and what asks for lines. Two threads on a core have half of its
+    Those are the trip's own and prefetches. Two threads on a core have half of its
     instructions each.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
@@ -171,8 +172,8 @@ def test_narrow_steps_take_little_beside_their_products(cpu, bits, registers, dt
 
 
 @kernels
-def test_columns_in_place_take_turns_in_being_asked_for(cpu, bits, registers, dtype):
-    """A step asks for a line of the rows, and for one of each group of columns: a different one.
+def test_columns_in_place_take_turns_in_being_prefetched(cpu, bits, registers, dtype):
+    """A step prefetches a line of the rows, and one of each group of columns: a different one.
 
     The number of the column goes with k, so its offset is loaded in the loop.
     """
@@ -180,7 +181,7 @@ def test_columns_in_place_take_turns_in_being_asked_for(cpu, bits, registers, dt
         if shape.packed or len(code.loops) > 2:
             continue
         loop = code.loops[0]
-        each = max(1, 64 // (shape.bits // 8 * (2 if shape.complex else 1)))
+        each = max(1, LINE_BYTES // (shape.bits // 8 * (2 if shape.complex else 1)))
         rows = -(-shape.vectors // each)
         columns = -(-shape.columns // shape.group)
         steps = count(loop, FMA) // (shape.accumulators * (2 if shape.complex else 1))
@@ -189,22 +190,23 @@ def test_columns_in_place_take_turns_in_being_asked_for(cpu, bits, registers, dt
 
 
 @kernels
-def test_streaming_stores_are_full_vectors(cpu, bits, registers, dtype):
-    """One way of writing C stores every vector of the tile past the caches, and none in pieces.
+def test_non_temporal_stores_are_full_vectors(cpu, bits, registers, dtype):
+    """One mode stores every vector of the tile non-temporally, and none in pieces.
 
-    Where stores are woven into the last steps of k, another way does; the two may share their end.
+    Where stores are interleaved with the last steps of k, another one does; both may share their
+    end.
     """
     for shape, code in around_default(cpu, bits, registers, dtype).items():
-        streamed = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
+        non_temporal = rf"^vmovntp[sd]\s+%{REGISTERS[bits]}\d+, "
         ways = 0 if shape.halved else 2 if interleaved_steps(shape) else 1
-        found = count(code.lines, streamed)
+        found = count(code.lines, non_temporal)
         assert min(ways, 1) * shape.accumulators <= found, shape.name
         assert found <= ways * shape.accumulators, shape.name
         assert count(code.lines, r"^v?movnt") == found, shape.name
 
 
 @kernels
-def test_stores_are_woven_into_the_last_steps(cpu, bits, registers, dtype):
+def test_stores_are_interleaved_with_the_last_steps(cpu, bits, registers, dtype):
     """Where large vectors are stored, each column's FMAs come before its stores, and no others."""
     around = around_default(cpu, bits, registers, dtype).items()
     large = [(shape, code) for shape, code in around if interleaved_steps(shape)]
@@ -222,16 +224,18 @@ def test_stores_are_woven_into_the_last_steps(cpu, bits, registers, dtype):
 
 
 @kernels
-def test_the_next_strips_are_asked_for_before_c_goes_past_the_caches(cpu, bits, registers, dtype):
+def test_the_next_micro_panels_are_prefetched_before_non_temporal_stores(
+    cpu, bits, registers, dtype
+):
     """Either those of the columns or those of the rows, whichever the next tile has anew."""
     for shape, code in around_default(cpu, bits, registers, dtype).items():
         if not shape.packed or shape.halved:
             continue
-        strips = -(-shape.columns // shape.group) + shape.vectors
-        near = r"^prefetch(t0|w)"  # the loops ask for C, or strips for the second cache
-        asked = count(code.lines, near) - sum(count(loop, near) for loop in code.loops)
-        lines = NEXT_PANEL_LINES * strips if interleaved_steps(shape) else 0
-        assert asked - lines in (0, shape.accumulators), shape.name
+        panels = -(-shape.columns // shape.group) + shape.vectors
+        near = r"^prefetch(t0|w)"  # the loops prefetch C, or micro-panels to the second cache
+        prefetches = count(code.lines, near) - sum(count(loop, near) for loop in code.loops)
+        lines = NEXT_PANEL_LINES * panels if interleaved_steps(shape) else 0
+        assert prefetches - lines in (0, shape.accumulators), shape.name
 
 
 @kernels

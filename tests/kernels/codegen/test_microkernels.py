@@ -27,8 +27,8 @@ COUNTS = (
     MIN_STEPS_TO_PREFETCH_C,
     MIN_STEPS_TO_PREFETCH_C + 1,
 )
-"""Steps of k: none, fewer than there are sets of sums, around as many as stores are woven into, and
-around where C is prefetched."""
+"""Steps of k: none, fewer than there are sets of sums, around as many as stores are interleaved
+with, and around where C is prefetched."""
 
 ALONE = {f"{name}_move": 0 for names in ADVANCED_FIELDS.values() for name in names} | {
     "more": 0,
@@ -67,8 +67,8 @@ def drawn(generator, shape, dtype):
     return values.astype(dtype)
 
 
-def put_strips(room, generator, values, lanes, rows, align, edge):
-    """Lay rows in strips, for each step of k their `lanes`; return address and bytes of a strip.
+def put_panels(memory, generator, values, lanes, rows, align, edge):
+    """Put rows into micro-panels of `lanes` for each step of k; return address and bytes of one.
 
     Nothing lies behind the last of `rows`, which may be more than there are values for.
     """
@@ -76,13 +76,13 @@ def put_strips(room, generator, values, lanes, rows, align, edge):
     pitch = steps * lanes * size + align * int(generator.integers(0, 3))
     whole = (rows - 1) // lanes * pitch + (steps * lanes - -rows % lanes) * size
     shift = align * int(generator.integers(0, 4))
-    begin = room.take(whole if steps else 0, shift, edge)
+    begin = memory.take(whole if steps else 0, shift, edge)
     row, step = np.ogrid[: len(values), :steps]
-    room.scatter(begin + row // lanes * pitch + (step * lanes + row % lanes) * size, values)
+    memory.scatter(begin + row // lanes * pitch + (step * lanes + row % lanes) * size, values)
     return begin, pitch
 
 
-def put_anywhere(room, generator, values, lanes, rows, edge):
+def put_anywhere(memory, generator, values, lanes, rows, edge):
     """Lay rows so that each `lanes` of them are neighbours, and all else in any order.
 
     Returns
@@ -96,21 +96,21 @@ def put_anywhere(room, generator, values, lanes, rows, edge):
     heads = generator.permutation(groups) * group
     row_offsets = (heads[:, None] + np.arange(lanes) * size).ravel()
     step_offsets = generator.permutation(steps) * step * int(generator.choice((1, -1)))
-    base = put(room, row_offsets, step_offsets, size, int(generator.choice((0, 1, size))), edge)
-    room.scatter(base + row_offsets[: len(values), None] + step_offsets, values)
+    base = put(memory, row_offsets, step_offsets, size, int(generator.choice((0, 1, size))), edge)
+    memory.scatter(base + row_offsets[: len(values), None] + step_offsets, values)
     return base, row_offsets, step_offsets
 
 
-def put(room, row_offsets, column_offsets, size, shift, edge):
+def put(memory, row_offsets, column_offsets, size, shift, edge):
     """Take the piece that a matrix of such offsets covers; return the address they count from."""
     if not len(column_offsets):
         return 0
     low = row_offsets.min() + column_offsets.min()
     high = row_offsets.max() + column_offsets.max() + size
-    return room.take(int(high - low), shift, edge) - low
+    return memory.take(int(high - low), shift, edge) - low
 
 
-def operands(room, generator, shape, a, b, edges):
+def operands(memory, generator, shape, a, b, edges):
     """Lay both operands as a kernel reads them, and return its fields for them.
 
     Entries of tables that are not to be read lead nowhere. What lies in the lanes of missing rows,
@@ -118,38 +118,40 @@ def operands(room, generator, shape, a, b, edges):
     """
     if shape.packed:
         align = shape.bits // 8
-        rows = put_strips(room, generator, a, shape.lanes, shape.rows, align, edges["a"])
-        columns = put_strips(room, generator, b, shape.group, shape.columns, b.itemsize, edges["b"])
+        rows = put_panels(memory, generator, a, shape.lanes, shape.rows, align, edges["a"])
+        columns = put_panels(
+            memory, generator, b, shape.group, shape.columns, b.itemsize, edges["b"]
+        )
         return {
             "a": rows[0],
             "a_step": rows[1],
             "b": columns[0],
             "b_step": columns[1],
             "next_a": NOWHERE,
-        } | asked_for(room, generator)
-    a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, shape.rows, edges["a"])
-    b, columns_b, sums_b = put_anywhere(room, generator, b, 1, shape.columns, edges["b"])
+        } | prefetched_lines(memory, generator)
+    a, rows_a, sums_a = put_anywhere(memory, generator, a, shape.lanes, shape.rows, edges["a"])
+    b, columns_b, sums_b = put_anywhere(memory, generator, b, 1, shape.columns, edges["b"])
     rows_a[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
     return {
         "a": a,
-        "rows_a": room.table(rows_a),
-        "sums_a": room.table(sums_a),
+        "rows_a": memory.table(rows_a),
+        "sums_a": memory.table(sums_a),
         "b": b,
-        "columns_b": room.table(columns_b),
-        "sums_b": room.table(sums_b),
+        "columns_b": memory.table(columns_b),
+        "sums_b": memory.table(sums_b),
         "a_ahead": NOWHERE,
         "b_ahead": NOWHERE,
     }
 
 
-def asked_for(room, generator, tiles=1):
+def prefetched_lines(memory, generator, tiles=1):
     """Return the fields of tables of lines to fetch, from none to more than there are k."""
     count = int(generator.integers(0, max(COUNTS) + 2))
-    table = room.table(np.full(tiles * (count + 1), NOWHERE))
+    table = memory.table(np.full(tiles * (count + 1), NOWHERE))
     return {"fetch": table, "fetches": count, "fetch_move": 8 * (count + 1) * (tiles > 1)}
 
 
-def output(room, generator, shape, mode, rows, edge):
+def output(memory, generator, shape, mode, rows, edge):
     """Choose where C lies, and return its addresses and the fields that say so."""
     size = np.dtype(shape.dtype).itemsize
     columns = np.arange(shape.columns)
@@ -172,7 +174,7 @@ def output(room, generator, shape, mode, rows, edge):
         column_offsets = -column_offsets
     shift = 0 if mode is Mode.STREAM else int(generator.choice((0, 1, size)))
     written = row_offsets[:rows] if rows else row_offsets
-    base = put(room, written, column_offsets, size, shift, None if mode is Mode.STREAM else edge)
+    base = put(memory, written, column_offsets, size, shift, None if mode is Mode.STREAM else edge)
     places = base + row_offsets[:rows, None] + column_offsets
     if mode in IN_VECTORS:
         row_offsets[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
@@ -180,8 +182,8 @@ def output(room, generator, shape, mode, rows, edge):
         row_offsets[rows:] = NOWHERE
     return places, {
         "c": base,
-        "rows_c": room.table(row_offsets),
-        "columns_c": room.table(column_offsets),
+        "rows_c": memory.table(row_offsets),
+        "columns_c": memory.table(column_offsets),
     }
 
 
@@ -198,8 +200,8 @@ def factor(name, value, shape):
 
 
 def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
-    """Call a kernel once, and compare every byte of a room afterwards."""
-    room, wide = GuardedMemory(), WIDER[shape.dtype]
+    """Call a kernel once, and compare every byte of a memory afterwards."""
+    memory, wide = GuardedMemory(), WIDER[shape.dtype]
     edges = dict.fromkeys("abc")
     edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
     a = drawn(generator, (rows, steps), shape.dtype)
@@ -207,8 +209,8 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     factors = COMPLEX_FACTORS if shape.complex else REAL_FACTORS
     alpha, beta = factors[generator.integers(0, len(factors))]
     alpha = alpha if scaled else 1
-    places, fields = output(room, generator, shape, mode, rows, edges["c"])
-    fields |= operands(room, generator, shape, a, b, edges)
+    places, fields = output(memory, generator, shape, mode, rows, edges["c"])
+    fields |= operands(memory, generator, shape, a, b, edges)
     fields = (
         ALONE
         | fields
@@ -218,22 +220,22 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     old = np.zeros(places.shape, shape.dtype)
     if mode in ADDING:
         old = drawn(generator, places.shape, shape.dtype)
-        room.scatter(places, old)
+        memory.scatter(places, old)
         fields |= factor("beta", beta, shape)
     else:
         beta = 0
-    frame = room.frame(FIELDS, fields)
-    untouched = room.bytes.copy()
+    frame = memory.frame(FIELDS, fields)
+    untouched = memory.bytes.copy()
     call(kernels, shape.name, frame)
-    found = room.gather(places, shape.dtype)
+    found = memory.gather(places, shape.dtype)
     expected = alpha * (a.astype(wide) @ b.astype(wide).T) + beta * old.astype(wide)
     magnitude = abs(alpha) * (abs(a) @ abs(b).T) + abs(beta) * abs(old)
     bound = 4 * (steps + 4) * np.finfo(shape.dtype).eps * magnitude
     assert np.all(np.abs(found - expected) <= bound)
-    untouched[room.offsets(places, found.itemsize)] = room.bytes[
-        room.offsets(places, found.itemsize)
+    untouched[memory.offsets(places, found.itemsize)] = memory.bytes[
+        memory.offsets(places, found.itemsize)
     ]
-    assert np.array_equal(untouched, room.bytes)
+    assert np.array_equal(untouched, memory.bytes)
 
 
 @kernels
@@ -281,14 +283,14 @@ def test_runs(dtype, bits, plain, along):
     generator = np.random.default_rng(bits)
     size, steps = np.dtype(dtype).itemsize, 5
     for shape, tiles in [(shape, tiles) for shape in shapes for tiles in (2, 3)]:
-        room = GuardedMemory()
+        memory = GuardedMemory()
         mode = Mode.PART if shape.halved else Mode.STORE
         there = shape.rows - missing_at_least(shape)
         per_tile = -(-shape.columns // shape.group)
         most = {"rows": (tiles, 1), "columns": (1, tiles)}[along]
         rows, columns = shape.rows * most[0], shape.columns * most[1]
         a, b = drawn(generator, (rows, steps), dtype), drawn(generator, (columns, steps), dtype)
-        c = room.take(rows * columns * size)
+        c = memory.take(rows * columns * size)
         by_rows, by_columns = along == "rows", along == "columns"
         moves = {
             "rows_c_move": 8 * shape.rows * by_rows,
@@ -298,21 +300,21 @@ def test_runs(dtype, bits, plain, along):
         fields |= factor("alpha", 1, shape)
         fields |= {
             "c": c,
-            "rows_c": room.table(np.arange(rows) * size),
-            "columns_c": room.table(np.arange(columns) * rows * size),
+            "rows_c": memory.table(np.arange(rows) * size),
+            "columns_c": memory.table(np.arange(columns) * rows * size),
         }
         if shape.packed:
-            # Each tile's columns begin a strip of their own.
+            # Each tile's columns begin a micro-panel of their own.
             lanes = per_tile * shape.group
             spread = np.zeros((most[1] * lanes, steps), dtype)
             spread.reshape(most[1], lanes, steps)[:, : shape.columns] = b.reshape(
                 most[1], shape.columns, steps
             )
-            begin_a, pitch_a = put_strips(
-                room, generator, a, shape.lanes, rows, shape.bits // 8, None
+            begin_a, pitch_a = put_panels(
+                memory, generator, a, shape.lanes, rows, shape.bits // 8, None
             )
-            begin_b, pitch_b = put_strips(
-                room, generator, spread, shape.group, len(spread), size, None
+            begin_b, pitch_b = put_panels(
+                memory, generator, spread, shape.group, len(spread), size, None
             )
             moves |= {
                 "a_move": shape.vectors * pitch_a * by_rows,
@@ -327,44 +329,44 @@ def test_runs(dtype, bits, plain, along):
                 "next_step": 24,
                 "next_a_move": 8,
             }
-            moves |= asked_for(room, generator, tiles)
+            moves |= prefetched_lines(memory, generator, tiles)
             fields["fetch"] = moves["fetch"]
         else:
-            base_a, rows_a, sums_a = put_anywhere(room, generator, a, shape.lanes, rows, None)
-            base_b, columns_b, sums_b = put_anywhere(room, generator, b, 1, columns, None)
+            base_a, rows_a, sums_a = put_anywhere(memory, generator, a, shape.lanes, rows, None)
+            base_b, columns_b, sums_b = put_anywhere(memory, generator, b, 1, columns, None)
             moves |= {
                 "rows_a_move": 8 * shape.rows * by_rows,
                 "columns_b_move": 8 * shape.columns * by_columns,
             }
             fields |= {"a": base_a, "b": base_b, "next_a": 0, "a_ahead": 0, "b_ahead": 0}
-            fields |= {"rows_a": room.table(rows_a), "columns_b": room.table(columns_b)}
-            fields |= {"sums_a": room.table(sums_a), "sums_b": room.table(sums_b)}
-        frame = room.frame(FIELDS, fields | moves | {"more": tiles - 1})
+            fields |= {"rows_a": memory.table(rows_a), "columns_b": memory.table(columns_b)}
+            fields |= {"sums_a": memory.table(sums_a), "sums_b": memory.table(sums_b)}
+        frame = memory.frame(FIELDS, fields | moves | {"more": tiles - 1})
         words = frame + 8 * np.arange(len(FIELDS))
-        before = room.gather(words, np.int64)
+        before = memory.gather(words, np.int64)
         call(kernels, shape.name, frame)
         places = c + (np.arange(rows)[:, None] + np.arange(columns) * rows) * size
         wide = WIDER[dtype]
         expected = a.astype(wide) @ b.astype(wide).T
         bound = 4 * (steps + 4) * np.finfo(dtype).eps * (abs(a) @ abs(b).T)
         mine = np.arange(rows) % shape.rows < there
-        assert np.all(np.abs(room.gather(places, dtype) - expected)[mine] <= bound[mine])
-        assert np.array_equal(room.gather(words, np.int64), before)
+        assert np.all(np.abs(memory.gather(places, dtype) - expected)[mine] <= bound[mine])
+        assert np.array_equal(memory.gather(words, np.int64), before)
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_c_is_asked_for_where_sums_are_long_and_it_is_read(mode):
+def test_c_is_prefetched_where_sums_are_long_and_it_is_read(mode):
     """Lines that streaming stores drop from the caches would be fetched for nothing."""
     machine = object_code._target(object_code.TargetCpu.here())
     module = ir.Module()
     module.triple = machine.triple
-    function = ir.Function(module, ir.FunctionType(INT64, (INT64,)), "asks")
+    function = ir.Function(module, ir.FunctionType(INT64, (INT64,)), "prefetches")
     builder = ir.IRBuilder(function.append_basic_block())
     shape = Shape("float64", 256, 2, 6, 4, packed=True)
     tile = TileEmitter(builder, shape, function.args[0], native=256)
     builder.ret(builder.zext(accumulate._prefetches_c(tile), INT64))
     kernels = object_code.LoadedCode(machine.emit_object(llvm.parse_assembly(str(module))))
-    asks = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("asks"))
+    prefetches = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("prefetches"))
     for steps in (
         1,
         MIN_STEPS_TO_PREFETCH_C - 1,
@@ -373,6 +375,6 @@ def test_c_is_asked_for_where_sums_are_long_and_it_is_read(mode):
     ):
         frame = np.zeros(len(FIELDS), np.int64)
         frame[FIELDS.index("k")], frame[FIELDS.index("mode")] = steps, mode
-        assert asks(frame.ctypes.data) == (
+        assert prefetches(frame.ctypes.data) == (
             steps >= MIN_STEPS_TO_PREFETCH_C and mode is not Mode.STREAM
         )

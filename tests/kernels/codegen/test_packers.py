@@ -1,4 +1,4 @@
-"""Packing kernels called one by one: which elements they move, and that they touch nothing else."""
+"""Packing kernels called one by one: which elements they pack, and that they touch nothing else."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,14 @@ from tilesolve.packing.offset_tables import short_block
 
 TRIALS = 20
 
-strips = pytest.mark.parametrize(
+panels = pytest.mark.parametrize(
     ("dtype", "bits", "side"),
     [(dtype, bits, side) for dtype in DTYPES for bits in WIDTHS for side in (0, 1)],
 )
 
 
 class Source:
-    """An operand in a room: random bits where elements lie that may be read, poison elsewhere.
+    """An operand in guarded memory: random bits where elements may be read, poison elsewhere.
 
     Parameters
     ----------
@@ -25,29 +25,29 @@ class Source:
         Offsets of rows and of steps of k, in elements.
     """
 
-    def __init__(self, room, generator, dtype, rows, sums):
+    def __init__(self, memory, generator, dtype, rows, sums):
         size = np.dtype(dtype).itemsize
         self.rows, self.sums = rows * size, sums * size
         low, high = self.rows.min() + self.sums.min(), self.rows.max() + self.sums.max()
         shift = int(generator.choice((0, 1, size)))
         edge = generator.choice([None, "first", "last"])
-        self.base = room.take(int(high - low) + size, shift, edge) - low
+        self.base = memory.take(int(high - low) + size, shift, edge) - low
         places = self.base + self.rows[:, None] + self.sums
         # Any bits at all: elements are moved as they are.
         raw = generator.integers(0, 256, (*places.shape, size), np.uint8)
-        room.scatter(places, raw.view(dtype)[..., 0])
-        self.values = room.gather(places, dtype)
+        memory.scatter(places, raw.view(dtype)[..., 0])
+        self.values = memory.gather(places, dtype)
 
 
 class Target:
-    """Strips in a room: the places of lanes of groups at steps of k."""
+    """Micro-panels in guarded memory: the places of lanes of groups at steps of k."""
 
-    def __init__(self, room, generator, strip, groups, steps):
-        self.size = np.dtype(strip.dtype).itemsize
-        self.step = strip.lanes * self.size
+    def __init__(self, memory, generator, panel, groups, steps):
+        self.size = np.dtype(panel.dtype).itemsize
+        self.step = panel.lanes * self.size
         self.pitch = (steps + int(generator.integers(0, 3))) * self.step
         align = min(64, self.step)
-        self.begin = room.take(groups * self.pitch, align * int(generator.integers(0, 3)))
+        self.begin = memory.take(groups * self.pitch, align * int(generator.integers(0, 3)))
 
     def places(self, groups, lanes, sums):
         """Return addresses, by group, lane and step."""
@@ -66,62 +66,62 @@ def sums_of(generator, steps, rows):
     }[generator.choice(["any", "forwards", "backwards", "same"])]
 
 
-def moved(room, kernels, name, fields, places, values):
-    """Call a kernel, and compare every byte of the room with what was to change."""
-    frame = room.frame(FIELDS, fields)
-    expected = room.bytes.copy()
-    offsets = room.offsets(places, values.itemsize)
+def check_packing(memory, kernels, name, fields, places, values):
+    """Call a kernel, and compare every byte of the memory with what was to change."""
+    frame = memory.frame(FIELDS, fields)
+    expected = memory.bytes.copy()
+    offsets = memory.offsets(places, values.itemsize)
     expected[offsets] = np.ascontiguousarray(values)[..., None].view(np.uint8)
     call(kernels, name, frame)
-    assert np.array_equal(room.bytes, expected)
+    assert np.array_equal(memory.bytes, expected)
 
 
-@strips
+@panels
 def test_copy(dtype, bits, side):
     """Groups that are contiguous arrive as they are, from anywhere, one from the same place too."""
     family, _, kernels = load_kernels(dtype, bits)
-    strip = family.micro_panels[side]
+    panel = family.micro_panels[side]
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
-        room = GuardedMemory()
+        memory = GuardedMemory()
         groups = int(generator.integers(0, 8))
-        starts = generator.permutation(7) * (strip.lanes + int(generator.integers(0, 3)))
+        starts = generator.permutation(7) * (panel.lanes + int(generator.integers(0, 3)))
         starts *= int(generator.choice((-1, 0, 1)))
-        rows = (starts[:, None] + np.arange(strip.lanes)).ravel()
-        source = Source(room, generator, dtype, rows, sums_of(generator, 11, rows))
-        target = Target(room, generator, strip, 7, 11)
+        rows = (starts[:, None] + np.arange(panel.lanes)).ravel()
+        source = Source(memory, generator, dtype, rows, sums_of(generator, 11, rows))
+        target = Target(memory, generator, panel, 7, 11)
         first, last = sorted(generator.integers(0, 12, 2))
         fields = {
             "source": source.base,
             "target": target.begin,
             "strip": target.pitch,
-            "rows": room.table(source.rows[:: strip.lanes]),
-            "sums": room.table(source.sums),
+            "rows": memory.table(source.rows[:: panel.lanes]),
+            "sums": memory.table(source.sums),
             "groups": groups,
             "first": first,
             "count": last - first,
         }
-        values = source.values.reshape(7, strip.lanes, 11)[:groups, :, first:last]
-        places = target.places(np.arange(groups), np.arange(strip.lanes), np.arange(first, last))
-        moved(room, kernels, strip.name("copy"), fields, places, values)
+        values = source.values.reshape(7, panel.lanes, 11)[:groups, :, first:last]
+        places = target.places(np.arange(groups), np.arange(panel.lanes), np.arange(first, last))
+        check_packing(memory, kernels, panel.name("copy"), fields, places, values)
 
 
-def length_of(kind, strip):
+def length_of(kind, panel):
     """Return how many entries a kernel's blocks have."""
-    few_of_them = short_block(strip.lanes, np.dtype(strip.dtype).itemsize)
-    return few_of_them if kind.startswith("few") else strip.lanes
+    few_of_them = short_block(panel.lanes, np.dtype(panel.dtype).itemsize)
+    return few_of_them if kind.startswith("few") else panel.lanes
 
 
-@strips
+@panels
 @pytest.mark.parametrize("kind", ["turn_sums", "few_sums"])
 def test_turn_sums(dtype, bits, side, kind):
     """Blocks of steps that are contiguous, in any order, are transposed; rows lie anywhere."""
     family, _, kernels = load_kernels(dtype, bits)
-    strip = family.micro_panels[side]
-    lanes, length = strip.lanes, length_of(kind, strip)
+    panel = family.micro_panels[side]
+    lanes, length = panel.lanes, length_of(kind, panel)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
-        room = GuardedMemory()
+        memory = GuardedMemory()
         blocks = int(generator.integers(1, 7))
         steps = blocks * length + 3
         order = generator.permutation(steps)[: blocks * length].reshape(blocks, length)
@@ -130,28 +130,28 @@ def test_turn_sums(dtype, bits, side, kind):
         sums[order] = begin[:, None] + np.arange(length)
         wide = int(sums.max()) + 1
         rows = generator.permutation(lanes) * wide * int(generator.choice((-1, 0, 1)))
-        source = Source(room, generator, dtype, rows, sums)
-        target = Target(room, generator, strip, 1, steps)
+        source = Source(memory, generator, dtype, rows, sums)
+        target = Target(memory, generator, panel, 1, steps)
         first, last = sorted(generator.integers(0, blocks + 1, 2))
         heads = source.sums.copy()
         heads[np.setdiff1d(np.arange(steps), order[:, 0])] = NOWHERE
         fields = {
             "source": source.base,
             "target": target.begin,
-            "rows": room.table(source.rows),
-            "later": room.table(generator.integers(-(1 << 60), 1 << 60, lanes)),
-            "sums": room.table(heads),
-            "steps": room.table(order.ravel()),
+            "rows": memory.table(source.rows),
+            "later": memory.table(generator.integers(-(1 << 60), 1 << 60, lanes)),
+            "sums": memory.table(heads),
+            "steps": memory.table(order.ravel()),
             "first": first,
             "count": last - first,
         }
         wanted = order[first:last].ravel()
         places = target.places(np.zeros(1, int), np.arange(lanes), wanted)
         values = source.values[None][..., wanted]
-        moved(room, kernels, strip.name(kind), fields, places, values)
+        check_packing(memory, kernels, panel.name(kind), fields, places, values)
 
 
-@strips
+@panels
 @pytest.mark.parametrize("kind", ["turn_rows", "few_rows", "even_rows"])
 def test_turn_rows(dtype, bits, side, kind):
     """Blocks of groups whose lanes are contiguous are transposed; lanes and steps lie anywhere.
@@ -159,11 +159,11 @@ def test_turn_rows(dtype, bits, side, kind):
     Even ones have lanes and groups one distance apart, which may be negative or nothing at all.
     """
     family, _, kernels = load_kernels(dtype, bits)
-    strip = family.micro_panels[side]
-    lanes, length = strip.lanes, length_of(kind, strip)
+    panel = family.micro_panels[side]
+    lanes, length = panel.lanes, length_of(kind, panel)
     generator = np.random.default_rng(bits)
     for _ in range(TRIALS):
-        room = GuardedMemory()
+        memory = GuardedMemory()
         blocks = int(generator.integers(1, 3))
         groups = blocks * length
         order = generator.permutation(groups).reshape(blocks, length)
@@ -177,17 +177,17 @@ def test_turn_rows(dtype, bits, side, kind):
         begin[order] = (generator.permutation(blocks) * length)[:, None] + np.arange(length)
         rows = np.zeros(groups * lanes, int)
         rows[starts[:, None] + np.arange(lanes)] = begin[:, None] + lane
-        source = Source(room, generator, dtype, rows, sums_of(generator, 6, rows))
-        target = Target(room, generator, strip, groups, 6)
+        source = Source(memory, generator, dtype, rows, sums_of(generator, 6, rows))
+        target = Target(memory, generator, panel, groups, 6)
         first, last = sorted(generator.integers(0, 7, 2))
         low, high = sorted(generator.integers(0, blocks + 1, 2))
         fields = {
             "source": source.base,
             "target": target.begin,
             "strip": target.pitch,
-            "rows": room.table(source.rows),
-            "sums": room.table(source.sums),
-            "steps": room.table(order.ravel()),
+            "rows": memory.table(source.rows),
+            "sums": memory.table(source.sums),
+            "steps": memory.table(order.ravel()),
             "first": first,
             "count": last - first,
             "lanes": low,
@@ -196,30 +196,30 @@ def test_turn_rows(dtype, bits, side, kind):
         wanted = order[low:high].ravel()
         values = source.values[starts[wanted][:, None] + np.arange(lanes), first:last]
         places = target.places(wanted, np.arange(lanes), np.arange(first, last))
-        moved(room, kernels, strip.name(kind), fields, places, values)
+        check_packing(memory, kernels, panel.name(kind), fields, places, values)
 
 
-@strips
+@panels
 def test_gather(dtype, bits, side):
-    """Any rows at any steps are moved; the lanes that a group lacks become zeros."""
+    """Any rows at any steps are packed; the lanes that a group lacks become zeros."""
     family, _, kernels = load_kernels(dtype, bits)
-    strip = family.micro_panels[side]
-    lanes = strip.lanes
+    panel = family.micro_panels[side]
+    lanes = panel.lanes
     generator = np.random.default_rng(bits)
     for found in range(lanes + 1):
-        room = GuardedMemory()
+        memory = GuardedMemory()
         there = max(found, 1)
         rows = generator.permutation(there) * int(generator.choice((-2, 0, 3)))
-        source = Source(room, generator, dtype, rows, sums_of(generator, 23, rows))
-        target = Target(room, generator, strip, 1, 23)
+        source = Source(memory, generator, dtype, rows, sums_of(generator, 23, rows))
+        target = Target(memory, generator, panel, 1, 23)
         steps = generator.permutation(23)[: int(generator.integers(1, 24))]
         first, last = sorted(generator.integers(0, len(steps) + 1, 2))
         fields = {
             "source": source.base,
             "target": target.begin,
-            "rows": room.table(source.rows[:found]),
-            "sums": room.table(source.sums),
-            "steps": room.table(steps),
+            "rows": memory.table(source.rows[:found]),
+            "sums": memory.table(source.sums),
+            "steps": memory.table(steps),
             "first": first,
             "count": last - first,
             "lanes": found,
@@ -228,4 +228,4 @@ def test_gather(dtype, bits, side):
         values = np.zeros((1, lanes, len(wanted)), dtype)
         values[0, :found] = source.values[:found, wanted]
         places = target.places(np.zeros(1, int), np.arange(lanes), wanted)
-        moved(room, kernels, strip.name("gather"), fields, places, values)
+        check_packing(memory, kernels, panel.name("gather"), fields, places, values)
