@@ -1,8 +1,8 @@
 """What would a faster memory, or a larger L3, buy? The paper's study (section 6.3), redone.
 
 The paper asks this for the contraction ``abcdef-degb-gfac`` on the machine `e5-2680v4`, where it
-finds memory to be the bottleneck: 5 % more bandwidth make it 5 % faster, beyond 21 % the bottleneck is
-L1 to registers, and a larger L3 changes nothing. The table and the plot answer it four times:
+finds memory to be the bottleneck: 5 % more bandwidth make it 5 % faster, beyond 21 % the bottleneck
+is L1 to registers, and a larger L3 changes nothing. The table and the plot answer it four times:
 
 - by the paper's model: nothing but bandwidths and an 8×8 register tile, which is all that 16
   registers of four hold; C is overwritten, through the caches: registers write it once, memory

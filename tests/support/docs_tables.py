@@ -25,9 +25,12 @@ def costs() -> str:
 
 def decisions() -> str:
     """Return the list of the pages of decisions, by number."""
-    pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-    titles = [page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for page in pages]
-    return "\n".join(f"- [{title}]({page.name})" for title, page in zip(titles, pages, strict=True))
+    lines = []
+    for page in sorted((DOCS / "decisions").glob("[0-9]*.md")):
+        number, _, _ = page.name.partition("-")
+        title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        lines.append(f"- [{number} {title.removeprefix(number).strip()}]({page.name})")
+    return "\n".join(lines)
 
 
 TABLES = {"machine.md": ("costs", costs), "decisions/index.md": ("decisions", decisions)}
