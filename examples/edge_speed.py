@@ -23,7 +23,7 @@ from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.probes.bandwidth import multiply_adds
 from tilesolve.kernels.runtime import compiled
-from tilesolve.kernels.runtime.compiled import INT, invoke, pointer
+from tilesolve.kernels.runtime.compiled import INT, as_pointer, invoke
 from tilesolve.machine.kernel_cache import load_kernels
 from tilesolve.packing.buffers import allocate
 from tilesolve.running.execution import visited
@@ -40,7 +40,7 @@ def _repeat(addresses, frames, size, count, times):  # type: ignore[no-untyped-d
     """Call each kernel with its frame of so many bytes, one after the other, again and again."""
     for _ in range(times):
         for at in range(count):
-            invoke(pointer(addresses)[at], frames + size * at)
+            invoke(as_pointer(addresses)[at], frames + size * at)
 
 
 def micro_panels(

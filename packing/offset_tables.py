@@ -1,7 +1,6 @@
 """Tables: axes as flat arrays of integers, with all that packing and the microkernels ask of them.
 
-A table begins with `HEADER_ENTRIES` positions, by the names of `Field`; position 0 stands for what
-an axis does not have.
+A table begins with positions, see `table_fields`; position 0 stands for what an axis does not have.
 """
 
 from __future__ import annotations
@@ -13,86 +12,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.packing import table_fields
 from tilesolve.packing.offsets import Integers, RoleAxis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, VECTOR_BYTES
 
 Truths = NDArray[np.bool_]
-
-HEADER_ENTRIES = 44
-"""Entries before the data."""
-
-
-class Field(IntEnum):
-    """Where a table says what begins where.
-
-    Examples
-    --------
-    >>> max(Field) < HEADER_ENTRIES
-    True
-    """
-
-    BOUNDS = 0
-    """First of at most 8 levels' bounds."""
-    OFFSETS = 8
-    """First of the three tensors' offsets."""
-    PLACES = 11
-    """For each cell the groups before it."""
-    FIRSTS = 12
-    """For each group the offset of its first index in the operand."""
-    STARTS = 13
-    """For each group the number of its first index."""
-    COUNTS = 14
-    """For each group its indices."""
-    WHOLE = 15
-    """For each group whether as many indices as a full one has follow each other in the operand,
-    from its first one on: those that it lacks may belong to the next group."""
-    STORED = 16
-    """For each cell a number of `TileLayout`: how its groups lie in the output."""
-    BLOCKS = 17
-    """First of the fields of how each of the two operands is transposed: `Blocks`."""
-    COUNTING = 37
-    """0, 1, 2, …"""
-    RUNS = 38
-    """For each cell how many, itself included, follow each other that are alike in size and in
-    how they lie in the output."""
-    LANES = 39
-    """For each lane of each group its offset in the operand; lanes that a group lacks have that of
-    its last index, so that all can be read."""
-    STEADY = 40
-    """For each index how many, itself included, follow each other at one distance in the output."""
-
-
-class Blocks(IntEnum):
-    """Fields of how one operand is transposed: what each segment has begins where bounds say.
-
-    Examples
-    --------
-    >>> Field.BLOCKS + 2 * Blocks.SIZE == Field.COUNTING
-    True
-    """
-
-    BOUNDS = 0
-    """Bounds of blocks, as many entries each as strips have lanes."""
-    ENTRIES = 1
-    """The entries of blocks."""
-    FEW_BOUNDS = 2
-    """Bounds of blocks of few entries: what is too short for others."""
-    FEW = 3
-    """Their entries, of which some may be in another block, too."""
-    REST_BOUNDS = 4
-    """Bounds of what is in no block."""
-    REST = 5
-    """The entries of that."""
-    LINE_BOUNDS = 6
-    """Bounds of lines."""
-    LINES = 7
-    """Where the lines of the segments lie in the operand, lane by lane."""
-    EVEN_BOUNDS = 8
-    """Bounds of blocks of groups whose lanes are one distance apart, as the groups are; these are
-    in no other block."""
-    EVEN = 9
-    """Their entries."""
-    SIZE = 10
 
 
 class TileLayout(IntEnum):
@@ -185,13 +109,14 @@ def offset_table(
     >>> tiles = [RoleTile("m", (8,)), RoleTile("m", (20,))]
     >>> axis = build_axis(tiles, [{"m": 8}, {"m": 80}, {}], {"m": 4})
     >>> found = offset_table(axis, operand=1, group=4, element=8)
-    >>> at = found[Field.PLACES]
+    >>> from tilesolve.packing import table_fields
+    >>> at = found[table_fields.GROUPS]
     >>> found[at : at + 4].tolist()
     [0, 2, 4, 5]
     """
-    header = np.zeros(HEADER_ENTRIES, np.int64)
+    header = np.zeros(table_fields.SIZE, np.int64)
     data = [header]
-    used = HEADER_ENTRIES
+    used = table_fields.SIZE
 
     def put(field: int, values: Integers) -> None:
         nonlocal used
@@ -200,29 +125,29 @@ def offset_table(
         used += len(values)
 
     for level, bounds in enumerate(axis.bounds):
-        put(Field.BOUNDS + level, bounds)
+        put(table_fields.BOUNDS + level, bounds)
     for tensor, offsets in enumerate(axis.offsets):
-        put(Field.OFFSETS + tensor, offsets)
-    put(Field.COUNTING, np.arange(max(axis.size, 1)))
+        put(table_fields.OFFSETS + tensor, offsets)
+    put(table_fields.COUNTING, np.arange(max(axis.size, 1)))
     units, alike, even, places = axis.offsets, None, None, None
     if group:
         starts, counts, places = _groups(axis.bounds[0], group)
         source, target = axis.offsets[operand], axis.offsets[0]
-        put(Field.PLACES, places)
-        put(Field.STARTS, starts)
-        put(Field.COUNTS, counts)
-        put(Field.FIRSTS, source[starts])
+        put(table_fields.GROUPS, places)
+        put(table_fields.GROUP_STARTS, starts)
+        put(table_fields.GROUP_COUNTS, counts)
+        put(table_fields.GROUP_OFFSETS, source[starts])
         inside = starts + group <= axis.size
-        put(Field.WHOLE, _contiguous(source, starts, group, element) & inside)
+        put(table_fields.GROUP_WHOLE, _contiguous(source, starts, group, element) & inside)
         groups = _contiguous(target, starts, counts, element) * np.where(
             counts == group, int(TileLayout.WHOLE), int(TileLayout.PART)
         )
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
-        put(Field.STORED, stored)
-        put(Field.RUNS, _runs(np.diff(axis.bounds[0]), stored))
-        put(Field.STEADY, _steady(target))
+        put(table_fields.STORED, stored)
+        put(table_fields.ALIKE, _runs(np.diff(axis.bounds[0]), stored))
+        put(table_fields.STEADY, _steady(target))
         lanes = source[starts[:, None] + np.minimum(np.arange(group), counts[:, None] - 1)]
-        put(Field.LANES, lanes.ravel())
+        put(table_fields.LANES, lanes.ravel())
         units = (source[starts],) * 3
         if any(turned):
             _, alike = np.unique(lanes - lanes[:, :1], axis=0, return_inverse=True)
@@ -232,12 +157,14 @@ def offset_table(
             ranges = _segments(axis, how.level, places)
             found = _blocks(units[number + 1], alike, even, ranges, how)
             if group:
-                found[Blocks.LINES] = lanes[found[Blocks.LINES]].ravel()
-                found[Blocks.LINE_BOUNDS] *= group
+                found[table_fields.LINE_OFFSETS] = lanes[found[table_fields.LINE_OFFSETS]].ravel()
+                found[table_fields.LINE_BOUNDS] *= group
             else:
-                found[Blocks.LINES] = axis.offsets[number + 1][found[Blocks.LINES]]
+                found[table_fields.LINE_OFFSETS] = axis.offsets[number + 1][
+                    found[table_fields.LINE_OFFSETS]
+                ]
             for at, values in enumerate(found):
-                put(Field.BLOCKS + Blocks.SIZE * number + at, values)
+                put(table_fields.BLOCKS + table_fields.BLOCK_WORDS * number + at, values)
     return np.concatenate(data)
 
 
@@ -301,13 +228,13 @@ def _blocks(
     ranges: Sequence[tuple[int, int]],
     how: TransposedBlocks,
 ) -> list[Integers]:
-    """Return the fields of `Blocks` for some ranges; of lines, an entry that is in each.
+    """Return the fields of blocks for some ranges; of lines, an entry that is in each.
 
     The entries of a block lie one element apart. Where entries have kinds, those of a block are
     alike, and some are even.
     """
-    parts: list[list[Integers]] = [[] for _ in range(Blocks.SIZE // 2)]
-    counts = np.zeros((len(ranges) + 1, Blocks.SIZE // 2), np.int64)
+    parts: list[list[Integers]] = [[] for _ in range(table_fields.BLOCK_WORDS // 2)]
+    counts = np.zeros((len(ranges) + 1, table_fields.BLOCK_WORDS // 2), np.int64)
     for number, (low, high) in enumerate(ranges, start=1):
         kinds = np.zeros(high - low, np.int64) if alike is None else alike[low:high]
         sort = low + np.lexsort((offsets[low:high], kinds))

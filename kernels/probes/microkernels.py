@@ -22,7 +22,6 @@ from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.kernels.runtime.compiled import INT, compiled, invoke, renew
-from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing.buffers import allocate_pages
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES, WORD_BYTES
@@ -360,10 +359,4 @@ def _addresses(call: TimedCall, block: int, shift: int) -> dict[str, int]:
     }
 
 
-@compiled(returns=INT)
-def _layout():
-    """Return the layout that the code was compiled for."""
-    return LAYOUT
-
-
-renew(__name__, _layout())
+renew(__name__)

@@ -11,46 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import IntEnum
 
 import numpy as np
 
-from tilesolve.kernels.runtime.compiled import INT, compiled, pointer, renew
-from tilesolve.kernels.sources import LAYOUT
+from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled, renew
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array, address_range
 from tilesolve.packing.offsets import Integers
 
-
-class Call(IntEnum):
-    """Fields of what a run is told, before what its arrays are like.
-
-    Examples
-    --------
-    >>> Call.ARRAYS
-    <Call.ARRAYS: 8>
-    """
-
-    STATE = 0
-    """Address of the state before a run, see `state.S`."""
-    STEPS = 1
-    """Address of a row of `state.Step` for each box."""
-    BOXES = 2
-    """How many there are."""
-    TURNED = 3
-    """Whether the second operand has the rows."""
-    RUN = 4
-    """Where `macrokernel.run` is; this and what follows is in `calls.PLACES`."""
-    NONE = 5
-    """Where Python's `None` is."""
-    ARRAY = 6
-    """Where the type of arrays is."""
-    FLOAT = 7
-    """Where the type of Python's floats is."""
-    ARRAYS = 8
-    """The output, then both operands: `like` for each."""
-
-
-_ARRAYS = int(Call.ARRAYS)
 _AXES, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 5, 6
 _HALF = 0 if sys.byteorder == "little" else 32
 _WRITEABLE = 0x400
@@ -78,7 +46,7 @@ def like(given: Sequence[Array]) -> Integers:
 
 
 @compiled(INT, INT, INT, INT, returns=INT)
-def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def holds(words, out, first, second):
     """Return whether arrays are like others, the output writable and apart from the operands.
 
     An output whose elements are only between an operand's does not count as apart.
@@ -86,31 +54,31 @@ def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: A
     Parameters
     ----------
     words
-        Address of the fields of `Call`, what the arrays are to be like among them.
+        Address of the fields of a call (`call_fields`), what the arrays are to be like among them.
     out, first, second
         Addresses of the arrays.
 
     Examples
     --------
     >>> given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
-    >>> words = np.append(np.zeros(Call.ARRAYS, np.int64), like(given))
+    >>> words = np.append(np.zeros(call_fields.ARRAYS, np.int64), like(given))
     >>> holds(words.ctypes.data, *map(id, given))
     1
     >>> holds(words.ctypes.data, id(given[0]), id(np.ones((2, 5))), id(given[2]))
     0
     """
-    wanted = pointer(words)
-    at = _ARRAYS
+    wanted = as_pointer(words)
+    at = call_fields.ARRAYS
     begin = end = 0
     for number in range(3):
-        array = pointer(
+        array = as_pointer(
             (out if number == 0 else first if number == 1 else second) + OBJECT_HEADER_BYTES
         )
         count = wanted[at]
         if (array[_AXES] >> _HALF) & 0xFFFFFFFF != count or array[_DTYPE] != wanted[at + 1]:
             return 0
         low, high = array[0] + wanted[at + 2], array[0] + wanted[at + 3]
-        shape, strides = pointer(array[_SHAPE]), pointer(array[_STRIDES])
+        shape, strides = as_pointer(array[_SHAPE]), as_pointer(array[_STRIDES])
         at += 4
         for axis in range(count):
             if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + count + axis]:
@@ -126,10 +94,4 @@ def holds(words, out, first, second):  # type: ignore[no-untyped-def]  # noqa: A
     return 1
 
 
-@compiled(returns=INT)
-def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the layout that the code was compiled for."""
-    return LAYOUT
-
-
-renew(__name__, _layout())
+renew(__name__)

@@ -10,7 +10,10 @@ in two thirds of the time, contractions in five sixths.
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from llvmlite import ir
@@ -26,91 +29,67 @@ _njit: Any = njit  # numba's types describe neither of the two well
 
 INT = types.int64
 REAL = types.float64
-PAIR = types.UniTuple(INT, 2)  # type: ignore[no-untyped-call]
-POINTER = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
+PAIR = types.UniTuple(INT, 2)
+TRIPLE = types.UniTuple(INT, 3)
+FIVE = types.UniTuple(INT, 5)
+POINTER = types.CPointer(types.int64)
 
 _functions: dict[str, list[Any]] = {}
 """The compiled functions of each module."""
 
+_layouts: dict[str, Any] = {}
+"""Each module's function that returns the `LAYOUT` that it was compiled for."""
+
 
 @_intrinsic
-def invoke(_context, address, *arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN201
+def invoke(_context, address, *arguments):
     """Call the machine code at an address as C does.
 
     It is a kernel, with the address of its frame as argument, or a compiled function, see
     `address`.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(invoke).__name__
-    '_Intrinsic'
     """
     return _calling(types.void, ir.VoidType(), address, arguments)
 
 
 @_intrinsic
-def result(_context, address, *arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN201
-    """Call the machine code at an address and return the integer that it returns.
-
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(result).__name__
-    '_Intrinsic'
-    """
+def result(_context, address, *arguments):
+    """Call the machine code at an address and return the integer that it returns."""
     return _calling(INT, ir.IntType(64), address, arguments)
 
 
-def _calling(kind: Any, returns: ir.Type, address: Any, arguments: Any) -> Any:  # noqa: ANN401
+def _calling(kind: Any, returns: ir.Type, address: Any, arguments: Any) -> Any:
     """Return what numba wants to know of a call: its signature, and what emits it."""
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
         place, together = args
         count = len(together.type.elements)
         given = [builder.extract_value(together, number) for number in range(count)]
         function = ir.FunctionType(returns, [value.type for value in given])
         return builder.call(builder.inttoptr(place, function.as_pointer()), given)
 
-    together = types.StarArgTuple.from_types(arguments)  # type: ignore[no-untyped-call]
+    together = types.StarArgTuple.from_types(arguments)
     return kind(address, together), generate
 
 
 @_intrinsic
-def pointer(_context, address):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return an address as a pointer to integers.
+def as_pointer(_context, address):
+    """Return an address as a pointer to integers."""
 
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(pointer).__name__
-    '_Intrinsic'
-    """
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:  # noqa: ANN401
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
     return POINTER(address), generate
 
 
 @_intrinsic(prefer_literal=True)
-def on_stack(_context, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the address of room for so many integers, gone when the function returns.
+def on_stack(_context, count):
+    """Return the address of memory for so many integers, gone when the function returns.
 
-    What is in it is unknown: numba's own way to have such room would fill it with zeros each time.
-
-    Examples
-    --------
-    It is for compiled functions only, and the count is a constant there:
-
-    >>> type(on_stack).__name__
-    '_Intrinsic'
+    The count is a constant: a number, or a global of the calling module. What is in the memory is
+    unknown: numba's own arrays would be filled with zeros each time.
     """
 
-    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> ir.Value:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> ir.Value:
         room = ir.ArrayType(ir.IntType(64), count.literal_value)
         with builder.goto_entry_block():
             found = builder.alloca(room)
@@ -120,18 +99,10 @@ def on_stack(_context, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 
 
 @_intrinsic
-def word(_context, value, single):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the bits of a number as an integer: of its four-byte form where that is asked for.
+def word(_context, value, single):
+    """Return the bits of a number as an integer: or of its four-byte form."""
 
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(word).__name__
-    '_Intrinsic'
-    """
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
         double, short = args
         single = builder.bitcast(builder.fptrunc(double, ir.FloatType()), ir.IntType(32))
         return builder.select(
@@ -144,26 +115,18 @@ def word(_context, value, single):  # type: ignore[no-untyped-def]  # noqa: ANN0
 
 
 @_intrinsic
-def store_fence(_context):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Wait until every store, streaming ones included, has reached memory.
+def store_fence(_context):
+    """Wait until every store, streaming ones included, has reached memory."""
 
-    Examples
-    --------
-    It is for compiled functions only:
-
-    >>> type(store_fence).__name__
-    '_Intrinsic'
-    """
-
-    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> None:  # noqa: ANN401
+    def generate(_context: Any, builder: ir.IRBuilder, _signature: Any, _args: Any) -> None:
         vectors.store_fence(builder)
 
     return types.void(), generate
 
 
 def compiled(
-    *signature: Any,  # noqa: ANN401 - numba's types have none
-    returns: Any = types.void,  # noqa: ANN401
+    *signature: Any,
+    returns: Any = types.void,
     inner: bool = False,
 ) -> Callable[[Any], Any]:
     """Return a decorator that compiles at once, or takes what an earlier process compiled.
@@ -182,7 +145,7 @@ def compiled(
     'decorate'
     """
 
-    def decorate(function: Any) -> Any:  # noqa: ANN401 - numba's types have none
+    def decorate(function: Any) -> Any:
         kind = returns(*signature)
         options = {"nogil": True, "error_model": "numpy"}
         if inner:
@@ -198,7 +161,7 @@ def compiled(
     return decorate
 
 
-def address(function: Any) -> int:  # noqa: ANN401 - numba's types have none
+def address(function: Any) -> int:
     """Return where a compiled function is, for callers that follow C's rules.
 
     It may be taken only once the function's module is done with `renew`.
@@ -214,17 +177,34 @@ def address(function: Any) -> int:  # noqa: ANN401 - numba's types have none
     return found
 
 
-def renew(module: str, compiled_for: int) -> None:
+def renew(module: str) -> None:
     """Compile a module's functions again where they were compiled for another `LAYOUT`.
 
-    numba notices a change of a function's own file, but not of those that it takes constants and
-    other functions from, and these from others. So each module has a function that returns the
-    checksum of all of them as it was compiled.
-
-    Examples
-    --------
-    >>> renew("no module", LAYOUT + 1)
+    A module calls it behind its last function. numba notices a change of a function's own file, but
+    not of those that it takes constants and other functions from, and these from others. So each
+    module has a function that returns the checksum of all of them as it was compiled.
     """
-    for function in _functions.get(module, ()) if compiled_for != LAYOUT else ():
+    if compiled_for(module) != LAYOUT:
         with pause_collection():
-            function.recompile()
+            for function in _functions[module]:
+                function.recompile()
+
+
+def compiled_for(module: str) -> int:
+    """Return the `LAYOUT` that a module's functions were compiled for."""
+    if module not in _layouts:
+        _layouts[module] = _layout_of(module)
+    found: int = _layouts[module]()
+    return found
+
+
+def _layout_of(module: str) -> Any:
+    """Return a compiled function that returns `LAYOUT`, kept as one of the module's own file."""
+    file = inspect.getfile(sys.modules[module])
+
+    def layout():
+        return LAYOUT
+
+    code = layout.__code__.replace(co_filename=file, co_qualname="layout")
+    function = FunctionType(code, {"LAYOUT": LAYOUT, "__name__": module}, "layout")
+    return compiled(returns=INT)(function)

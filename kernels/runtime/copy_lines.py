@@ -1,7 +1,8 @@
-"""Runs: bytes that are next to each other on both sides, copied line by line or past the caches."""
+"""Runs: bytes that are next to each other on both sides, copied line by line."""
 
 from __future__ import annotations
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.transpose_blocks import (
     copy_line,
     copy_part,
@@ -12,37 +13,25 @@ from tilesolve.kernels.codegen.transpose_blocks import (
     store_tail,
 )
 from tilesolve.kernels.runtime.compiled import INT, compiled, renew
-from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing.sizes import LINE_BYTES
 
-REACH = 2048
-"""Bytes ahead by which a source is asked for that goes past the caches without the buffer: what
-hardware finds ends with a page (measured: a copy of 192 MiB at 27 instead of 18 GB/s)."""
-
-ALL = 2
-"""Parts of lines go past the caches, too."""
+WHOLE_LINES, ALL_LINES = 1, 2
+"""Which lines are written by non-temporal stores; 0 for none."""
 
 
 @compiled(INT, INT, INT, INT, INT)
-def copy(source, target, size, streamed, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def copy_run(source, target, size, non_temporal, later):
     """Copy bytes that are next to each other on both sides.
 
-    Where `streamed` is not 0, whole lines go past the caches. Where it is `ALL` so do parts of
-    them: they are written as one line if its other part is written right before or after. What is
-    `REACH` bytes ahead is asked for meanwhile, or if that is beyond the end, what follows at
-    `later`; nothing is where that is 0.
-
-    Examples
-    --------
-    It is called by compiled functions:
-
-    >>> copy.nopython_signatures[0].return_type
-    none
+    Non-temporal stores write what `non_temporal` says: nothing (0), `WHOLE_LINES`, or `ALL_LINES`.
+    Parts of lines are then written as one line if the other part is written right before or after.
+    What is `COPY_PREFETCH_BYTES` ahead is prefetched meanwhile, or if that is beyond the end, what
+    follows at `later`; nothing is where that is 0.
     """
-    reach = min(REACH, size)
-    if streamed:
+    reach = min(tuning.COPY_PREFETCH_BYTES, size)
+    if non_temporal:
         before = min(-target % LINE_BYTES, size)
-        edges = streamed == ALL and before < size
+        edges = non_temporal == ALL_LINES and before < size
         if before and edges:
             store_head(source, target, before)
         elif before:
@@ -63,19 +52,13 @@ def copy(source, target, size, streamed, later):  # type: ignore[no-untyped-def]
 
 
 @compiled(INT, INT, INT, INT, INT, INT)
-def release(source, target, size, streamed, before, after):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Move a run to the target: whole lines only where runs before or after it are kept as well.
+def flush_run(source, target, size, non_temporal, before, after):
+    """Write a run to the target: whole lines only where it goes on from, or in, another run.
 
-    What is kept are the `LINE_BYTES` bytes before a run, at addresses that are 0 at either end of
-    a row of runs. As much room is before a run in the buffer, bytes behind what is kept can be
-    read, and runs of which the end is kept have a line at least.
-
-    Examples
-    --------
-    It is called by compiled functions:
-
-    >>> release.nopython_signatures[0].return_type
-    none
+    The partial line between two runs is kept in a line of its own: at `before` for the run that
+    this one goes on from, at `after` for the one that goes on where it ends. Both are 0 at the ends
+    of a row of runs. In the buffer a run has a line of free space before it, bytes behind a kept
+    line can be read, and runs that keep their end have a line at least.
     """
     if before:
         begun = target % LINE_BYTES
@@ -83,8 +66,8 @@ def release(source, target, size, streamed, before, after):  # type: ignore[no-u
             copy_line(before, source - LINE_BYTES)
             source, target, size = source - begun, target - begun, size + begun
         elif begun:
-            store_joined_line(before + LINE_BYTES - begun, source - begun, target - begun, begun)
             done = LINE_BYTES - begun
+            store_joined_line(before + done, source - begun, target - begun, begun)
             source, target, size = source + done, target + done, size - done
     if after:
         copy_line(source + size - LINE_BYTES, after)
@@ -92,13 +75,7 @@ def release(source, target, size, streamed, before, after):  # type: ignore[no-u
         while before and size > 0:  # whole lines: no call, as runs are often few of them
             store_line(source, target)
             source, target, size = source + LINE_BYTES, target + LINE_BYTES, size - LINE_BYTES
-    copy(source, target, size, streamed, 0)
+    copy_run(source, target, size, non_temporal, 0)
 
 
-@compiled(returns=INT)
-def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the layout that the code was compiled for."""
-    return LAYOUT
-
-
-renew(__name__, _layout())
+renew(__name__)

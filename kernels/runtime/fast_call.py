@@ -14,10 +14,18 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tilesolve.kernels.runtime.array_guard import Call, holds
-from tilesolve.kernels.runtime.compiled import INT, REAL, address, compiled, pointer, renew, result
+from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime.array_guard import holds
+from tilesolve.kernels.runtime.compiled import (
+    INT,
+    REAL,
+    address,
+    as_pointer,
+    compiled,
+    renew,
+    result,
+)
 from tilesolve.kernels.runtime.macrokernel import run
-from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array
 from tilesolve.packing.offsets import Integers
 
@@ -37,12 +45,9 @@ _FASTCALL = 0x0080
 _COUNT = 6
 """Arguments of a call."""
 
-_RUN, _NONE = int(Call.RUN), int(Call.NONE)
-_ARRAY, _FLOAT = int(Call.ARRAY), int(Call.FLOAT)
-
 
 @compiled(INT, INT, INT, returns=INT)
-def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _again(myself, arguments, count):
     """Return the output once it is computed, or None if the call is not the one prepared for.
 
     Parameters
@@ -55,29 +60,31 @@ def _again(myself, arguments, count):  # type: ignore[no-untyped-def]  # noqa: A
     count
         How many there are.
     """
-    words = pointer(myself + OBJECT_HEADER_BYTES)[0]
-    call, given = pointer(words), pointer(arguments)
-    found, array, number = call[_NONE], call[_ARRAY], call[_FLOAT]
+    words = as_pointer(myself + OBJECT_HEADER_BYTES)[0]
+    told, given = as_pointer(words), as_pointer(arguments)
+    found, array, number = told[call_fields.NONE], told[call_fields.ARRAY], told[call_fields.FLOAT]
     if count != _COUNT:
         _keep(found)
         return found
     first, second, out, alpha, beta = given[0], given[1], given[2], given[3], given[4]
     if (
-        pointer(first + _KIND)[0] == array
-        and pointer(second + _KIND)[0] == array
-        and pointer(out + _KIND)[0] == array
-        and pointer(alpha + _KIND)[0] == number
-        and pointer(beta + _KIND)[0] == number
+        as_pointer(first + _KIND)[0] == array
+        and as_pointer(second + _KIND)[0] == array
+        and as_pointer(out + _KIND)[0] == array
+        and as_pointer(alpha + _KIND)[0] == number
+        and as_pointer(beta + _KIND)[0] == number
         and holds(words, out, first, second)
     ):
         found = out
         factor, summand, copies = (
             _number(alpha),
             _number(beta),
-            pointer(given[5] + OBJECT_HEADER_BYTES)[0],
+            as_pointer(given[5] + OBJECT_HEADER_BYTES)[0],
         )
         thread = _let_others_run()
-        result(call[_RUN], words, out, first, second, copies, 0, factor, 0.0, summand, 0.0)
+        result(
+            told[call_fields.RUN], words, out, first, second, copies, 0, factor, 0.0, summand, 0.0
+        )
         _go_on(thread)
     _keep(found)
     return found
@@ -104,13 +111,13 @@ def again(words: Integers) -> Callable[..., Array | None]:
     Parameters
     ----------
     words
-        All fields of `guards.Call`. The function keeps the array, but not what it tells of.
+        All fields of `call_fields`. The function keeps the array, but not what it tells of.
 
     Examples
     --------
     >>> from tilesolve.kernels.runtime.array_guard import like
     >>> array = np.zeros((2, 2))
-    >>> fields = [np.zeros(Call.RUN, np.int64), PLACES, like([array] * 3)]
+    >>> fields = [np.zeros(call_fields.RUN, np.int64), ADDRESSES, like([array] * 3)]
     >>> again(np.concatenate(fields))(array, array, None, 1.0, 0.0, array) is None
     True
     """
@@ -118,13 +125,7 @@ def again(words: Integers) -> Callable[..., Array | None]:
     return function
 
 
-@compiled(returns=INT)
-def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the layout that the code was compiled for."""
-    return LAYOUT
-
-
-renew(__name__, _layout())
+renew(__name__)
 
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
@@ -132,5 +133,5 @@ _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ct
 _DEFINITION = _Definition(b"again", address(_again), _FASTCALL, None)
 """Python keeps its address: it stays as long as the module."""
 
-PLACES = np.array([address(run), id(None), id(np.ndarray), id(float)])
-"""The fields of `guards.Call` from `RUN` to `ARRAYS`."""
+ADDRESSES = np.array([address(run), id(None), id(np.ndarray), id(float)])
+"""The fields of `call_fields` from `RUN` to `ARRAYS`."""

@@ -1,129 +1,88 @@
-"""Fetching ahead: what will be packed next is brought nearer while microkernels compute.
+"""Prefetch queue: lines of an operand's next segment, prefetched while microkernels compute.
 
-Packing alone waits for memory: its lines are many short runs, which hardware does not follow. So
-the lines of an operand's next segment are spread over the tiles that are computed before it is
-packed; each microkernel asks for some (`shape.FIELDS`, ``fetch``), and packing finds them in a
-cache. `s` is a state (`state`); `R`, `N`, `K` and `B` are the roles' tables.
+Packing alone would wait for memory: it reads many short runs, which hardware prefetchers do not
+follow. So the lines of the segment that is packed next are spread over the tiles that are computed
+before; each microkernel prefetches some (`shape.FIELDS`, ``fetch``), and packing finds them in a
+cache. See docs/decisions/050. `s` is a state (`state`); `R`, `N`, `K` and `B` are the tables of
+rows, columns, sums and batches (`table_fields`), and `r`, `n`, `k` and `b` segments of them. `X`
+and `x` are those of the operand's rows or columns.
 """
 
 from __future__ import annotations
 
-from tilesolve.kernels.codegen import pack, shape
-from tilesolve.kernels.runtime.compiled import INT, PAIR, POINTER, compiled, pointer, renew
-from tilesolve.kernels.runtime.state import Ahead, S, Step
-from tilesolve.kernels.sources import LAYOUT
-from tilesolve.packing.offset_tables import Blocks, Field
-
-# numba takes plain integers for constants, not members of an enumeration.
-_COPY, _TURN_SUMS, _TURN_ROWS, _GATHER, *_ = range(len(pack.KINDS))
-_F = {name: S.FRAME + at for at, name in enumerate(shape.FIELDS)}
-_FETCH, _FETCH_MOVE, _FETCHES = _F["fetch"], _F["fetch_move"], _F["fetches"]
-_STEPS_OF_K = _F["k"]
-_TOP, _ORDERS, _SCRATCH = int(S.TOP), int(S.ORDERS), int(S.SCRATCH)
-_WAY, _AHEAD, _BASES = int(S.WAY), int(S.AHEAD), int(S.BASES)
-_SOURCES, _TABLES, _BOX, _SELF = int(S.SOURCE), int(S.TABLES), int(S.BOX), int(S.SELF)
-_STEPS, _ROOM, _FORESEEN = int(S.STEPS), int(S.ROOM), int(S.FORESEEN)
-_OUTER, _END, _INNER, _INNERS = (
-    int(Ahead.OUTER),
-    int(Ahead.END),
-    int(Ahead.INNER),
-    int(Ahead.INNERS),
-)
-_AT, _SOURCE, _SHARE, _SIZE = int(Ahead.AT), int(Ahead.SOURCE), int(Ahead.SHARE), int(Ahead.SIZE)
-_BOUNDS, _OFFSETS, _PLACES = int(Field.BOUNDS), int(Field.OFFSETS), int(Field.PLACES)
-_FIRSTS, _BLOCKS, _TURNS = int(Field.FIRSTS), int(Field.BLOCKS), int(Blocks.SIZE)
-_LINES, _LINE_BOUNDS = int(Blocks.LINES), int(Blocks.LINE_BOUNDS)
-_STEP_TABLES, _STEP_NEXT, _STEP_SIZE = int(Step.TABLES), int(Step.NEXT), int(Step.SIZE)
-
-MOST = 8192
-"""Addresses that one call of a microkernel is given at most."""
-
-LEAST = 8
-"""Lines that each tile asks for, if so many are left: to list a few takes as long as to list one
-(measured on a Zen 4, without and with: `abcdef-degb-gfac` takes 33.9 and 33.4 ms,
-`abcdef-dega-gfbc` in float32 16.5 and 16.2)."""
-
-_MOST, _LEAST = MOST, LEAST
+from tilesolve.kernels import tuning
+from tilesolve.kernels.runtime import box_fields, frames, state
+from tilesolve.kernels.runtime.compiled import INT, PAIR, POINTER, as_pointer, compiled, renew
+from tilesolve.packing import table_fields as table
+from tilesolve.packing.sizes import WORD_BYTES
 
 
 @compiled(POINTER, INT, INT, returns=PAIR, inner=True)
-def span(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the range of cells of a segment of a level.
-
-    Examples
-    --------
-    It is called by compiled functions:
-
-    >>> span.nopython_signatures[0].return_type
-    UniTuple(int64, 2)
-    """
-    first, last = segment, segment + 1
+def find_tiles(X, level, segment):
+    """Return the range of register tiles of a segment of a level."""
+    first, end = segment, segment + 1
     for at in range(level, 0, -1):
-        first, last = table[table[_BOUNDS + at] + first], table[table[_BOUNDS + at] + last]
-    return first, last
+        first, end = X[X[table.BOUNDS + at] + first], X[X[table.BOUNDS + at] + end]
+    return first, end
 
 
 @compiled(POINTER, INT, INT, returns=PAIR, inner=True)
-def extent(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Return the range of indices of a segment of a level.
-
-    Examples
-    --------
-    It is called by compiled functions:
-
-    >>> extent.nopython_signatures[0].return_type
-    UniTuple(int64, 2)
-    """
-    first, last = span(table, level, segment)
-    return table[table[_BOUNDS] + first], table[table[_BOUNDS] + last]
+def find_indices(X, level, segment):
+    """Return the range of indices of a segment of a level."""
+    first, end = find_tiles(X, level, segment)
+    return X[X[table.BOUNDS] + first], X[X[table.BOUNDS] + end]
 
 
 @compiled(POINTER, INT, INT, returns=INT, inner=True)
-def _cells(table, level, segment):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Return how many cells a segment of a level has."""
-    first, last = span(table, level, segment)
-    return last - first
+def _count_tiles(X, level, segment):
+    """Return how many register tiles a segment of a level has."""
+    first, end = find_tiles(X, level, segment)
+    return end - first
 
 
 @compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, inner=True)
-def _list(s, side, x, k, b, tables, source, tiles, level):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Note the lines of a segment: they are fetched during so many tiles.
+def _enqueue(s, side, x, k, b, tables, source, tiles, level):
+    """Queue the lines of a segment of an operand, to be prefetched during so many tiles.
 
-    ``tables`` is where the addresses of the roles' tables are, ``source`` the operand's.
+    ``tables`` is where the addresses of the roles' tables are, ``source`` where the operand is.
     """
-    found = pointer(s[_SELF] + 8 * (_AHEAD + _SIZE * side))
-    addresses = pointer(tables)
-    rows, sums = addresses[side], addresses[2]
-    X, K, B = pointer(rows), pointer(sums), pointer(addresses[3])
-    k0, k1 = extent(K, level, k)
-    b0, _ = extent(B, level, b)
-    way, blocks = s[_WAY + side], _BLOCKS + _TURNS * side
-    lines, bounds = blocks + _LINES, blocks + _LINE_BOUNDS
-    found[_OUTER] = sums + 8 * (K[_OFFSETS + 1 + side] + k0)
-    outers = k1 - k0
-    inners = 0
-    if way == _COPY:
-        first, last = span(X, level, x)
-        low, high = X[X[_PLACES] + first], X[X[_PLACES] + last]
-        found[_INNER], inners = rows + 8 * (X[_FIRSTS] + low), high - low
-    elif way == _TURN_ROWS:
+    addresses = as_pointer(tables)
+    own, sums = addresses[side], addresses[state.SUMS]
+    X, K, B = as_pointer(own), as_pointer(sums), as_pointer(addresses[state.BATCHES])
+    k0, k1 = find_indices(K, level, k)
+    b0, _ = find_indices(B, level, b)
+    offsets, blocks = table.OFFSETS + 1 + side, table.BLOCKS + table.BLOCK_WORDS * side
+    bounds, lines = blocks + table.LINE_BOUNDS, blocks + table.LINE_OFFSETS
+    kind = s[state.PACK_KIND + side]
+    outer, outers = sums + WORD_BYTES * (K[offsets] + k0), k1 - k0
+    inner = inners = 0
+    if kind == state.KIND_COPY:
+        first, end = find_tiles(X, level, x)
+        low, high = X[X[table.GROUPS] + first], X[X[table.GROUPS] + end]
+        inner, inners = own + WORD_BYTES * (X[table.GROUP_OFFSETS] + low), high - low
+    elif kind == state.KIND_TRANSPOSE_ROWS:
         low, high = X[X[bounds] + x], X[X[bounds] + x + 1]
-        found[_INNER], inners = rows + 8 * (X[lines] + low), high - low
-    elif way == _TURN_SUMS:
+        inner, inners = own + WORD_BYTES * (X[lines] + low), high - low
+    elif kind == state.KIND_TRANSPOSE_SUMS:
         low, high = K[K[bounds] + k], K[K[bounds] + k + 1]
-        found[_INNER], inners = sums + 8 * (K[lines] + low), high - low
-        r0, r1 = extent(X, level, x)
-        found[_OUTER], outers = rows + 8 * (X[_OFFSETS + 1 + side] + r0), r1 - r0
-    found[_END] = found[_OUTER] + 8 * outers
-    found[_INNERS], found[_AT] = inners, 0
-    found[_SOURCE] = source + B[B[_OFFSETS + 1 + side] + b0]
+        inner, inners = sums + WORD_BYTES * (K[lines] + low), high - low
+        x0, x1 = find_indices(X, level, x)
+        outer, outers = own + WORD_BYTES * (X[offsets] + x0), x1 - x0
+    s[state.QUEUE_OUTER + side], s[state.QUEUE_OUTER_END + side] = (
+        outer,
+        outer + WORD_BYTES * outers,
+    )
+    s[state.QUEUE_INNER + side], s[state.QUEUE_INNER_COUNT + side] = inner, inners
+    s[state.QUEUE_INNER_AT + side] = 0
+    s[state.QUEUE_SOURCE + side] = source + B[B[offsets] + b0]
     share = (inners * outers + tiles - 1) // max(1, tiles)
-    found[_SHARE] = max(share, _LEAST) if share else 0
+    share = max(share, tuning.MIN_PREFETCHES_PER_TILE) if share else 0
+    s[state.QUEUE_LINES_PER_TILE + side] = share
 
 
 @compiled(POINTER, INT, INT, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
-def expect(s, side, level, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Find what follows the segment of an operand that was just packed, if anything does.
+def enqueue_next(s, side, level, r, n, k, b, R, N, K, B):
+    """Queue the segment that follows the one of an operand that was just packed, if any does.
 
     Parameters
     ----------
@@ -137,104 +96,92 @@ def expect(s, side, level, r, n, k, b, R, N, K, B):  # type: ignore[no-untyped-d
         The current segments of the roles.
     R, N, K, B
         Their tables.
-
-    Examples
-    --------
-    It is called by the macrokernel:
-
-    >>> expect.nopython_signatures[0].return_type
-    none
     """
-    s[_AHEAD + _SIZE * side + _SHARE] = 0
-    if not s[_FORESEEN + side]:
+    s[state.QUEUE_LINES_PER_TILE + side] = 0
+    if not s[state.PREFETCHED + side]:
         return
-    tiles = _cells(R, level, r) * _cells(N, level, n) * _cells(K, level, k) * _cells(B, level, b)
+    tiles = _count_tiles(R, level, r) * _count_tiles(N, level, n)
+    tiles *= _count_tiles(K, level, k) * _count_tiles(B, level, b)
     X = N if side else R
-    for around in range(level + 1, s[_TOP] + 1):
-        w, o = _SCRATCH + 12 * around, _ORDERS + 4 * around
+    for around in range(level + 1, s[state.TOP] + 1):
+        loops, orders = state.LOOPS + state.LOOP_WORDS * around, state.ORDERS + 4 * around
+        ends, begins = loops + state.LOOP_ENDS, loops + state.LOOP_BEGINS
         # Where the next round of loops that are at their ends begins.
-        x, k, b = s[w + side], s[w + 2], s[w + 3]
+        x, k, b = s[loops + side], s[loops + state.SUMS], s[loops + state.BATCHES]
         same = 1
-        for i in range(4):
-            role = s[o + i]
-            more = s[w + role] + 1 < s[w + 4 + role]
+        for at in range(4):
+            role = s[orders + at]
+            more = s[loops + role] + 1 < s[ends + role]
             if role == 1 - side and (same or not more):
-                tiles *= s[w + 4 + role] - s[w + role]
+                tiles *= s[ends + role] - s[loops + role]
                 continue
             if role != 1 - side:
-                now = s[w + role] + 1 if more else s[w + 8 + role]
-                same = same and now == s[w + role]
-                if role == 2:
+                now = s[loops + role] + 1 if more else s[begins + role]
+                same = same and now == s[loops + role]
+                if role == state.SUMS:
                     k = now
-                elif role == 3:
+                elif role == state.BATCHES:
                     b = now
                 else:
                     x = now
             if more:
-                for at in range(around - 1, level, -1):
-                    x, k, b = X[X[_BOUNDS + at] + x], K[K[_BOUNDS + at] + k], B[B[_BOUNDS + at] + b]
-                source, here = s[_SOURCES + side], s[_SELF] + 8 * _TABLES
-                _list(s, side, x, k, b, here, source, tiles, level)
+                for inner in range(around - 1, level, -1):
+                    bounds = table.BOUNDS + inner
+                    x, k, b = X[X[bounds] + x], K[K[bounds] + k], B[B[bounds] + b]
+                tables = s[state.SELF] + WORD_BYTES * state.TABLES
+                _enqueue(s, side, x, k, b, tables, s[state.SOURCE + side], tiles, level)
                 return
-    step = pointer(s[_STEPS] + 8 * _STEP_SIZE * s[_BOX])
-    later = step[_STEP_NEXT + side]
+    box_bytes = WORD_BYTES * box_fields.SIZE
+    here = s[state.BOXES] + box_bytes * s[state.BOX]
+    later = as_pointer(here)[box_fields.NEXT_CHANGE + side]
     if later:
-        there = s[_STEPS] + 8 * _STEP_SIZE * (s[_BOX] + later)
-        source = s[_BASES + 1 + side] + pointer(there)[1 + side]
-        _list(s, side, 0, 0, 0, there + 8 * _STEP_TABLES, source, tiles * later, level)
+        there = here + box_bytes * later
+        source = s[state.BASES + 1 + side] + as_pointer(there)[box_fields.OFFSETS + 1 + side]
+        tables = there + WORD_BYTES * box_fields.TABLES
+        _enqueue(s, side, 0, 0, 0, tables, source, tiles * later, level)
 
 
 @compiled(POINTER, INT, inner=True)
-def ask(s, count):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Write down the lines that a call of so many tiles is to ask for.
-
-    Examples
-    --------
-    It is called by the macrokernel:
-
-    >>> ask.nopython_signatures[0].return_type
-    none
-    """
-    shares = s[_AHEAD + _SHARE] + s[_AHEAD + _SIZE + _SHARE]
-    s[_FETCH], s[_FETCH_MOVE], s[_FETCHES] = s[_ROOM], 0, 0
+def list_prefetches(s, count):
+    """List the lines that a call for so many tiles prefetches, and take them from the queue."""
+    shares = s[state.QUEUE_LINES_PER_TILE] + s[state.QUEUE_LINES_PER_TILE + 1]
+    first_line = s[state.PREFETCH_LIST]
+    s[frames.FETCH], s[frames.FETCH_MOVE], s[frames.FETCHES] = first_line, 0, 0
     if shares <= 0:
         return
-    each = min(shares, s[_STEPS_OF_K], _MOST // count - 1)
+    each = min(shares, s[frames.K], tuning.MAX_PREFETCHES_PER_CALL // count - 1)
     if each <= 0:
         return
-    s[_FETCH], s[_FETCH_MOVE], s[_FETCHES] = s[_ROOM] + 8, 8 * each + 8, each
-    room = pointer(s[_ROOM] + 8)
+    s[frames.FETCH], s[frames.FETCHES] = first_line + WORD_BYTES, each
+    s[frames.FETCH_MOVE] = WORD_BYTES * (each + 1)
+    lines = as_pointer(first_line + WORD_BYTES)
     end, free = count * (each + 1), each
     done = 0
     for side in range(2):
-        a = pointer(s[_SELF] + 8 * (_AHEAD + _SIZE * side))
+        share = s[state.QUEUE_LINES_PER_TILE + side]
+        outer, outer_end = s[state.QUEUE_OUTER + side], s[state.QUEUE_OUTER_END + side]
+        inner = as_pointer(s[state.QUEUE_INNER + side])
+        inners, at = s[state.QUEUE_INNER_COUNT + side], s[state.QUEUE_INNER_AT + side]
         # Of the lines of each tile its share.
-        left = count * each * a[_SHARE] // shares if side == 0 else count * each
-        inner, inners = pointer(a[_INNER]), a[_INNERS]
-        while left > 0 and done < end and a[_OUTER] < a[_END] and a[_SHARE]:
-            base = a[_SOURCE] + pointer(a[_OUTER])[0]
-            at = a[_AT]
+        left = count * each * share // shares if side == 0 else count * each
+        while left > 0 and done < end and outer < outer_end and share:
+            base = s[state.QUEUE_SOURCE + side] + as_pointer(outer)[0]
             fits = min(left, inners - at, free)
             for i in range(fits):
-                room[done + i] = base + inner[at + i]
+                lines[done + i] = base + inner[at + i]
             done, left, free = done + fits, left - fits, free - fits
             if free == 0:
-                room[done] = s[_SELF]
+                lines[done] = s[state.SELF]
                 done, free = done + 1, each
-            a[_AT] = at + fits
-            if a[_AT] == inners:
-                a[_AT] = 0
-                a[_OUTER] += 8
-        if a[_OUTER] >= a[_END]:
-            a[_SHARE] = 0
+            at += fits
+            if at == inners:
+                at = 0
+                outer += WORD_BYTES
+        s[state.QUEUE_OUTER + side], s[state.QUEUE_INNER_AT + side] = outer, at
+        if outer >= outer_end:
+            s[state.QUEUE_LINES_PER_TILE + side] = 0
     for i in range(done, end):
-        room[i] = s[_SELF]
+        lines[i] = s[state.SELF]
 
 
-@compiled(returns=INT)
-def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the layout that the code was compiled for."""
-    return LAYOUT
-
-
-renew(__name__, _layout())
+renew(__name__)

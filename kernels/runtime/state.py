@@ -1,222 +1,251 @@
-"""States: what the macrokernel knows of a plan and of where it is in it, as an array of integers.
+"""Fields of a state: what the macrokernel knows of a plan and of where it is in it.
 
-A state is written by `tilesolve.running.task` and read by compiled code, which takes its fields for
-constants. Fields of operands are pairs: of the rows' and of the columns' operand.
+A state is an array of 8-byte words. `tilesolve.running.task` writes it, and compiled functions read
+it: numba takes attributes of a module for constants. Fields "for each operand" are a word for the
+rows' operand and one for the columns'.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import pack, shape
-from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.packing.offset_tables import TileLayout
 
-LEVELS = 8
-"""Levels of a nest at most, the cells included."""
+MAX_LEVELS = 8
+"""Levels of a nest at most, the register tiles included."""
 
 ROWS, COLUMNS, SUMS, BATCHES = range(4)
-"""The roles of indices."""
+"""The roles of letters."""
 
-PACKED, PLACED, HALVED = range(3)
-"""The kinds of microkernels."""
+PACKED, IN_PLACE, HALVED = range(3)
+"""The kinds of microkernels: they read micro-panels, read in place, or read micro-panels and have
+last vectors that are half as wide."""
 
-KINDS = 3
-"""How many these are."""
+KERNEL_KINDS = 3
+"""How many kinds there are."""
 
-WIDEST = 64
-"""Indices whose packed offsets are tabulated: more than any tile has."""
+MAX_TILE_INDICES = 64
+"""Indices whose packed offsets are tabulated: more than any register tile has."""
 
-TRACE = 10
-"""Integers of one traced call: first index and count of rows, columns and sums, the batch, the
-way of writing, the kind of kernel, the box."""
+(
+    KIND_COPY,
+    KIND_TRANSPOSE_SUMS,
+    KIND_TRANSPOSE_ROWS,
+    KIND_GATHER,
+    KIND_FEW_SUMS,
+    KIND_FEW_ROWS,
+    KIND_EVEN_ROWS,
+) = range(len(pack.KINDS))
+"""The packing kernels: numbers of `pack.KINDS`."""
 
+TRACE_WORDS = 10
+"""Words of one traced call: first index and count of rows, columns and sums, the batch, the mode of
+writing, the kind of kernel, the box."""
 
-class Ahead(IntEnum):
-    """Fields of what is to be fetched: a line for each pair of offsets from two lists.
+MICROKERNEL_FRAME = 0
+"""The microkernel's frame: `frames` has its fields."""
 
-    Examples
-    --------
-    >>> Ahead.OUTER < Ahead.SIZE
-    True
-    """
+PREFETCHES_NEXT_TILE = MICROKERNEL_FRAME + shape.FIELDS.index("entering")
+"""Whether tiles prefetch the next one's first lines before they write C by non-temporal stores: a
+field of the frame."""
 
-    OUTER = 0
-    """Address of the next offset of the outer list."""
-    END = 1
-    """Address of its end."""
-    INNER = 2
-    """Address of the inner list."""
-    INNERS = 3
-    """How many offsets it has."""
-    AT = 4
-    """Which of them is next."""
-    SOURCE = 5
-    """The address that offsets count from."""
-    SHARE = 6
-    """Lines for each tile."""
-    SIZE = 7
+PACKER_FRAME = MICROKERNEL_FRAME + len(shape.FIELDS)
+"""The packing kernels' frame: `frames` has its fields."""
 
+# Loops
 
-class Past(IntEnum):
-    """Fields of how tiles of C lie in a room of their own before they go past the caches.
+TOP = PACKER_FRAME + len(pack.FIELDS)
+"""The outermost level that is walked within a box."""
 
-    Examples
-    --------
-    >>> Past.SIZE - Past.FIRSTS
-    4
-    """
+ORDERS = TOP + 1
+"""For each level its four roles, innermost loop first."""
 
-    WANTED = 0
-    """Whether what a microkernel cannot stream in this box may go by way of the room."""
-    ROOM = 1
-    """Address of the room; tables of where its rows and columns are stand behind it."""
-    ACROSS = 2
-    """Whether runs of C go from column to column, and not from row to row."""
-    PIECE = 3
-    """Rows of a run that goes across."""
-    PITCH = 4
-    """Bytes from one run in the room to the next."""
-    FIRSTS = 5
-    """First row and first column of a call, then its last ones and one."""
-    SIZE = 9
+LOOPS = ORDERS + 4 * MAX_LEVELS
+"""For each level `LOOP_WORDS`: the current segment of each role, `LOOP_ENDS` words further their
+ends, `LOOP_BEGINS` words further their beginnings."""
 
+LOOP_ENDS, LOOP_BEGINS, LOOP_WORDS = 4, 8, 12
 
-class S(IntEnum):
-    """Fields of a state.
+# Packed copies, for each operand
 
-    Examples
-    --------
-    >>> S.PACKER - S.FRAME >= len(shape.FIELDS)
-    True
-    """
+PACKED_LEVEL = LOOPS + LOOP_WORDS * MAX_LEVELS
+"""At which level it is packed; 0: never."""
 
-    FRAME = 0
-    """The microkernel's frame: `shape.FIELDS`."""
-    ENTERING = FRAME + shape.FIELDS.index("entering")
-    """Whether tiles ask for the next one's first lines before they write C past the caches."""
-    PACKER = FRAME + len(shape.FIELDS)
-    """The packing kernels' frame: `pack.FIELDS`."""
-    TOP = PACKER + len(pack.FIELDS)
-    """The outermost level that is walked within a box."""
-    ORDERS = TOP + 1
-    """For each level its four roles, innermost loop first."""
-    SCRATCH = ORDERS + 4 * LEVELS
-    """For each level the current segment of each role, their ends and their beginnings."""
-    LEVEL = SCRATCH + 12 * LEVELS
-    """At which level the operand is packed; 0: never."""
-    WAY = LEVEL + 2
-    """Which packing kernel: a number of `pack.KINDS`."""
-    SOURCE = WAY + 2
-    """Address of the operand in this box."""
-    BUFFER = SOURCE + 2
-    """Address of its packed copy; before a run how far into the run's memory it is."""
-    STEP = BUFFER + 2
-    """Bytes of one k of a strip."""
-    STRIP = STEP + 2
-    """Bytes of a strip."""
-    GROUP = STRIP + 2
-    """Indices of a group."""
-    AHEAD = GROUP + 2
-    """For each operand what is to be fetched before it is packed again: `Ahead`."""
-    HELD = AHEAD + 2 * Ahead.SIZE
-    """What the copy is of: segment of rows or columns, of sums, of batches; -1 if of nothing."""
-    ORIGIN = HELD + 6
-    """First group and first k of the copy."""
-    BATCH = ORIGIN + 4
-    """First batch of the copy."""
-    PLANE = BATCH + 2
-    """Bytes of one batch of the copy."""
-    PLACED_ROWS = PLANE + 2
-    """Offsets of packed rows, then of packed columns, for kernels that read in place."""
-    PLACED_SUMS = PLACED_ROWS + 2 * WIDEST
-    """Address of a table of offsets of packed k."""
-    PACKERS = PLACED_SUMS + 2
-    """Addresses of the packing kernels of both operands."""
-    OUTPUT = PACKERS + 2 * len(pack.KINDS)
-    """Address of the output in this box."""
-    FIRST = OUTPUT + 1
-    """Whether this box has the first k of all."""
-    WRITE = FIRST + 1
-    """How C is written the first time, for each way of lying there: a number of `TileLayout`."""
-    LATER = WRITE + len(TileLayout)
-    """The same for all further times."""
-    BETA = LATER + len(TileLayout)
-    """Two words of beta, for the first time; two words of one for later."""
-    STREAMING = BETA + 4
-    """Bytes that addresses must be multiples of to be streamed to; 0 if nothing is streamed."""
-    FORESEEN = STREAMING + 1
-    """Whether lines of the operand are fetched before it is packed again; never where kernels read
-    in place, which ask for none."""
-    FAR = FORESEEN + 2
-    """Whether the second cache cannot keep the rows' copy: its next strips are asked for then."""
-    STORE = FAR + 1
-    """How C is written in whole vectors the first time where it is not streamed."""
-    TABLES = STORE + 1
-    """Addresses of the roles' tables."""
-    CELLS = TABLES + 4
-    """How many cells of rows and of columns there are."""
-    BASES = CELLS + 2
-    """Addresses of the output, the rows' operand and the columns' operand; before a run how far
-    from the arrays' first elements they are."""
-    PAST = BASES + 3
-    """How C goes past the caches that does not lie in whole lines: `Past`."""
-    TRACING = PAST + Past.SIZE
-    """Where the trace begins; 0 if calls are not traced."""
-    CALLS = TRACING + 1
-    """Calls of the microkernel so far."""
-    ROOM = CALLS + 1
-    """Where the addresses of lines to be fetched are written, after one of a line at hand."""
-    STEPS = ROOM + 1
-    """Address of the steps."""
-    MEETING = STEPS + 1
-    """Address of the first packed rows of those that meet their columns now."""
-    MET = MEETING + 1
-    """Tiles so far since those rows came."""
-    BOX = MET + 1
-    """The number of the current box."""
-    SELF = BOX + 1
-    """Address of the state."""
-    STOP = SELF + 1
-    """Address of a word that is not 0 once runs are to end before they are done."""
-    SINGLE = STOP + 1
-    """Whether a real number takes four bytes, not eight."""
-    PACK = SINGLE + 1
-    """Where `filling.pack` is; this and what follows is in `macrokernel.PLACES`."""
-    EXPECT = PACK + 1
-    """Where `ahead.expect` is."""
-    DESCEND = EXPECT + 1
-    """Where the macrokernel's function for segments is."""
-    KERNELS = DESCEND + 1
-    """Addresses of the kernels that read strips, of those that read in place, and of those whose
-    last vectors are half as wide."""
-    SIZE = KERNELS + KINDS * MAX_TILE_VECTORS * MAX_TILE_COLUMNS
+PACK_KIND = PACKED_LEVEL + 2
+"""Which packing kernel: a number of `pack.KINDS`."""
 
+SOURCE = PACK_KIND + 2
+"""Address of the operand in this box."""
 
-class Step(IntEnum):
-    """Fields of a step: what differs from one box to the next.
+COPY = SOURCE + 2
+"""Address of its packed copy; before a run the bytes from the workspace's beginning."""
 
-    Examples
-    --------
-    >>> Step.TABLES < Step.SIZE
-    True
-    """
+STEP_BYTES = COPY + 2
+"""Bytes of one k of a micro-panel."""
 
-    OFFSETS = 0
-    """Bytes from the bases of the output, the rows' and the columns' operand."""
-    TABLES = 3
-    """Addresses of the roles' tables."""
-    CELLS = 7
-    """How many cells of rows and of columns there are."""
-    FIRST = 9
-    """Whether the box has the first k of all."""
-    ALIGNED = 10
-    """Whether every vector of C is whole lines away from the box's origin."""
-    LONG = 11
-    """Whether C lies in runs that are long enough to go past the caches in parts of lines, on a
-    machine where that gains something."""
-    FRESH = 12
-    """Whether the rows' and the columns' operand differ from those of the step before."""
-    NEXT = 14
-    """How many steps later the rows' and the columns' operand differ again; 0 for never."""
-    SIZE = 16
+PANEL_BYTES = STEP_BYTES + 2
+"""Bytes of a micro-panel."""
+
+GROUP = PANEL_BYTES + 2
+"""Indices of a micro-panel."""
+
+COPIED_SEGMENTS = GROUP + 2
+"""Three words: the segments of rows or columns, of sums and of batches that the copy has; -1 if
+none."""
+
+COPIED_GROUP = COPIED_SEGMENTS + 6
+"""The copy's first micro-panel, as a number among the operand's."""
+
+COPIED_SUM = COPIED_GROUP + 2
+"""The copy's first k."""
+
+COPIED_BATCH = COPIED_SUM + 2
+"""The copy's first batch."""
+
+BATCH_BYTES = COPIED_BATCH + 2
+"""Bytes of one batch of the copy."""
+
+PACKED_OFFSETS = BATCH_BYTES + 2
+"""`MAX_TILE_INDICES` words: offsets of packed rows or columns, for kernels that read the other
+operand in place."""
+
+PACKED_SUM_OFFSETS = PACKED_OFFSETS + 2 * MAX_TILE_INDICES
+"""Address of a table of offsets of packed k."""
+
+PACKERS = PACKED_SUM_OFFSETS + 2
+"""Addresses of its packing kernels."""
+
+# The prefetch queue, for each operand: a line for each pair of offsets from two lists
+
+QUEUE_OUTER = PACKERS + 2 * len(pack.KINDS)
+"""Address of the next offset of the outer list."""
+
+QUEUE_OUTER_END = QUEUE_OUTER + 2
+"""Address of the outer list's end."""
+
+QUEUE_INNER = QUEUE_OUTER_END + 2
+"""Address of the inner list."""
+
+QUEUE_INNER_COUNT = QUEUE_INNER + 2
+"""How many offsets the inner list has."""
+
+QUEUE_INNER_AT = QUEUE_INNER_COUNT + 2
+"""Which of them is next."""
+
+QUEUE_SOURCE = QUEUE_INNER_AT + 2
+"""The address that offsets count from."""
+
+QUEUE_LINES_PER_TILE = QUEUE_SOURCE + 2
+"""Lines that each tile prefetches; 0 if the queue is empty."""
+
+PREFETCHED = QUEUE_LINES_PER_TILE + 2
+"""Whether lines of the operand are prefetched before it is packed again. Never where kernels read
+in place: they prefetch none."""
+
+# The output
+
+OUTPUT = PREFETCHED + 2
+"""Address of the output in this box."""
+
+HAS_FIRST_SUM = OUTPUT + 1
+"""Whether this box has the first k of all."""
+
+FIRST_MODES = HAS_FIRST_SUM + 1
+"""How C is written the first time, for each way of lying there: a number of `TileLayout`."""
+
+LATER_MODES = FIRST_MODES + len(TileLayout)
+"""How C is written all further times."""
+
+BETAS = LATER_MODES + len(TileLayout)
+"""Two words of beta, for the first time; two words of one for later."""
+
+NON_TEMPORAL_BYTES = BETAS + 4
+"""Bytes that addresses must be multiples of for non-temporal stores; 0 if there are none."""
+
+PREFETCHES_PANELS = NON_TEMPORAL_BYTES + 1
+"""Whether the second cache cannot keep the rows' copy: tiles prefetch its next micro-panels."""
+
+WHOLE_MODE = PREFETCHES_PANELS + 1
+"""How C is written in whole vectors the first time where no store is non-temporal."""
+
+STAGES_OUTPUT = WHOLE_MODE + 1
+"""Whether C in this box goes through the staging buffer where a microkernel cannot write it by
+non-temporal stores."""
+
+STAGING_BUFFER = STAGES_OUTPUT + 1
+"""Address of the staging buffer."""
+
+STAGED_ACROSS = STAGING_BUFFER + 1
+"""Whether runs of C go from column to column, and not from row to row."""
+
+STAGED_RUN_ROWS = STAGED_ACROSS + 1
+"""Rows of a run that goes across."""
+
+STAGED_RUN_PITCH = STAGED_RUN_ROWS + 1
+"""Bytes from one run in the staging buffer to the next."""
+
+STAGED_FIRST_ROW = STAGED_RUN_PITCH + 1
+"""The first row of the tiles that go on in the staging buffer, then their first column."""
+
+STAGED_FIRST_COLUMN = STAGED_FIRST_ROW + 1
+
+STAGED_END_ROW = STAGED_FIRST_COLUMN + 1
+"""One more than their last row, then the same for columns."""
+
+STAGED_END_COLUMN = STAGED_END_ROW + 1
+
+# Boxes and calls
+
+TABLES = STAGED_END_COLUMN + 1
+"""Addresses of the roles' tables."""
+
+TILES = TABLES + 4
+"""How many register tiles of rows and of columns there are."""
+
+BASES = TILES + 2
+"""Addresses of the output, the rows' operand and the columns' operand; before a run the bytes from
+the arrays' first elements."""
+
+TRACE = BASES + 3
+"""Address of the trace; 0 if calls are not traced."""
+
+CALLS = TRACE + 1
+"""Calls of the microkernel so far."""
+
+PREFETCH_LIST = CALLS + 1
+"""Where addresses of lines to prefetch are listed, behind one of a line in the first cache."""
+
+BOXES = PREFETCH_LIST + 1
+"""Address of the boxes: `box_fields` for each."""
+
+BOX = BOXES + 1
+"""The number of the current box."""
+
+CURRENT_PANELS = BOX + 1
+"""Address of the first of the packed rows that are multiplied by their columns now."""
+
+TILES_DONE = CURRENT_PANELS + 1
+"""Tiles that these rows have gone through so far."""
+
+SELF = TILES_DONE + 1
+"""Address of the state."""
+
+STOP = SELF + 1
+"""Address of a word that is not 0 once runs are to end before they are done."""
+
+SINGLE = STOP + 1
+"""Whether a real number takes four bytes, not eight."""
+
+PACK_SEGMENT = SINGLE + 1
+"""Address of `pack_segment.pack_segment`; `macrokernel.ADDRESSES` has this and what follows."""
+
+ENQUEUE_NEXT = PACK_SEGMENT + 1
+"""Address of `prefetch_queue.enqueue_next`."""
+
+WALK_LEVEL = ENQUEUE_NEXT + 1
+"""Address of the macrokernel's function for a level."""
+
+KERNELS = WALK_LEVEL + 1
+"""Addresses of the microkernels, by kind, groups of rows and columns."""
+
+SIZE = KERNELS + KERNEL_KINDS * tuning.MAX_TILE_VECTORS * tuning.MAX_TILE_COLUMNS

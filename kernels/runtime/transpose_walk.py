@@ -1,20 +1,21 @@
-"""Moves: copies of arrays whose elements lie in another order, tile by tile.
+"""Transposes of arrays: copies of elements to another order, tile by tile.
 
 A tile is a box over the axes, long in the target and in the source. *Columns* are the axis along
 which elements are nearest to each other in the target, *rows* the one in the source. Where they are
-next to each other there, blocks are transposed in registers. A few rows at a time are filled into a
-buffer, where their elements lie as in the target, and go from there to the target in *runs*, line
-by line. The buffer stays in the nearest cache, and the source of the rows that follow comes nearer
-meanwhile. So do the lines of the target that a run covers in part: a store to a line that is far
-away would hold up those behind it. Where the next tile goes on where a run ends, that run's last
-part of a line is kept for it, so that lines are written once and whole. Where all lines of the
-target are whole anyway, blocks go there past the caches at once, without the buffer.
+next to each other there, blocks are transposed in registers. A group of rows at a time is filled
+into a buffer, where its elements lie as in the target, and goes from there to the target in *runs*,
+line by line; a *fill* is what one place of the axes that runs cover beside columns and rows adds.
+The buffer stays in the first cache, and the source of the rows that follow is prefetched meanwhile.
+So are the lines of the target that a run covers in part: a store to a line that is far away would
+hold up those behind it. Where the next tile goes on where a run ends, that run's last part of a
+line is kept for it, so that lines are written once and whole. Where all lines of the target are
+whole anyway, blocks are written there by non-temporal stores, without the buffer. See
+docs/decisions/053. `w` is a walk (`walk_fields`).
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.transpose_blocks import (
     copy_line,
     copy_part,
@@ -22,148 +23,35 @@ from tilesolve.kernels.codegen.transpose_blocks import (
     transpose_listed,
     transpose_tile,
 )
+from tilesolve.kernels.runtime import walk_fields as fields
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
+    TRIPLE,
     address,
+    as_pointer,
     compiled,
     invoke,
     on_stack,
-    pointer,
     renew,
     store_fence,
 )
-from tilesolve.kernels.runtime.copy_lines import ALL, REACH, copy, release
-from tilesolve.kernels.sources import LAYOUT
-from tilesolve.kernels.tuning import MIN_NON_TEMPORAL_BYTES
-from tilesolve.packing.sizes import LINE_BYTES
-
-MOST = 64
-"""Axes at most, as many as arrays have."""
-
-TOGETHER = 256
-"""Rows that are moved at once, at most."""
-
-SOON = 1024
-"""Bytes of a run that go to the target before the rest of it is filled, at least: a buffer of many
-does not stay in the nearest cache beside their source (measured on a Zen 4, 17×17×17×17×17×17
-numbers of 4 bytes with each two axes swapped: 10.9 ms with 20 KB in it, 8.7 with this)."""
-
-CLOSE = 512
-"""Bytes ahead by which a source is asked for where a cache could not hold that of all rows."""
-
-BEYOND = 128
-"""Bytes beyond the rows that are next by which a source is asked for: that of these would come too
-late (measured on a Zen 4, 5121×5121 numbers of 4 bytes: 9.3 ms without, 8.1 with it)."""
-
-
-class A(IntEnum):
-    """Fields of an axis.
-
-    Examples
-    --------
-    >>> A.SIZE == len(A) - 1
-    True
-    """
-
-    EXTENT = 0
-    TILE = 1
-    """The extent of a tile."""
-    TRIPS = 2
-    """How many tiles."""
-    FAR = 3
-    """Bytes between neighbours in the target."""
-    NEAR = 4
-    """In the source."""
-    HERE = 5
-    """In the buffer, or again in the target where there is no buffer."""
-    SIZE = 6
-
-
-class W(IntEnum):
-    """Fields of a walk: what `run` knows of two arrays, written by `walk_setup`.
-
-    Examples
-    --------
-    >>> W.SIZE - W.FILLS == MOST
-    True
-    """
-
-    ELEMENT = 0
-    """Bytes that stay together."""
-    BLOCKS = 1
-    """For three sides of blocks, the longest first: the side, and its number in `blocks.KINDS`;
-    sides of 0 where elements are copied one by one."""
-    STREAMED = 7
-    """Whether whole lines are written past the caches."""
-    BEGIN = 8
-    """Bytes from the first elements of target and source to those where the walk begins."""
-    COLUMNS = 10
-    """The axis of columns."""
-    ROWS = 11
-    """The axis of rows."""
-    RUN = 12
-    """Bytes of a run for each element of its outermost axis, and that axis; 0 without a buffer."""
-    GROUP = 14
-    """Rows that are moved at once."""
-    AHEAD = 15
-    """Whether the source of rows that follow comes nearer meanwhile, `BEYOND` the next ones, and
-    not just of those that are `CLOSE`."""
-    KEPT = 16
-    """Bytes from the buffer to where the ends of runs are kept for the tiles that go on there, 0 if
-    they are not; loops over such tiles are the innermost."""
-    WHOLE = 17
-    """Whether blocks go to the target past the caches, line by line; there is no buffer then."""
-    LISTED = 18
-    """Whether all columns of a run are moved together: those of all fills lie next to each other in
-    the buffer, and their distances in the source are listed. Kinds are then of `blocks.LISTED`."""
-    JOINED = 19
-    """Whether rows that are moved at once follow each other in the target: they are one run."""
-    OFFSETS = 20
-    """Bytes from the buffer to the offsets in source and buffer of what a run is filled with, or to
-    the distances of its columns."""
-    COUNTS = 21
-    """Lengths of the four lists that follow the axes."""
-    PIECE = 25
-    """Bytes that each fill adds to a run where the one before it ended, 0 if fills lie otherwise:
-    whole lines of them go to the target `SOON`."""
-    MOVE = 26
-    """Where the function for tiles is: `PLACE`."""
-    AXES = 27
-    LOOPS = AXES + A.SIZE * MOST
-    """The axes that loops go over tiles of, the outermost first."""
-    OUTER = LOOPS + MOST
-    """The axes of a tile that neither runs nor rows cover."""
-    INNER = OUTER + MOST
-    """Rows, if runs do not cover them, behind the axes that go on where they end: they are rows,
-    too."""
-    FILLS = INNER + MOST
-    """The axes that runs cover beside columns and rows."""
-    SIZE = FILLS + MOST
-
-
-# numba takes plain integers for constants, not members of an enumeration.
-_ELEMENT, _BLOCKS, _STREAMED, _BEGIN = int(W.ELEMENT), int(W.BLOCKS), int(W.STREAMED), int(W.BEGIN)
-_COLUMNS, _ROWS, _RUN, _GROUP = int(W.COLUMNS), int(W.ROWS), int(W.RUN), int(W.GROUP)
-_AHEAD, _KEPT, _WHOLE, _LISTED = int(W.AHEAD), int(W.KEPT), int(W.WHOLE), int(W.LISTED)
-_JOINED, _OFFSETS, _COUNTS, _AXES = int(W.JOINED), int(W.OFFSETS), int(W.COUNTS), int(W.AXES)
-_PIECE, _MOVE, _LOOPS = int(W.PIECE), int(W.MOVE), int(W.LOOPS)
-_OUTER, _INNER, _FILLS = int(W.OUTER), int(W.INNER), int(W.FILLS)
-_EXTENT, _TILE, _TRIPS = int(A.EXTENT), int(A.TILE), int(A.TRIPS)
-_FAR, _NEAR, _HERE, _FIELDS = int(A.FAR), int(A.NEAR), int(A.HERE), int(A.SIZE)
-_LINE, _SMALLEST, _REACH = LINE_BYTES, MIN_NON_TEMPORAL_BYTES, REACH
-_MOST, _TOGETHER, _SOON, _CLOSE, _BEYOND = MOST, TOGETHER, SOON, CLOSE, BEYOND
+from tilesolve.kernels.runtime.copy_lines import ALL_LINES, WHOLE_LINES, copy_run, flush_run
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 # Fields of a part of columns and rows that blocks of one kind cover, behind the kind: where it
 # begins in the source (of listed columns, its rows) and in the buffer, its extents, and the steps
 # of both loops (of listed columns, where among the distances they begin). All fills of a group of
 # rows have the same parts: they are worked out once.
-_FROM, _TO, _WIDE, _HIGH, _ACROSS, _DOWN, _PART = 1, 2, 3, 4, 5, 7, 9
-_PARTS = 6 * _PART
+_FROM, _TO, _WIDE, _HIGH, _ACROSS, _DOWN, _PART_WORDS = 1, 2, 3, 4, 5, 7, 9
+_PARTS_WORDS = 6 * _PART_WORDS
+
+# What `on_stack` makes room for has to be a plain global.
+_MAX_AXES, _MAX_ROWS = fields.MAX_AXES, tuning.MAX_TRANSPOSED_ROWS
 
 
 @compiled(POINTER, INT, POINTER, POINTER, returns=INT, inner=True)
-def _next(order, count, places, ends):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _go_to_next(order, count, places, ends):
     """Go to the next place of loops over some axes; return whether there is one."""
     for number in range(count - 1, -1, -1):
         axis = order[number]
@@ -175,95 +63,114 @@ def _next(order, count, places, ends):  # type: ignore[no-untyped-def]  # noqa: 
 
 
 @compiled(POINTER, POINTER, INT, POINTER, INT, returns=INT, inner=True)
-def _bytes(w, order, count, places, field):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _count_bytes(w, order, count, places, field):
     """Return how far a place is, by one of the axes' steps."""
     total = 0
     for number in range(count):
-        total += places[order[number]] * w[_AXES + _FIELDS * order[number] + field]
+        axis = order[number]
+        total += places[axis] * w[fields.AXES + fields.AXIS_WORDS * axis + field]
     return total
 
 
 @compiled(POINTER, POINTER, INT, INT, returns=INT, inner=True)
-def _start(w, tiles, count, field):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _find_tile(w, tiles, count, field):
     """Return how far a tile begins from the first one, by one of the axes' steps."""
     total = 0
     for axis in range(count):
-        at = _AXES + _FIELDS * axis
-        total += tiles[axis] * w[at + _TILE] * w[at + field]
+        at = fields.AXES + fields.AXIS_WORDS * axis
+        total += tiles[axis] * w[at + fields.AXIS_TILE] * w[at + field]
     return total
 
 
 @compiled(POINTER, POINTER, INT, INT, INT, INT, INT, INT, inner=True)
-def _part(w, parts, part, at, c, r, wide, high):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _add_part(w, parts, part, block, c, r, wide, high):
     """Note that blocks of a kind cover so many columns and rows, from the given ones on."""
-    x, y = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
-    parts[part] = w[at + 1]
-    parts[part + _TO] = c * w[x + _HERE] + r * w[y + _HERE]
-    if w[_LISTED]:
-        parts[part + _FROM], parts[part + _ACROSS] = r * w[y + _NEAR], 8 * c
+    x = fields.AXES + fields.AXIS_WORDS * w[fields.COLUMNS]
+    y = fields.AXES + fields.AXIS_WORDS * w[fields.ROWS]
+    there, here = fields.AXIS_SOURCE_STEP, fields.AXIS_BUFFER_STEP
+    parts[part] = w[block + 1]
+    parts[part + _TO] = c * w[x + here] + r * w[y + here]
+    if w[fields.LISTED]:
+        parts[part + _FROM], parts[part + _ACROSS] = r * w[y + there], WORD_BYTES * c
     else:
-        parts[part + _FROM] = c * w[x + _NEAR] + r * w[y + _NEAR]
-        if w[at] == 1 and wide > high:  # of loops over single elements the longer is the inner one
+        parts[part + _FROM] = c * w[x + there] + r * w[y + there]
+        if w[block] == 1 and wide > high:  # the longer of two loops over elements is the inner one
             x, y, wide, high = y, x, high, wide
-        parts[part + _ACROSS], parts[part + _ACROSS + 1] = w[x + _HERE], w[x + _NEAR]
+        parts[part + _ACROSS], parts[part + _ACROSS + 1] = w[x + here], w[x + there]
     parts[part + _WIDE], parts[part + _HIGH] = wide, high
-    parts[part + _DOWN], parts[part + _DOWN + 1] = w[y + _HERE], w[y + _NEAR]
+    parts[part + _DOWN], parts[part + _DOWN + 1] = w[y + here], w[y + there]
 
 
 @compiled(POINTER, INT, INT, POINTER, returns=INT, inner=True)
-def _parted(w, wide, high, parts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Part columns and rows into large blocks, what is left into smaller; return where parts end.
+def _cut_into_parts(w, wide, high, parts):
+    """Cut columns and rows into large blocks, what is left into smaller; return where parts end.
 
     The last blocks overlap others instead where half of a block or more is left (of elements of one
     or two bytes a quarter, as smaller blocks are not much faster), or anything where blocks write
     whole lines, as smaller ones would not.
     """
-    end, at, part = 0, _BLOCKS, 2 if w[_ELEMENT] >= _SMALLEST else 4
+    end, block = 0, fields.BLOCKS
+    part = 2 if w[fields.ELEMENT_BYTES] >= tuning.MIN_NON_TEMPORAL_BYTES else 4
     c, r = 0, 0  # columns and rows that are in parts
     while c < wide or r < high:
-        side = w[at]
-        least = side if w[_WHOLE] else part
+        side = w[block]
+        least = side if w[fields.WHOLE] else part
         more_c, more_r = wide & side - 1, high & side - 1  # sides are powers of two
         new_c = wide if not c and wide >= side <= least * more_c else max(c, wide - more_c)
         new_r = high if not r and high >= side <= least * more_r else max(r, high - more_r)
         if new_c and new_r:
             if new_c > c:
-                _part(w, parts, end, at, c, 0, new_c - c, new_r)
-                end += _PART
+                _add_part(w, parts, end, block, c, 0, new_c - c, new_r)
+                end += _PART_WORDS
             if c and new_r > r:
-                _part(w, parts, end, at, 0, r, c, new_r - r)
-                end += _PART
+                _add_part(w, parts, end, block, 0, r, c, new_r - r)
+                end += _PART_WORDS
             c, r = new_c, new_r
-        at += 2
+        block += 2
     return end
 
 
-@compiled(INT, POINTER, POINTER, INT, returns=INT, inner=True)
-def _list(walk, extents, places, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+@compiled(INT, POINTER, POINTER, POINTER, returns=INT, inner=True)
+def _list_columns(walk, extents, places, distances):
     """List how far each column of all fills is in the source; return how many there are."""
-    w, listed, count = pointer(walk), pointer(distances), 0
-    fills, filled = pointer(walk + 8 * _FILLS), w[_COUNTS + 3]
-    step = w[_AXES + _FIELDS * w[_COLUMNS] + _NEAR]
+    w, count = as_pointer(walk), 0
+    fills, filled = as_pointer(walk + WORD_BYTES * fields.FILLS), w[fields.FILL_COUNT]
+    columns = fields.AXES + fields.AXIS_WORDS * w[fields.COLUMNS]
+    step = w[columns + fields.AXIS_SOURCE_STEP]
     more = 1
     while more:
-        away = _bytes(w, fills, filled, places, _NEAR)
-        for column in range(extents[w[_COLUMNS]]):
-            listed[count + column] = away + column * step
-        count += extents[w[_COLUMNS]]
-        more = _next(fills, filled, places, extents)
+        away = _count_bytes(w, fills, filled, places, fields.AXIS_SOURCE_STEP)
+        for column in range(extents[w[fields.COLUMNS]]):
+            distances[count + column] = away + column * step
+        count += extents[w[fields.COLUMNS]]
+        more = _go_to_next(fills, filled, places, extents)
     return count
 
 
+@compiled(INT, POINTER, POINTER, POINTER, returns=INT, inner=True)
+def _list_fills(walk, extents, places, offsets):
+    """List how far each fill is in the source and in the buffer; return where the list ends."""
+    w, end = as_pointer(walk), 0
+    fills, filled = as_pointer(walk + WORD_BYTES * fields.FILLS), w[fields.FILL_COUNT]
+    more = 1
+    while more:
+        offsets[end] = _count_bytes(w, fills, filled, places, fields.AXIS_SOURCE_STEP)
+        offsets[end + 1] = _count_bytes(w, fills, filled, places, fields.AXIS_BUFFER_STEP)
+        end += 2
+        more = _go_to_next(fills, filled, places, extents)
+    return end
+
+
 @compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
-def _turn_listed(parts, end, source, here, ahead, distances):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _transpose_listed(parts, end, source, here, ahead, distances):
     """Move the columns of all fills to the buffer."""
-    for at in range(0, end, _PART):
+    for at in range(0, end, _PART_WORDS):
         begin = source + parts[at + _FROM]
         transpose_listed(
             parts[at],
             begin,
             here + parts[at + _TO],
-            begin + ahead - source,
+            begin + ahead,
             distances + parts[at + _ACROSS],
             parts[at + _WIDE],
             parts[at + _HIGH],
@@ -271,190 +178,255 @@ def _turn_listed(parts, end, source, here, ahead, distances):  # type: ignore[no
         )
 
 
+@compiled(POINTER, INT, INT, INT, INT, inner=True)
+def _transpose_parts(parts, end, source, here, ahead):
+    """Move the blocks of a fill to the buffer."""
+    for at in range(0, end, _PART_WORDS):
+        begin = source + parts[at + _FROM]
+        transpose_tile(
+            parts[at],
+            begin,
+            here + parts[at + _TO],
+            begin + ahead,
+            parts[at + _WIDE],
+            parts[at + _HIGH],
+            (parts[at + _ACROSS], parts[at + _ACROSS + 1]),
+            (parts[at + _DOWN], parts[at + _DOWN + 1]),
+        )
+
+
 @compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
-def _pieces(w, wide, high, here, near, later):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _copy_elements(w, wide, high, here, source, later):
     """Move the elements of columns and rows that are too long, or too odd, for blocks."""
-    columns, rows = _AXES + _FIELDS * w[_COLUMNS], _AXES + _FIELDS * w[_ROWS]
-    across, down = (w[columns + _HERE], w[columns + _NEAR]), (w[rows + _HERE], w[rows + _NEAR])
-    element, past = w[_ELEMENT], w[_STREAMED] and not w[_RUN]
-    close = w[columns + _FAR] == element
-    away = -(-_REACH // element)
+    columns = fields.AXES + fields.AXIS_WORDS * w[fields.COLUMNS]
+    rows = fields.AXES + fields.AXIS_WORDS * w[fields.ROWS]
+    across, across_here = w[columns + fields.AXIS_SOURCE_STEP], w[columns + fields.AXIS_BUFFER_STEP]
+    down, down_here = w[rows + fields.AXIS_SOURCE_STEP], w[rows + fields.AXIS_BUFFER_STEP]
+    element, direct = w[fields.ELEMENT_BYTES], w[fields.NON_TEMPORAL] and not w[fields.RUN]
+    joined = w[columns + fields.AXIS_TARGET_STEP] == element
+    away = -(-tuning.COPY_PREFETCH_BYTES // element)
     for row in range(high):
-        x, y = near + row * down[1], here + row * down[0]
-        streamed = 1 if past else 0
-        if past and close and (y | element) % _SMALLEST == 0:
-            streamed = ALL
-        if element < _LINE and not streamed:
+        x, y = source + row * down, here + row * down_here
+        lines = WHOLE_LINES if direct else 0
+        if direct and joined and (y | element) % tuning.MIN_NON_TEMPORAL_BYTES == 0:
+            lines = ALL_LINES
+        if element < LINE_BYTES and not lines:
             for column in range(wide):
-                copy_part(x + column * across[1], y + column * across[0], element)
+                copy_part(x + column * across, y + column * across_here, element)
         else:
             for column in range(wide):
-                soon, begin = row * wide + column + away, near
+                soon, begin = row * wide + column + away, source
                 if soon >= high * wide:
                     soon, begin = soon - high * wide, later
-                then = begin + soon // wide * down[1] + soon % wide * across[1]
-                source, target = x + column * across[1], y + column * across[0]
-                copy(source, target, element, streamed, then)
+                then = begin + soon // wide * down + soon % wide * across
+                copy_run(x + column * across, y + column * across_here, element, lines, then)
+
+
+@compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, returns=TRIPLE, inner=True)
+def _find_runs(walk, extents, places, begins, target, row, now, buffer):
+    """Find where the runs of a group of rows begin in the target.
+
+    Return how many there are, where the first is filled, and their length; no run where there is no
+    buffer.
+    """
+    w = as_pointer(walk)
+    inner, inners = as_pointer(walk + WORD_BYTES * fields.INNER), w[fields.INNER_COUNT]
+    size = w[fields.RUN] * extents[w[fields.RUN_AXIS]]
+    down = w[fields.AXES + fields.AXIS_WORDS * w[fields.ROWS] + fields.AXIS_TARGET_STEP]
+    if not size:
+        return 0, target + row * down, 0
+    if w[fields.JOINED] or not inners:  # its lines in the buffer begin where those of the target do
+        begins[0] = target + row * down
+        return 1, buffer + begins[0] % LINE_BYTES, now * size if w[fields.JOINED] else size
+    for at in range(now):
+        if inners == 1:
+            begins[at] = target + (row + at) * down
+        else:
+            begins[at] = target + _count_bytes(w, inner, inners, places, fields.AXIS_TARGET_STEP)
+            _go_to_next(inner, inners, places, extents)
+    return now, buffer, size
+
+
+@compiled(
+    *(POINTER, POINTER, INT, POINTER, INT, POINTER, INT, INT, INT, INT, INT, INT, INT, INT),
+    returns=TRIPLE,
+    inner=True,
+)
+def _fill_runs(
+    w,
+    parts,
+    end,
+    offsets,
+    fills_end,
+    begins,
+    buffer,
+    here,
+    length,
+    source,
+    ahead,
+    wide,
+    now,
+    before,
+):
+    """Fill the runs of a group of rows, and flush what is ready of a long one meanwhile.
+
+    Return where what is not yet in the target begins, its length, and where the partial line before
+    it is kept.
+    """
+    full, kept = here, before
+    for fill in range(0, fills_end, 2):
+        away, there = offsets[fill], here + offsets[fill + 1]
+        if not w[fields.BLOCKS]:
+            _copy_elements(w, wide, now, there, source + away, source + ahead + away)
+        _transpose_parts(parts, end, source + away, there, ahead)
+        filled = there + w[fields.FILL_BYTES] - full
+        more = w[fields.FILL_BYTES] and fill + 2 < fills_end
+        if more and filled >= tuning.TRANSPOSE_FLUSH_BYTES:
+            left = (begins[0] + filled) % LINE_BYTES
+            ready = filled - left
+            flush_run(full, begins[0], ready, w[fields.NON_TEMPORAL], kept, 0)
+            copy_line(full + ready, buffer)  # the next fill goes on behind what is left
+            here = buffer + left - offsets[fill + 3]
+            full, kept, length = buffer, 0, length - ready
+            begins[0] += ready
+    return full, length, kept
+
+
+@compiled(POINTER, POINTER, INT, INT, INT, INT, inner=True)
+def _fetch_edges(w, begins, runs, length, before, after):
+    """Prefetch the lines of the target that runs cover in part."""
+    if w[fields.NON_TEMPORAL] and not (before and after):
+        for at in range(runs):
+            if begins[at] % LINE_BYTES and not before:
+                prefetch_target(begins[at])
+            if (begins[at] + length) % LINE_BYTES and not after:
+                prefetch_target(begins[at] + length)
 
 
 @compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
-def _tile(walk, extents, places, begins, far, near, buffer, later, before, after):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """Move one tile, and have a later one's source come nearer; all places are 0 before it."""
-    w, first_near, first_far = pointer(walk), near, far
-    outer, outers = pointer(walk + 8 * _OUTER), w[_COUNTS + 1]
-    inner, inners = pointer(walk + 8 * _INNER), w[_COUNTS + 2]
-    fills, filled = pointer(walk + 8 * _FILLS), w[_COUNTS + 3]
-    wide, high = extents[w[_COLUMNS]], extents[w[_ROWS]]
-    for at in range(inners - 1):
+def _transpose_tile(walk, extents, places, begins, target, source, buffer, later, before, after):
+    """Transpose one tile, and prefetch a later one's source; all places are 0 before it.
+
+    `before` and `after` are where the partial lines are kept at which the tile's runs begin, and
+    end; 0 for none.
+    """
+    w, first_source, first_target = as_pointer(walk), source, target
+    outer, outers = as_pointer(walk + WORD_BYTES * fields.OUTER), w[fields.OUTER_COUNT]
+    inner = as_pointer(walk + WORD_BYTES * fields.INNER)
+    wide, high = extents[w[fields.COLUMNS]], extents[w[fields.ROWS]]
+    for at in range(w[fields.INNER_COUNT] - 1):
         high *= extents[inner[at]]
-    rows = _AXES + _FIELDS * w[_ROWS]
-    size = w[_RUN] * extents[w[_RUN + 1]]
-    beyond = _BEYOND // w[_ELEMENT]
-    if not w[_BLOCKS] or w[_GROUP] + beyond > high:
+    rows = fields.AXES + fields.AXIS_WORDS * w[fields.ROWS]
+    down, down_here = w[rows + fields.AXIS_SOURCE_STEP], w[rows + fields.AXIS_BUFFER_STEP]
+    beyond = tuning.TRANSPOSE_NEXT_ROWS_BYTES // w[fields.ELEMENT_BYTES]
+    if not w[fields.BLOCKS] or w[fields.GROUP] + beyond > high:
         beyond = 0  # those of the next tile are next
-    parts = pointer(on_stack(_PARTS))
-    end = parted = 0
-    distances = buffer - _LINE + w[_OFFSETS]
-    offsets, positions = pointer(distances), 0
-    if w[_LISTED]:
-        wide = _list(walk, extents, places, distances)
-    more = 0 if w[_LISTED] else 1
-    while more:
-        offsets[2 * positions] = _bytes(w, fills, filled, places, _NEAR)
-        offsets[2 * positions + 1] = _bytes(w, fills, filled, places, _HERE)
-        positions += 1
-        more = _next(fills, filled, places, extents)
+    parts = as_pointer(on_stack(_PARTS_WORDS))
+    end = parted = fills_end = 0
+    listed = buffer - LINE_BYTES + w[fields.OFFSETS]
+    offsets = as_pointer(listed)
+    if w[fields.LISTED]:
+        wide = _list_columns(walk, extents, places, offsets)
+    else:
+        fills_end = _list_fills(walk, extents, places, offsets)
     more = 1
     while more:
-        more = _next(outer, outers, places, extents)
-        next_near, next_far = later or near, far
+        more = _go_to_next(outer, outers, places, extents)
+        next_source, next_target = later or source, target
         if more:
-            next_near = first_near + _bytes(w, outer, outers, places, _NEAR)
-            next_far = first_far + _bytes(w, outer, outers, places, _FAR)
-        for row in range(0, high, w[_GROUP]):
-            now = min(w[_GROUP], high - row)
-            runs = 0 if not size else now if inners else 1
-            here, length = buffer if size else far + row * w[rows + _FAR], size
-            alone = size and (w[_JOINED] or not inners)
-            if alone:  # its lines in the buffer begin where those of the target do
-                runs, length = 1, now * size if w[_JOINED] else size
-                begins[0] = far + row * w[rows + _FAR]
-                here = buffer + begins[0] % _LINE
-            elif inners == 1:
-                for at in range(runs):
-                    begins[at] = far + (row + at) * w[rows + _FAR]
-            else:
-                for at in range(runs):
-                    begins[at] = far + _bytes(w, inner, inners, places, _FAR)
-                    _next(inner, inners, places, extents)
-            if w[_STREAMED] and not (before and after):
-                for at in range(runs):
-                    if begins[at] % _LINE and not before:
-                        prefetch_target(begins[at])
-                    if (begins[at] + length) % _LINE and not after:
-                        prefetch_target(begins[at] + length)
-            source = near + row * w[rows + _NEAR]
-            ahead = source + _CLOSE
-            if w[_AHEAD]:
+            distance = _count_bytes(w, outer, outers, places, fields.AXIS_SOURCE_STEP)
+            next_source = first_source + distance
+            distance = _count_bytes(w, outer, outers, places, fields.AXIS_TARGET_STEP)
+            next_target = first_target + distance
+        for row in range(0, high, w[fields.GROUP]):
+            now = min(w[fields.GROUP], high - row)
+            runs, here, length = _find_runs(walk, extents, places, begins, target, row, now, buffer)
+            _fetch_edges(w, begins, runs, length, before, after)
+            begin = source + row * down
+            ahead = tuning.TRANSPOSE_PREFETCH_BYTES
+            if w[fields.PREFETCHES_NEXT_ROWS]:
                 soon = row + now + beyond
-                ahead = near + soon * w[rows + _NEAR]
+                then = source + soon * down
                 if soon >= high:
-                    ahead = next_near + (soon - high) * w[rows + _NEAR]
-            if now != parted and w[_BLOCKS]:
-                end, parted = _parted(w, wide, now, parts), now
-            if w[_LISTED]:
-                _turn_listed(parts, end, source, here, ahead, distances)
-            full, ended = here, before  # where what is not yet in the target begins, and what joins
-            for fill in range(0, 2 * positions, 2):
-                away, there = offsets[fill], here + offsets[fill + 1]
-                if not w[_BLOCKS]:
-                    _pieces(w, wide, now, there, source + away, ahead + away)
-                for at in range(0, end, _PART):
-                    begin = source + away + parts[at + _FROM]
-                    transpose_tile(
-                        parts[at],
-                        begin,
-                        there + parts[at + _TO],
-                        begin + ahead - source,
-                        parts[at + _WIDE],
-                        parts[at + _HIGH],
-                        (parts[at + _ACROSS], parts[at + _ACROSS + 1]),
-                        (parts[at + _DOWN], parts[at + _DOWN + 1]),
-                    )
-                filled = there + w[_PIECE] - full
-                if w[_PIECE] and filled >= _SOON and fill + 2 < 2 * positions:
-                    left = (begins[0] + filled) % _LINE
-                    ready = filled - left
-                    release(full, begins[0], ready, w[_STREAMED], ended, 0)
-                    copy_line(full + ready, buffer)  # the next fill goes on behind what is left
-                    here = buffer + left - offsets[fill + 3]
-                    full, ended, length = buffer, 0, length - ready
-                    begins[0] += ready
+                    then = next_source + (soon - high) * down
+                ahead = then - begin
+            if now != parted and w[fields.BLOCKS]:
+                end, parted = _cut_into_parts(w, wide, now, parts), now
+            if w[fields.LISTED]:
+                _transpose_listed(parts, end, begin, here, ahead, listed)
+            full, length, kept = _fill_runs(
+                w,
+                parts,
+                end,
+                offsets,
+                fills_end,
+                begins,
+                buffer,
+                here,
+                length,
+                begin,
+                ahead,
+                wide,
+                now,
+                before,
+            )
             for at in range(runs):
-                begin = full + at * w[rows + _HERE]
-                release(begin, begins[at], length, w[_STREAMED], ended, after)
-                before, after = before + (_LINE if before else 0), after + (_LINE if after else 0)
-                ended = before
-        near, far = next_near, next_far
+                run = full + at * down_here
+                flush_run(run, begins[at], length, w[fields.NON_TEMPORAL], kept, after)
+                before = before + (LINE_BYTES if before else 0)
+                after = after + (LINE_BYTES if after else 0)
+                kept = before
+        source, target = next_source, next_target
 
 
 @compiled(INT, INT, INT, INT, INT, INT)
-def run(walk, target, source, buffer, first, last):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Move an array, or the tiles of its outermost loop that are named.
+def run(walk, target, source, buffer, first, last):
+    """Transpose an array, or the tiles of its outermost loop that are named.
 
     Parameters
     ----------
     walk
-        Address of a walk, see `W`.
+        Address of a walk, see `walk_fields`.
     target, source
         Addresses of the words that hold the arrays' addresses.
     buffer
-        Address of room for a tile.
+        Address of the buffer for a tile.
     first, last
         Trips of the outermost loop: the first one, and the one to stop before.
-
-    Examples
-    --------
-    It is called with what `walk_setup` makes:
-
-    >>> run.nopython_signatures[0].return_type
-    none
     """
-    w = pointer(walk)
-    tiles, ends = pointer(on_stack(_MOST)), pointer(on_stack(_MOST))
-    extents = pointer(on_stack(_MOST))
-    places, begins = pointer(on_stack(_MOST)), pointer(on_stack(_TOGETHER))
-    loops, count = pointer(walk + 8 * _LOOPS), w[_COUNTS]
+    w = as_pointer(walk)
+    tiles, ends = as_pointer(on_stack(_MAX_AXES)), as_pointer(on_stack(_MAX_AXES))
+    extents = as_pointer(on_stack(_MAX_AXES))
+    places = as_pointer(on_stack(_MAX_AXES))
+    begins = as_pointer(on_stack(_MAX_ROWS))
+    loops, count = as_pointer(walk + WORD_BYTES * fields.LOOPS), w[fields.COUNTS]
     for axis in range(count):
-        tiles[axis], ends[axis] = 0, w[_AXES + _FIELDS * axis + _TRIPS]
-        places[axis] = 0
+        tiles[axis], places[axis] = 0, 0
+        ends[axis] = w[fields.AXES + fields.AXIS_WORDS * axis + fields.AXIS_TRIPS]
     tiles[loops[0]], ends[loops[0]] = first, last
-    begin = pointer(source)[0] + w[_BEGIN + 1]
-    later = begin + _start(w, tiles, count, _NEAR)
+    start = as_pointer(target)[0] + w[fields.START]
+    begin = as_pointer(source)[0] + w[fields.START + 1]
+    later = begin + _find_tile(w, tiles, count, fields.AXIS_SOURCE_STEP)
     before = 0
     while later:
-        near, far = later, pointer(target)[0] + w[_BEGIN] + _start(w, tiles, count, _FAR)
+        near, far = later, start + _find_tile(w, tiles, count, fields.AXIS_TARGET_STEP)
         for axis in range(count):
-            at = _AXES + _FIELDS * axis
-            extents[axis] = min(w[at + _TILE], w[at + _EXTENT] - tiles[axis] * w[at + _TILE])
-        more = _next(loops, count, tiles, ends)
-        later = begin + _start(w, tiles, count, _NEAR) if more else 0
-        kept = w[_KEPT] and buffer + w[_KEPT]
-        after = kept if more and tiles[w[_RUN + 1]] else 0
-        room = buffer + _LINE
-        invoke(w[_MOVE], walk, extents, places, begins, far, near, room, later, before, after)
+            at = fields.AXES + fields.AXIS_WORDS * axis
+            tile = w[at + fields.AXIS_TILE]
+            extents[axis] = min(tile, w[at + fields.AXIS_EXTENT] - tiles[axis] * tile)
+        more = _go_to_next(loops, count, tiles, ends)
+        later = begin + _find_tile(w, tiles, count, fields.AXIS_SOURCE_STEP) if more else 0
+        kept = w[fields.KEPT] and buffer + w[fields.KEPT]
+        after = kept if more and tiles[w[fields.RUN_AXIS]] else 0
+        runs = buffer + LINE_BYTES
+        function = w[fields.TILE_FUNCTION]
+        invoke(function, walk, extents, places, begins, far, near, runs, later, before, after)
         before = after and kept
-    if w[_STREAMED]:
+    if w[fields.NON_TEMPORAL]:
         store_fence()
 
 
-@compiled(returns=INT)
-def _layout():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Return the layout that the code was compiled for."""
-    return LAYOUT
+renew(__name__)
 
-
-renew(__name__, _layout())
-
-PLACE = address(_tile)
-"""The field `W.MOVE` of all walks."""
+TILE_FUNCTION = address(_transpose_tile)
+"""The field `walk_fields.TILE_FUNCTION` of all walks."""

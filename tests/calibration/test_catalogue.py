@@ -25,7 +25,7 @@ from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.probes import microkernels
 from tilesolve.kernels.probes.microkernels import tiles_of
-from tilesolve.kernels.runtime.state import S
+from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.machine.file import EARLIER_NAMES
@@ -471,7 +471,7 @@ def test_tiles_ask_for_lines_where_that_gains(asked):
     out[:] = np.nan
     assert np.allclose(found(a, b, out=out), a @ b)
     states = [task.state for layout in found.executor.layouts.values() for task in layout.tasks]
-    assert [bool(state[S.ENTERING]) for state in states] == [asked != 1.0]
+    assert [bool(state[fields.PREFETCHES_NEXT_TILE]) for state in states] == [asked != 1.0]
 
 
 def test_asking_is_measured_where_kernels_can(here):

@@ -4,14 +4,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilesolve.packing.offset_tables import Blocks, Field, TransposedBlocks, offset_table
+from tilesolve.packing import table_fields as fields
+from tilesolve.packing.offset_tables import TransposedBlocks, offset_table
 from tilesolve.packing.offsets import RoleTile, build_axis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 
 
 def entries(found, number, bounds, field, size):
     """Return what the first segment has of a field of `Blocks`, so many entries at each bound."""
-    first = Field.BLOCKS + Blocks.SIZE * number
+    first = fields.BLOCKS + fields.BLOCK_WORDS * number
     low, high = found[found[first + bounds] :][:2] * size
     return found[found[first + field] :][low:high]
 
@@ -35,13 +36,13 @@ def test_blocks_cover_runs(unit, others, gap, element, lanes, summed):
     groups = {} if summed else {"operand": 1, "group": 1, "element": element}
     found = offset_table(axis, turned=(how, None), **groups)
     offsets = axis.offsets[1]
-    blocks = entries(found, 0, Blocks.BOUNDS, Blocks.ENTRIES, lanes).reshape(-1, lanes)
-    even = entries(found, 0, Blocks.EVEN_BOUNDS, Blocks.EVEN, lanes).reshape(-1, lanes)
+    blocks = entries(found, 0, fields.BLOCK_BOUNDS, fields.BLOCK_ENTRIES, lanes).reshape(-1, lanes)
+    even = entries(found, 0, fields.EVEN_BOUNDS, fields.EVEN_ENTRIES, lanes).reshape(-1, lanes)
     assert not (summed and even.size)
     assert (np.diff(even, 2, axis=1) == 0).all()
     blocks = np.concatenate([blocks, even])
-    few = entries(found, 0, Blocks.FEW_BOUNDS, Blocks.FEW, how.few).reshape(-1, how.few)
-    rest = entries(found, 0, Blocks.REST_BOUNDS, Blocks.REST, 1)
+    few = entries(found, 0, fields.FEW_BOUNDS, fields.FEW_ENTRIES, how.few).reshape(-1, how.few)
+    rest = entries(found, 0, fields.REST_BOUNDS, fields.REST_ENTRIES, 1)
     for those in (blocks, few):
         assert (np.diff(offsets[those], axis=1) == element).all()
     everything = np.concatenate([blocks.ravel(), few.ravel(), rest])
@@ -49,7 +50,7 @@ def test_blocks_cover_runs(unit, others, gap, element, lanes, summed):
     assert len(np.unique(blocks)) == blocks.size
     assert not len(rest) or unit * (1 if gap else others) < how.few
     touched = {int(at) // ALIGNMENT_BYTES for at in offsets}
-    lines = entries(found, 0, Blocks.LINE_BOUNDS, Blocks.LINES, 1)
+    lines = entries(found, 0, fields.LINE_BOUNDS, fields.LINE_OFFSETS, 1)
     assert {int(at) // ALIGNMENT_BYTES for at in lines} == touched
 
 
@@ -62,11 +63,11 @@ def test_even_blocks_are_those_whose_addresses_two_tell(unit, across, height, la
     tiles = [RoleTile("yzx", (2, lanes, 1)), RoleTile("yzx", sizes)]
     axis = build_axis(tiles, strides, {"y": lanes})
     found = offset_table(axis, operand=1, group=lanes, element=8, turned=(how, None))
-    groups = found[found[Field.PLACES] :][len(axis.bounds[0]) - 1]
-    offsets = found[found[Field.LANES] :][: groups * lanes].reshape(groups, lanes)
+    groups = found[found[fields.GROUPS] :][len(axis.bounds[0]) - 1]
+    offsets = found[found[fields.LANES] :][: groups * lanes].reshape(groups, lanes)
     for even, bounds, field in (
-        (False, Blocks.BOUNDS, Blocks.ENTRIES),
-        (True, Blocks.EVEN_BOUNDS, Blocks.EVEN),
+        (False, fields.BLOCK_BOUNDS, fields.BLOCK_ENTRIES),
+        (True, fields.EVEN_BOUNDS, fields.EVEN_ENTRIES),
     ):
         for block in entries(found, 0, bounds, field, lanes).reshape(-1, lanes):
             assert (np.diff(offsets[block], axis=0) == 8).all()

@@ -21,6 +21,7 @@ from tilesolve.contractions.errors import (
     SizeError,
 )
 from tilesolve.kernels.codegen import transpose_blocks
+from tilesolve.kernels.runtime import walk_fields
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.model import Machine
 from tilesolve.packing.sizes import LINE_BYTES
@@ -259,7 +260,7 @@ def test_what_near_caches_hold_is_not_staged(reach, shape, size, staged):
         found = walk_setup.walk_between(
             out.shape, out.strides, a.T.strides, size, 1, walk_setup.limits_in_force(), held=held
         )
-        assert bool(found.table[walk_setup.W.RUN]) == (staged or not held)
+        assert bool(found.table[walk_fields.RUN]) == (staged or not held)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
@@ -283,7 +284,7 @@ def test_columns_that_blocks_would_leave_over_are_transposed_together(reach, siz
             walk_setup.limits_in_force(),
             streamed=True,
         )
-        assert found.table[walk_setup.W.LISTED]
+        assert found.table[walk_fields.LISTED]
         assert same(transpose(a, None, out, threads=threads), a.T)
 
 
@@ -306,7 +307,7 @@ def test_blocks_whose_lines_share_a_place_in_pages_are_small(size, registers, st
     walk = walk_setup.walk_between(
         (step // size, 3000), far, near, size, 1, limits, streamed=True
     ).table
-    assert walk[walk_setup.W.BLOCKS] == side
+    assert walk[walk_fields.BLOCKS] == side
 
 
 def transposed_amid_guards(a, axes, shift, *, streamed, threads):
@@ -335,7 +336,7 @@ def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, stre
     ):
         a = drawn((3, wide, high), f"V{size}")
         walk = transposed_amid_guards(a, (0, 2, 1), shift, streamed=streamed, threads=threads)
-        assert walk[walk_setup.W.JOINED]
+        assert walk[walk_fields.JOINED]
 
 
 @pytest.mark.parametrize("size", [4, 8, 12])
@@ -350,7 +351,7 @@ def test_runs_go_to_the_target_as_they_are_filled(reach, size, streamed, threads
     ):
         a = drawn(shape, f"V{size}")
         walk = transposed_amid_guards(a, (1, 0, 3, 2), shift, streamed=streamed, threads=threads)
-        assert walk[walk_setup.W.PIECE] == size * shape[2] * shape[3]
+        assert walk[walk_fields.FILL_BYTES] == size * shape[2] * shape[3]
 
 
 def test_fills_amid_columns_and_rows_are_no_pieces():
@@ -431,7 +432,7 @@ def test_tiles_that_keep_ends():
         found = walk_setup.walk_between(
             shape, *steps, 8, threads, walk_setup.limits_in_force(), streamed=True
         )
-        assert (found.table[walk_setup.W.KEPT] > 0) == kept
+        assert (found.table[walk_fields.KEPT] > 0) == kept
         assert len(found.parts) == threads
 
 
@@ -461,7 +462,7 @@ def test_whole_lines_go_to_the_target_lines(reach, size, threads, span):
             aligned=True,
         )
         apart = lines * deep  # lines from one row of a block to the next: all are odd
-        assert found.table[walk_setup.W.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
+        assert found.table[walk_fields.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
         assert same(transpose(a, (2, 1, 0), out, threads=threads), expected)
         assert (room[:begin] == 0xA5).all()
         assert (room[begin + a.nbytes :] == 0xA5).all()
@@ -483,7 +484,7 @@ def test_blocks_that_are_no_lines_are_staged(reach, monkeypatch, shape, begin, l
     chosen = []
     reach("usual", streamed=True, lines=lines)
     monkeypatch.setattr(
-        walk_setup.Walk, "run", lambda self, *_: chosen.append(self.table[walk_setup.W.WHOLE])
+        walk_setup.Walk, "run", lambda self, *_: chosen.append(self.table[walk_fields.WHOLE])
     )
     room = np.zeros(8 * shape[0] * shape[1] + 128, np.uint8)
     out = np.ndarray(shape, float, room, -room.ctypes.data % 64 + begin)
@@ -495,7 +496,7 @@ def test_what_the_last_cache_cannot_hold_of_both_goes_past_it(monkeypatch):
     """Not a target that it could hold alone, either."""
     chosen, a = [], np.zeros((64, 64))
     monkeypatch.setattr(
-        walk_setup.Walk, "run", lambda self, *_: chosen.append(self.table[walk_setup.W.STREAMED])
+        walk_setup.Walk, "run", lambda self, *_: chosen.append(self.table[walk_fields.NON_TEMPORAL])
     )
     for capacity in (2 * a.nbytes - 1, 2 * a.nbytes):
         here = replace(LIMITS, last_cache_bytes=capacity)
@@ -510,8 +511,8 @@ def test_lines_that_go_past_the_caches_are_asked_for_just_before():
     walk = walk_setup.walk_between(
         (80, 80, 56, 80), far, near, 4, 1, LIMITS, streamed=True, aligned=True
     ).table
-    fills = walk[walk_setup.W.FILLS : walk_setup.W.FILLS + walk[walk_setup.W.COUNTS + 3]]
-    assert walk[walk_setup.W.WHOLE]
+    fills = walk[walk_fields.FILLS : walk_fields.FILLS + walk[walk_fields.COUNTS + 3]]
+    assert walk[walk_fields.WHOLE]
     assert not len(fills)
 
 
@@ -523,7 +524,8 @@ def test_staged_rows_stay_near(size, longest):
     n = 6001
     steps = (n * size, size), (size, n * size)
     walk = walk_setup.walk_between((n, n), *steps, size, 1, LIMITS, streamed=True).table
-    run = walk[walk_setup.W.RUN] * walk[walk_setup.W.AXES + walk_setup.A.SIZE + walk_setup.A.TILE]
+    second = walk_fields.AXES + walk_fields.AXIS_WORDS
+    run = walk[walk_fields.RUN] * walk[second + walk_fields.AXIS_TILE]
     assert 0.9 * longest <= run <= 1.1 * longest
     assert [tiles._near_equal_part(extent, 100, even=False) for extent in (140, 160)] == [140, 80]
 
@@ -535,7 +537,7 @@ def test_parts_that_cannot_go_past_the_caches(length, staged):
     """Long elements are not staged, unless they end amid what is written past the caches."""
     far, near = (40 * length, length, 1), (length, 50 * length, 1)
     walk = walk_setup.walk_between((50, 40, length), far, near, 1, 1, LIMITS, streamed=True).table
-    assert bool(walk[walk_setup.W.RUN]) == staged
+    assert bool(walk[walk_fields.RUN]) == staged
 
 
 @pytest.mark.parametrize("shape", [(400, 300), (300, 400), (64, 1000), (150, 40, 90)])
@@ -623,15 +625,16 @@ def test_lines_at_one_place_in_pages(reach, shape, size):
         walk = walk_setup.walk_between(
             shape, far, steps, size, 1, here, streamed=True, aligned=True
         ).table
-        assert walk[walk_setup.W.WHOLE] == lines
-    fields = walk[walk_setup.W.AXES :][: len(shape) * walk_setup.A.SIZE].reshape(len(shape), -1)
+        assert walk[walk_fields.WHOLE] == lines
+    fields = walk[walk_fields.AXES :][: len(shape) * walk_fields.AXIS_WORDS].reshape(len(shape), -1)
     run, length = np.zeros(1, int), size
     for axis in fields[::-1]:
-        if axis[walk_setup.A.FAR] == length < 512:
+        if axis[walk_fields.AXIS_TARGET_STEP] == length < 512:
             run = (
-                run[:, None] + axis[walk_setup.A.NEAR] * np.arange(axis[walk_setup.A.TILE])
+                run[:, None]
+                + axis[walk_fields.AXIS_SOURCE_STEP] * np.arange(axis[walk_fields.AXIS_TILE])
             ).ravel()
-            length *= axis[walk_setup.A.TILE]
+            length *= axis[walk_fields.AXIS_TILE]
     sets = np.bincount(run % (1 << 17) // LINE_BYTES)
     most = Costs().transpose_aliased_lines
     assert 4 * most < sets.max() <= 8 * most

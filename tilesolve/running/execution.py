@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime.array_guard import like
-from tilesolve.kernels.runtime.fast_call import PLACES, again
+from tilesolve.kernels.runtime.fast_call import ADDRESSES, again
 from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
@@ -113,7 +113,7 @@ class Recent:
     def of(cls, layout: Layout, arrays: Sequence[Array]) -> Self:
         """Note what the output and the operands are like."""
         (task,) = layout.tasks
-        words = np.concatenate([task.words, PLACES, like(arrays)])
+        words = np.concatenate([task.words, ADDRESSES, like(arrays)])
         kept = layout, tuple(array.dtype for array in arrays)
         return cls(again(words), task.room, layout.shape, layout.dtype, kept)
 

@@ -16,18 +16,21 @@ import numpy as np
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
-from tilesolve.kernels.codegen import pack
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.object_code import Family
-from tilesolve.kernels.runtime import stream_buffer
-from tilesolve.kernels.runtime.state import LEVELS
+from tilesolve.kernels.runtime.state import (
+    KIND_COPY,
+    KIND_GATHER,
+    KIND_TRANSPOSE_ROWS,
+    KIND_TRANSPOSE_SUMS,
+    MAX_LEVELS,
+)
 from tilesolve.model.nest import Nest
-from tilesolve.packing.offset_tables import Field, TransposedBlocks, offset_table
+from tilesolve.packing import table_fields
+from tilesolve.packing.offset_tables import TransposedBlocks, offset_table
 from tilesolve.packing.offsets import Integers, RoleAxis, RoleTile, build_axis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, PANEL_GAP_BYTES
 from tilesolve.running.runnable_nest import Runnable
-
-COPY, TURN_SUMS, TURN_ROWS, GATHER, *_ = range(len(pack.KINDS))
-"""How an operand is packed: numbers of `pack.KINDS`."""
 
 Strides = Sequence[Mapping[str, int]]
 Known = dict[tuple[int, tuple[int, ...]], tuple[RoleAxis, Integers]]
@@ -176,8 +179,8 @@ class Schedule:
         """
         run = Runnable.of(nest, family, roles, copies)
         levels = [band.level for band in run.nest.bands]
-        if len(levels) > LEVELS:
-            raise PlanError(f"a nest of {len(levels)} bands: at most {LEVELS} can be run")
+        if len(levels) > MAX_LEVELS:
+            raise PlanError(f"a nest of {len(levels)} bands: at most {MAX_LEVELS} can be run")
         wanted = [levels.index(copy) if copy else 0 for copy in copies]
         top = max(run.outermost, *wanted)
         found = cls(problem, run.tabulated(top), strides, top=top)
@@ -246,12 +249,12 @@ class Schedule:
     def _way(self, side: int) -> int:
         unit = self.unit(1 + side)
         if unit is None:
-            return GATHER
+            return KIND_GATHER
         if unit in self.roles[SUMS]:
-            return TURN_SUMS
+            return KIND_TRANSPOSE_SUMS
         if unit == self.lane(side):
-            return COPY
-        return TURN_ROWS if unit in self.roles[side] else GATHER
+            return KIND_COPY
+        return KIND_TRANSPOSE_ROWS if unit in self.roles[side] else KIND_GATHER
 
     def _readable(self, side: int) -> bool:
         """Return whether an operand can be read where it lies: rows need whole vectors."""
@@ -326,7 +329,7 @@ class Schedule:
         for side in (0, 1):
             level = self.packed[side]
             if level:
-                places = tables[side][tables[side][Field.PLACES] :]
+                places = tables[side][tables[side][table_fields.GROUPS] :]
                 for segment in range(len(axes[side].bounds[level]) - 1):
                     low, high = axes[side].register_tiles(level, segment)
                     groups[side] = max(groups[side], int(places[high] - places[low]))
@@ -343,14 +346,14 @@ class Schedule:
             (sums[0], sums[1]),
             (batches[0], batches[1]),
             self._aligned(axes, tables),
-            _run(axes, self.element) >= stream_buffer.LEAST,
+            _run(axes, self.element) >= tuning.MIN_STAGED_RUN_BYTES,
         )
 
     def _table(self, role: int, axis: RoleAxis) -> Integers:
         """Return what the macrokernel reads of an axis."""
         turned: list[TransposedBlocks | None] = [None, None]
         for side in (ROWS, COLUMNS):
-            turns = {TURN_SUMS: SUMS, TURN_ROWS: side}.get(self.ways[side])
+            turns = {KIND_TRANSPOSE_SUMS: SUMS, KIND_TRANSPOSE_ROWS: side}.get(self.ways[side])
             if self.packed[side] and turns == role:
                 steps = self.strides[1 + side].values()
                 lined = all(step % ALIGNMENT_BYTES == 0 for step in steps if step != self.element)
@@ -365,7 +368,8 @@ class Schedule:
 
     def _aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:
         width = self.family.bits // 8
-        rows = axes[ROWS].offsets[0][_array(tables[ROWS], Field.STARTS, Field.COUNTS)]
+        starts = _array(tables[ROWS], table_fields.GROUP_STARTS, table_fields.GROUP_COUNTS)
+        rows = axes[ROWS].offsets[0][starts]
         return not any(
             np.any(offsets % width)
             for offsets in (rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0])
@@ -409,6 +413,6 @@ def _run(axes: Sequence[RoleAxis], element: int) -> float:
     return element * max(down, *(n * together(columns, n * element) for n in beside))
 
 
-def _array(found: Integers, begin: Field, end: Field) -> Integers:
+def _array(found: Integers, begin: int, end: int) -> Integers:
     """Return the part of a table between two fields' data."""
     return found[found[begin] : found[end]]

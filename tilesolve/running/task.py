@@ -15,16 +15,8 @@ from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.runtime import macrokernel
-from tilesolve.kernels.runtime.state import (
-    HALVED,
-    KINDS,
-    PACKED,
-    PLACED,
-    TRACE,
-    S,
-    Step,
-)
+from tilesolve.kernels.runtime import box_fields, macrokernel
+from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.packing.buffers import workspace
@@ -57,11 +49,11 @@ class Task:
     steps
         The same for the macrokernel.
     state
-        The state before a run, see `S`.
+        The state before a run, see `kernels.runtime.state`.
     sums
         Offsets of packed k for both operands.
     words
-        What a run is told, see `guards.Call`.
+        What a run is told, see `call_fields`.
     room
         Bytes of the packed copies of both operands.
     """
@@ -115,21 +107,25 @@ class Task:
         cell = dict(solution.nest.bands[0].box)
         streams = solution.output == "stream" and not stores_alias(problem, machine, steps[0], cell)
         state = _state(schedule, stream=streams)
-        state[S.ENTERING] = machine.prefetches_next_rows(problem.dtype)
+        state[fields.PREFETCHES_NEXT_TILE] = machine.prefetches_next_rows(problem.dtype)
         # Kernels that read in place ask for no lines, and what is near need not be asked for.
         if all(schedule.packed) and not fits_second_cache(problem, machine):
             for side, level in enumerate(schedule.packed):
                 box = Problem.of(problem.spec, dict(schedule.nest.bands[level].box), problem.dtype)
-                state[S.FORESEEN + side] = should_prefetch(steps[1 + side], box, machine)
-        state[S.BASES : S.BASES + 3] = [_distance(start, of) + _distance(ends, of) for of in given]
-        state[S.PLACED_SUMS : S.PLACED_SUMS + 2] = [row.ctypes.data for row in sums]
+                state[fields.PREFETCHED + side] = should_prefetch(steps[1 + side], box, machine)
+        bases = [_distance(start, of) + _distance(ends, of) for of in given]
+        state[fields.BASES : fields.BASES + 3] = bases
+        for side, row in enumerate(sums):
+            state[fields.PACKED_SUM_OFFSETS + side] = row.ctypes.data
         taken = 0
         for side in (ROWS, COLUMNS):
-            state[S.BUFFER + side] = taken
+            state[fields.COPY + side] = taken
             step = schedule.step(side)
             taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD_BYTES
             taken += -taken % ALIGNMENT_BYTES
-        state[S.FAR] = exceeds_second_cache(int(state[S.BUFFER + COLUMNS]), machine)
+        state[fields.PREFETCHES_PANELS] = exceeds_second_cache(
+            int(state[fields.COPY + COLUMNS]), machine
+        )
         rows = _rows(schedule, boxes, gathers=not third_cache_feeds(machine))
         call = [state.ctypes.data, rows.ctypes.data, len(boxes), first]
         words = np.array(call, np.int64)
@@ -156,7 +152,7 @@ class Task:
         """Run the task and return what each call covered."""
         boxes, names = self.boxes, tuple(self.schedule.problem.sizes)
         calls = np.array([prod(box.cells(role) for role in range(4)) for box in boxes.tables])
-        trace = np.zeros((int(calls[boxes.kinds].sum()), TRACE), np.int64)
+        trace = np.zeros((int(calls[boxes.kinds].sum()), fields.TRACE_WORDS), np.int64)
         letters = [
             [self.schedule.indices(role, sizes) for role in range(4)] for sizes in boxes.sizes
         ]
@@ -217,33 +213,38 @@ def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:
 
 
 def _rows(schedule: Schedule, boxes: Boxes, *, gathers: bool) -> Integers:
-    """Return a row of `Step` for each box, one after the other.
+    """Return a row of `box_fields` for each box, one after the other.
 
     Where a third cache is near, C that does not lie in whole lines had better not be gathered on
     its way past the caches (measured on a Zen 3: `abcd-dbea-ec` takes 169 ms so, and 126 through
     them).
     """
     letters = tuple(schedule.problem.sizes)
-    kinds = np.zeros((len(boxes.tables), Step.SIZE), np.int64)
+    kinds = np.zeros((len(boxes.tables), box_fields.SIZE), np.int64)
     for row, box in zip(kinds, boxes.tables, strict=True):
-        row[Step.TABLES : Step.TABLES + len(box.tables)] = [t.ctypes.data for t in box.tables]
-        row[Step.CELLS : Step.CELLS + 2] = box.cells(ROWS), box.cells(COLUMNS)
-        row[Step.ALIGNED], row[Step.LONG] = box.aligned, box.long and gathers
+        row[box_fields.TABLES : box_fields.TABLES + len(box.tables)] = [
+            t.ctypes.data for t in box.tables
+        ]
+        row[box_fields.TILES : box_fields.TILES + 2] = box.cells(ROWS), box.cells(COLUMNS)
+        row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.long and gathers
     rows = kinds[boxes.kinds]
     strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.strides], np.int64)
     offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T
-    rows[:, Step.OFFSETS : Step.OFFSETS + len(schedule.strides)] = offsets
+    rows[:, box_fields.OFFSETS : box_fields.OFFSETS + len(schedule.strides)] = offsets
     sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
-    rows[:, Step.FIRST] = ~boxes.corners[:, sums].any(axis=1)
+    rows[:, box_fields.HAS_FIRST_SUM] = ~boxes.corners[:, sums].any(axis=1)
     for side in (ROWS, COLUMNS):
         # A copy stays good while the operand's elements and their order do.
-        kept = [Step.OFFSETS + 1 + side, *(Step.TABLES + r for r in (side, SUMS, BATCHES))]
-        rows[:, Step.FRESH + side] = 1
-        rows[1:, Step.FRESH + side] = np.any(rows[1:, kept] != rows[:-1, kept], axis=1)
-        fresh = np.flatnonzero(rows[:, Step.FRESH + side])
+        kept = [
+            box_fields.OFFSETS + 1 + side,
+            *(box_fields.TABLES + r for r in (side, SUMS, BATCHES)),
+        ]
+        rows[:, box_fields.CHANGED + side] = 1
+        rows[1:, box_fields.CHANGED + side] = np.any(rows[1:, kept] != rows[:-1, kept], axis=1)
+        fresh = np.flatnonzero(rows[:, box_fields.CHANGED + side])
         numbers = np.arange(len(rows))
         following = np.append(fresh, 0)[np.searchsorted(fresh, numbers, side="right")]
-        rows[:, Step.NEXT + side] = np.maximum(0, following - numbers)
+        rows[:, box_fields.NEXT_CHANGE + side] = np.maximum(0, following - numbers)
     return rows.ravel()
 
 
@@ -251,22 +252,21 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype = schedule.family, schedule.problem.dtype
     state = _kernel_addresses(family).copy()
-    state[S.TOP] = schedule.top
+    state[fields.TOP] = schedule.top
     for level, order in enumerate(schedule.run.orders[: schedule.top + 1]):
-        state[S.ORDERS + 4 * level : S.ORDERS + 4 * level + 4] = order
+        state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
     for side in (ROWS, COLUMNS):
-        state[S.LEVEL + side] = schedule.packed[side]
-        state[S.WAY + side] = schedule.ways[side]
-        state[S.STEP + side] = schedule.step(side)
-        state[S.GROUP + side] = schedule.group(side)
-    state[S.SINGLE] = dtype in ("float32", "complex64")
-    state[S.STREAMING] = family.bits // 8 if stream else 0
-    state[S.STORE] = Mode.STORE
-    state[S.WRITE + TileLayout.SCATTERED], state[S.WRITE + TileLayout.PART] = (
-        Mode.SCATTER,
-        Mode.PART,
-    )
-    state[S.LATER : S.LATER + len(TileLayout)] = Mode.SCATTER_ADD, Mode.PART_ADD, Mode.ADD
+        state[fields.PACKED_LEVEL + side] = schedule.packed[side]
+        state[fields.PACK_KIND + side] = schedule.ways[side]
+        state[fields.STEP_BYTES + side] = schedule.step(side)
+        state[fields.GROUP + side] = schedule.group(side)
+    state[fields.SINGLE] = dtype in ("float32", "complex64")
+    state[fields.NON_TEMPORAL_BYTES] = family.bits // 8 if stream else 0
+    state[fields.WHOLE_MODE] = Mode.STORE
+    state[fields.FIRST_MODES + TileLayout.SCATTERED] = Mode.SCATTER
+    state[fields.FIRST_MODES + TileLayout.PART] = Mode.PART
+    later = Mode.SCATTER_ADD, Mode.PART_ADD, Mode.ADD
+    state[fields.LATER_MODES : fields.LATER_MODES + len(TileLayout)] = later
     return state
 
 
@@ -274,17 +274,19 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
 def _kernel_addresses(family: Family) -> Integers:
     """Return a state that knows where code is, and what ends a run, no more."""
     loaded = load_kernels(family)
-    state = np.zeros(S.SIZE, np.int64)
-    state[S.STOP] = cancellation.CANCEL_ADDRESS
-    state[S.PACK : S.KERNELS] = macrokernel.PLACES
-    addresses = state[S.KERNELS :].reshape(KINDS, MAX_TILE_VECTORS, MAX_TILE_COLUMNS)
+    state = np.zeros(fields.SIZE, np.int64)
+    state[fields.STOP] = cancellation.CANCEL_ADDRESS
+    state[fields.PACK_SEGMENT : fields.KERNELS] = macrokernel.ADDRESSES
+    addresses = state[fields.KERNELS :].reshape(
+        fields.KERNEL_KINDS, MAX_TILE_VECTORS, MAX_TILE_COLUMNS
+    )
     for shape in family.shapes:
-        kind = HALVED if shape.halved else PACKED if shape.packed else PLACED
+        kind = fields.HALVED if shape.halved else fields.PACKED if shape.packed else fields.IN_PLACE
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
     if not family.halved:
-        addresses[HALVED] = addresses[PACKED]
+        addresses[fields.HALVED] = addresses[fields.PACKED]
     for side, strip in enumerate(family.micro_panels):
         for number, kind_of_packer in enumerate(pack.KINDS):
-            at = S.PACKERS + len(pack.KINDS) * side + number
+            at = fields.PACKERS + len(pack.KINDS) * side + number
             state[at] = loaded.address(strip.name(kind_of_packer))
     return state

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilesolve.kernels.codegen.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
 from tilesolve.kernels.runtime import transpose_walk
-from tilesolve.kernels.runtime.transpose_walk import PLACE, A, W
+from tilesolve.kernels.runtime import walk_fields as fields
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array, data_pointer_address
 from tilesolve.packing.offsets import Integers
@@ -36,7 +36,7 @@ class Walk:
     Parameters
     ----------
     table
-        What compiled code knows of it, see `transpose_walk.W`.
+        What compiled code knows of it, see `kernels.runtime.walk_fields`.
     address
         Of the table.
     workspace_bytes
@@ -112,7 +112,7 @@ def copy_strided(target: Array, source: Array, threads: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What a walk's table says, by name; see `transpose_walk.W`."""
+    """What a walk's table says, by name; see `kernels.runtime.walk_fields`."""
 
     element: int
     begin: tuple[int, int]
@@ -136,28 +136,33 @@ class _Layout:
 
     def table(self) -> Integers:
         """Return the table that compiled code reads."""
-        walk, staging = np.zeros(W.SIZE, np.int64), self.staging
-        walk[W.ELEMENT], walk[W.COLUMNS], walk[W.ROWS] = self.element, self.columns, self.rows
+        walk, staging = np.zeros(fields.SIZE, np.int64), self.staging
+        walk[fields.ELEMENT_BYTES] = self.element
+        walk[fields.COLUMNS], walk[fields.ROWS] = self.columns, self.rows
         blocks = np.stack([self.sides, self.kinds], axis=1).ravel()
-        walk[W.BLOCKS : W.BLOCKS + len(blocks)] = blocks
-        walk[W.STREAMED], walk[W.WHOLE], walk[W.LISTED] = self.streamed, self.whole, self.listed
-        walk[W.BEGIN : W.BEGIN + 2], walk[W.RUN : W.RUN + 2] = self.begin, staging.run
-        walk[W.GROUP], walk[W.AHEAD] = staging.group, staging.prefetches_rows or not self.sides[0]
-        walk[W.JOINED], walk[W.PIECE] = staging.joined, staging.piece
-        walk[W.KEPT] = self.kept_bytes and self.staging_bytes
-        walk[W.OFFSETS], walk[W.MOVE] = self.staging_bytes + self.kept_bytes, PLACE
+        walk[fields.BLOCKS : fields.BLOCKS + len(blocks)] = blocks
+        walk[fields.NON_TEMPORAL] = self.streamed
+        walk[fields.WHOLE], walk[fields.LISTED] = self.whole, self.listed
+        walk[fields.START : fields.START + 2] = self.begin
+        walk[fields.RUN], walk[fields.RUN_AXIS] = staging.run
+        walk[fields.GROUP] = staging.group
+        walk[fields.PREFETCHES_NEXT_ROWS] = staging.prefetches_rows or not self.sides[0]
+        walk[fields.JOINED], walk[fields.FILL_BYTES] = staging.joined, staging.piece
+        walk[fields.KEPT] = self.kept_bytes and self.staging_bytes
+        walk[fields.OFFSETS] = self.staging_bytes + self.kept_bytes
+        walk[fields.TILE_FUNCTION] = transpose_walk.TILE_FUNCTION
         for at, (axis, step) in enumerate(zip(self.axes, staging.steps, strict=True)):
-            steps = (axis.target_step, axis.source_step, step)
-            fields = (axis.extent, axis.tile, axis.trips, *steps)
-            walk[W.AXES + A.SIZE * at : W.AXES + A.SIZE * (at + 1)] = fields
+            words = (axis.extent, axis.tile, axis.trips, axis.target_step, axis.source_step, step)
+            first = fields.AXES + fields.AXIS_WORDS * at
+            walk[first : first + fields.AXIS_WORDS] = words
         lists = (
-            (W.LOOPS, self.loops),
-            (W.OUTER, staging.outer),
-            (W.INNER, staging.inner),
-            (W.FILLS, self.fills),
+            (fields.LOOPS, self.loops),
+            (fields.OUTER, staging.outer),
+            (fields.INNER, staging.inner),
+            (fields.FILLS, self.fills),
         )
         for number, (field, members) in enumerate(lists):
-            walk[W.COUNTS + number] = len(members)
+            walk[fields.COUNTS + number] = len(members)
             walk[field : field + len(members)] = members
         return walk
 

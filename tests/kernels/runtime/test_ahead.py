@@ -11,10 +11,10 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import pack, shape
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
-from tilesolve.kernels.runtime.prefetch_queue import LEAST
-from tilesolve.kernels.runtime.state import S
+from tilesolve.kernels.runtime import state
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.pages import lines_by_place
@@ -74,7 +74,7 @@ def replaced(problem, machine, *functions):
     kept = [ENTRY(function) for function in functions]
     count = MAX_TILE_VECTORS * MAX_TILE_COLUMNS
     for at, function in enumerate(kept):
-        kernels = slice(S.KERNELS + at * count, S.KERNELS + (at + 1) * count)
+        kernels = slice(state.KERNELS + at * count, state.KERNELS + (at + 1) * count)
         task.state[kernels] = ctypes.cast(function, ctypes.c_void_p).value
     return task, arrays, kept
 
@@ -117,7 +117,7 @@ def watched(problem, machine):
     for side in (0, 1):
         for at, kind in enumerate(pack.KINDS):
             kept.append(ENTRY(packer(side, kind)))
-            where = S.PACKERS + len(pack.KINDS) * side + at
+            where = state.PACKERS + len(pack.KINDS) * side + at
             task.state[where] = ctypes.cast(kept[-1], ctypes.c_void_p).value
     task.run(arrays, 1, 0)
     begins = [a.__array_interface__["data"][0] for a in arrays[1:]]
@@ -169,7 +169,11 @@ def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
     task, arrays, _kept = replaced(Problem.of(spec, sizes), USUAL, kernel, kernel, kernel)
     task.run(arrays, 1, 0)
     assert any(fetches for _, fetches in counts)
-    assert all(fetches >= min(LEAST, steps) for steps, fetches in counts if fetches)
+    assert all(
+        fetches >= min(tuning.MIN_PREFETCHES_PER_TILE, steps)
+        for steps, fetches in counts
+        if fetches
+    )
     assert any(not fetches for _, fetches in counts)
 
 

@@ -14,8 +14,9 @@ import pytest
 from numba import njit
 
 import tilesolve
-from tilesolve.kernels.runtime.array_guard import Call, holds, like
-from tilesolve.kernels.runtime.compiled import address, invoke, pointer, result
+from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime.array_guard import holds, like
+from tilesolve.kernels.runtime.compiled import address, as_pointer, compiled_for, invoke, result
 from tilesolve.kernels.sources import LAYOUT, checksum, sources
 
 SCRIPT = """
@@ -31,7 +32,7 @@ for spec in ("ik-ij-jk", "abc-bda-dc"):
 CHANGES = {
     "codegen/pack": ('    "source",\n    "target",\n', '    "target",\n    "source",\n'),
     "codegen/shape": ('    "a",\n    "b",\n    "k",\n', '    "k",\n    "b",\n    "a",\n'),
-    "runtime/state": ("    TOP = PACKER + len(pack.FIELDS)\n", "    TOP = PACKER + 40\n"),
+    "runtime/state": ("TOP = PACKER_FRAME + len(pack.FIELDS)\n", "TOP = PACKER_FRAME + 40\n"),
 }
 """For modules that compiled functions take constants from, another order of these."""
 
@@ -93,7 +94,7 @@ def test_the_layout_covers_all_that_is_taken_from_others(module):
 @pytest.mark.parametrize("module", COMPILED)
 def test_every_module_of_compiled_functions_looks_whether_they_are_good(module):
     """Its functions were all compiled for the layout in force."""
-    assert import_module(f"tilesolve.kernels.{module}")._layout() == LAYOUT
+    assert compiled_for(import_module(f"tilesolve.kernels.{module}").__name__) == LAYOUT
 
 
 def test_sources_are_all_files_of_all_subfolders():
@@ -136,8 +137,8 @@ def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_intege
 
     @njit
     def call(place, first, second, third):
-        invoke(place, first, pointer(second), third, 3, 4, 5, 6, 7, 8, 9)
-        return result(place, first + 1, pointer(second), third, 0, 0, 0, 0, 0, 0, first)
+        invoke(place, first, as_pointer(second), third, 3, 4, 5, 6, 7, 8, 9)
+        return result(place, first + 1, as_pointer(second), third, 0, 0, 0, 0, 0, 0, first)
 
     assert call(where, 1, 64, 0.5) == 2**40 + 2
     assert seen == [(1, 64, 0.5, (3, 4, 5, 6, 7, 8, 9)), (2, 64, 0.5, (0, 0, 0, 0, 0, 0, 1))]
@@ -145,7 +146,7 @@ def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_intege
 
 def test_a_compiled_function_is_the_same_where_its_address_says():
     given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
-    words = np.append(np.zeros(Call.ARRAYS, np.int64), like(given))
+    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), like(given))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
     for others in (given, given[::-1]):
         arguments = words.ctypes.data, *map(id, others)

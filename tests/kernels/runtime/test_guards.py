@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.kernels.runtime.array_guard import Call, holds, like
+from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime.array_guard import holds, like
 
 SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
 
 
 def told(arrays):
     """Return the words of a run for such arrays."""
-    return np.append(np.zeros(Call.ARRAYS, np.int64), like(arrays))
+    return np.append(np.zeros(call_fields.ARRAYS, np.int64), like(arrays))
 
 
 def held(words, arrays):

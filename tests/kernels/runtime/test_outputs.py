@@ -13,7 +13,7 @@ from running_cases import varied
 import tilesolve
 from tilesolve.contractions.errors import PlanError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
-from tilesolve.kernels.runtime.state import S
+from tilesolve.kernels.runtime import state
 from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import overlaps_itself
 
@@ -106,6 +106,6 @@ def test_c_goes_through_the_caches_where_its_lines_hinder_each_other(n, crowded)
     assert np.allclose(out, first[:, :8] @ second)
     (layout,) = found.executor.layouts.values()
     through = n == 512 and crowded == 2.0
-    assert [bool(task.state[S.STREAMING]) for task in layout.tasks] == [not through]
+    assert [bool(task.state[state.NON_TEMPORAL_BYTES]) for task in layout.tasks] == [not through]
     said = next(line for line in str(found).splitlines() if "C is" in line)
     assert ("through the caches" in said) is through

@@ -11,12 +11,13 @@ from running_cases import WIDTHS, check_result, draw_operands, make_shallow_mach
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
-from tilesolve.kernels.runtime import copy_lines, stream_buffer
-from tilesolve.kernels.runtime.array_guard import Call
+from tilesolve.kernels.runtime import call_fields, copy_lines
 from tilesolve.machine.costs import DEFAULT_COSTS
-from tilesolve.packing.offset_tables import Field, offset_table
+from tilesolve.packing import table_fields
+from tilesolve.packing.offset_tables import offset_table
 from tilesolve.packing.offsets import RoleTile, build_axis
 from tilesolve.packing.sizes import LINE_BYTES
 from tilesolve.running.execution import Layout
@@ -67,7 +68,7 @@ def modes_at(found, offset):
 def test_any_problem_at_any_place(problem, width, offset):
     """Also where arrays begin amid elements, and however short the runs are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_buffer, "LEAST", 0)
+        patch.setattr(tuning, "MIN_STAGED_RUN_BYTES", 0)
         run_at(streamed(problem, *width), offset)
 
 
@@ -81,9 +82,9 @@ def test_around_vectors_and_rooms(width, dtype, monkeypatch):
         for least, offset in (
             (0, size),
             (0, LINE_BYTES - size),
-            (stream_buffer.LEAST, 3 * size % LINE_BYTES),
+            (tuning.MIN_STAGED_RUN_BYTES, 3 * size % LINE_BYTES),
         ):
-            monkeypatch.setattr(stream_buffer, "LEAST", least)
+            monkeypatch.setattr(tuning, "MIN_STAGED_RUN_BYTES", least)
             run_at(varied(found), offset)
 
 
@@ -116,7 +117,7 @@ def test_last_vectors_spoil_nothing(width, dtype, n, monkeypatch):
 
     What the vector has beyond them must not come to lie where another column begins.
     """
-    monkeypatch.setattr(stream_buffer, "LEAST", 0)
+    monkeypatch.setattr(tuning, "MIN_STAGED_RUN_BYTES", 0)
     problem = Problem.of("cbn-ck-kbn", {"c": 20, "b": 9, "n": n, "k": 5}, dtype)
     run_at(streamed(problem, *width), 16)
 
@@ -127,7 +128,7 @@ def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
     """All calls for one output go the same way: to have a line on both ways would be slow."""
     problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
     assert modes_at(streamed(problem, *width), offset) == {Mode.STREAM}
-    monkeypatch.setattr(stream_buffer, "LEAST", 1 << 20)
+    monkeypatch.setattr(tuning, "MIN_STAGED_RUN_BYTES", 1 << 20)
     through = modes_at(streamed(problem, *width), offset)
     assert through == ({Mode.STORE} if offset else {Mode.STREAM})
 
@@ -178,7 +179,7 @@ def test_runs_are_released_in_any_parts(data):
     length = bounds[-1]
     source = np.random.default_rng(length).integers(0, 255, length, np.uint8)
     target, memory, begin = placed((length,), np.uint8, data.draw(st.integers(0, LINE_BYTES - 1)))
-    way = data.draw(st.sampled_from([1, copy_lines.ALL]))
+    way = data.draw(st.sampled_from([copy_lines.WHOLE_LINES, copy_lines.ALL_LINES]))
     room, kept = np.zeros(length + 3 * LINE_BYTES, np.uint8), np.zeros(2 * LINE_BYTES, np.uint8)
     for low, high in pairwise(bounds):
         shift = data.draw(st.integers(LINE_BYTES, 2 * LINE_BYTES))
@@ -186,7 +187,7 @@ def test_runs_are_released_in_any_parts(data):
         room[shift : shift + high - low] = source[low:high]
         before, after = (kept.ctypes.data if inner else 0 for inner in (low > 0, high < length))
         address = room.ctypes.data + shift
-        copy_lines.release(address, target.ctypes.data + low, high - low, way, before, after)
+        copy_lines.flush_run(address, target.ctypes.data + low, high - low, way, before, after)
     assert (target == source).all()
     assert (memory[:begin] == 0xFF).all()
     assert (memory[begin + length :] == 0xFF).all()
@@ -200,7 +201,7 @@ def test_steady_indices_are_counted(steps, cell):
     axis = build_axis([RoleTile("m", (cell,)), RoleTile("m", sides)], [{"m": 8}, {"m": 8}, {}])
     axis = replace(axis, offsets=(offsets, *axis.offsets[1:]))
     found = offset_table(axis, operand=1, group=4, element=8)
-    at = found[Field.STEADY]
+    at = found[table_fields.STEADY]
     for index in range(len(offsets)):
         rest = np.diff(offsets[index:])
         count = 1 + (int(np.argmin(np.append(rest == rest[0], False))) if len(rest) else 0)
@@ -258,5 +259,5 @@ def test_what_would_be_read_amid_lines_is_packed(width):
         check_result(problem, out, reference(problem, first, second), (first, second))
     copied = {key[-1:] == (0,): layout.tasks[0] for key, layout in found.executor.layouts.items()}
     assert len(found.executor.layouts) == len(copied) == 2
-    side = int(copied[True].words[Call.TURNED])
+    side = int(copied[True].words[call_fields.SWAPPED])
     assert [copied[amid].schedule.packed[side] > 0 for amid in (False, True)] == [False, True]

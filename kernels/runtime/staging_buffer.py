@@ -1,0 +1,176 @@
+"""Staging buffer: collects tiles of C that do not lie in whole lines, and writes them as runs.
+
+A non-temporal store writes a line. Where a tile of C begins or ends amid lines, as in NumPy's own
+arrays, which begin 16 bytes after one, microkernels write a few tiles to a small buffer in the
+first cache. There they lie as in C, so that what is side by side is flushed line by line. The part
+of a line that a run ends in is kept for the tiles that go on there. A box says whether it is staged
+(`box_fields.STAGED`); see docs/decisions/051. `s` is a state (`state`); `R` and `N` are the tables
+of rows and columns (`table_fields`).
+"""
+
+from __future__ import annotations
+
+from tilesolve.kernels import tuning
+from tilesolve.kernels.codegen.shape import Mode
+from tilesolve.kernels.runtime import frames, state
+from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, renew
+from tilesolve.kernels.runtime.copy_lines import ALL_LINES, flush_run
+from tilesolve.packing import table_fields as table
+from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
+
+# Bytes from the buffer to what stands behind the runs: offsets of rows and of columns, the kept
+# lines of runs, and the addresses where C goes on from them.
+_ROW_OFFSETS = tuning.STAGING_BYTES + (tuning.MAX_STAGED_RUNS + 1) * tuning.STAGING_GAP_BYTES
+_COLUMN_OFFSETS = _ROW_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
+_KEPT_LINES = _COLUMN_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
+_KEPT_ENDS = _KEPT_LINES + tuning.MAX_KEPT_LINES * LINE_BYTES
+
+STAGING_WORDS = (_KEPT_ENDS + WORD_BYTES * tuning.MAX_KEPT_LINES + LINE_BYTES) // WORD_BYTES
+"""Words of the staging buffer with all that stands behind it."""
+
+
+@compiled(POINTER, INT, INT, returns=INT, inner=True)
+def _count_steady(X, index, distance):
+    """Return how many indices, the first included, follow each other at a distance in C."""
+    count = X[X[table.STEADY] + index]
+    at = X[table.OFFSETS] + index
+    return count if count > 1 and X[at + 1] - X[at] == distance else 1
+
+
+@compiled(INT, INT, INT, INT, INT, INT, INT, INT, returns=INT, inner=True)
+def _count_staged_tiles(role, count, m, n, element, across, piece, per_run):
+    """Return how many tiles of a call may be staged at once, a multiple of `per_run`; 0 if none.
+
+    A tile has `m` rows and `n` columns. Runs go `across` columns with `piece` rows each, or else
+    down rows.
+    """
+    size = m * n * element
+    most = tuning.STAGING_FLUSH_BYTES // size
+    if across and role == state.COLUMNS:
+        most = max(most, -(-tuning.MIN_FLUSHED_RUN_BYTES // size))
+    elif not across and role == state.ROWS:
+        most = max(most, -(-tuning.MIN_FLUSHED_RUN_BYTES // (m * element)))
+    indices = m if role == state.ROWS else n
+    most = min(most, tuning.STAGING_BYTES // size, tuning.MAX_STAGED_INDICES // indices)
+    if across and role == state.ROWS:
+        most = min(most, tuning.MAX_STAGED_RUNS * piece // m)
+    elif not across and role == state.COLUMNS:
+        most = min(most, tuning.MAX_STAGED_RUNS // n)
+    most = min(max(per_run, most // per_run * per_run), count)
+    if most * size > tuning.STAGING_BYTES:
+        return 0
+    return 0 if role == state.ROWS and most * m > tuning.MAX_STAGED_INDICES else most
+
+
+@compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
+def _lay_out_runs(s, across, piece, rows, columns, element):
+    """Write down where so many rows and columns are in the buffer, and that no line is kept."""
+    pitch = (piece * columns if across else rows) * element + tuning.STAGING_GAP_BYTES
+    buffer = s[state.STAGING_BUFFER]
+    row_offsets, column_offsets = buffer + _ROW_OFFSETS, buffer + _COLUMN_OFFSETS
+    offsets = as_pointer(row_offsets)
+    for row in range(rows):
+        offsets[row] = row // piece * pitch + row % piece * element if across else row * element
+    offsets = as_pointer(column_offsets)
+    for column in range(columns):
+        offsets[column] = column * (piece * element if across else pitch)
+    ends = as_pointer(buffer + _KEPT_ENDS)
+    for slot in range(tuning.MAX_KEPT_LINES):
+        ends[slot] = 0
+    s[state.STAGED_ACROSS], s[state.STAGED_RUN_ROWS] = across, piece
+    s[state.STAGED_RUN_PITCH] = pitch
+    s[frames.C], s[frames.MODE] = buffer + tuning.STAGING_GAP_BYTES, Mode.STORE
+    s[frames.ROWS_C], s[frames.COLUMNS_C] = row_offsets, column_offsets
+
+
+@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, returns=INT, inner=True)
+def stage_tiles(s, role, count, turns, r0, n0, m, n, R, N):
+    """Have the tiles of a call go to the staging buffer, where each is made of runs that are alike.
+
+    Each group of a tile's rows has to be contiguous in C.
+
+    Parameters
+    ----------
+    s
+        The state.
+    role, count, turns
+        How many tiles there are along a role, and how often along the other one.
+    r0, n0
+        First row and first column.
+    m, n
+        Rows and columns of a tile.
+    R, N
+        The tables.
+
+    Returns
+    -------
+    int
+        How many tiles along the role may be computed at once; 0 if C is to be written in place.
+    """
+    element, group = s[state.STEP_BYTES] // s[state.GROUP], s[state.GROUP]
+    high = m * (count if role == state.ROWS else turns if role == state.COLUMNS else 1)
+    wide = n * (count if role == state.COLUMNS else turns if role == state.ROWS else 1)
+    down = _count_steady(R, r0, element)
+    piece, per_run = min(down, m), 1
+    whole = role == state.ROWS and high % down == 0 and down % m == 0 and m % group == 0
+    if whole and down > m and _count_steady(N, n0, down * element) >= n:
+        piece, per_run = down, down // m  # columns go on where all rows end
+    beside = _count_steady(N, n0, piece * element)
+    across = beside >= n and beside * piece >= down
+    if (
+        across
+    ):  # each run has as many rows, and these are whole groups where a tile has several runs
+        if high % piece or (piece < m and (m % piece or piece % group)):
+            return 0
+        for row in range(r0, r0 + high, piece):
+            if _count_steady(R, row, element) < piece:
+                return 0
+    elif down < m:
+        return 0
+    most = _count_staged_tiles(role, count, m, n, element, across, piece, per_run)
+    if most:
+        rows, columns = m * (most if role == 0 else 1), n * (most if role == 1 else 1)
+        _lay_out_runs(s, across, piece, rows, columns, element)
+        s[state.STAGED_FIRST_ROW], s[state.STAGED_FIRST_COLUMN] = r0, n0
+        s[state.STAGED_END_ROW], s[state.STAGED_END_COLUMN] = r0 + high, n0 + wide
+    return most
+
+
+@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
+def flush_tiles(s, out, r, n, rows, columns, R, N):
+    """Write what is in the staging buffer to C: so many rows and columns from the given ones on."""
+    element = s[state.STEP_BYTES] // s[state.GROUP]
+    buffer, pitch = s[state.STAGING_BUFFER], s[state.STAGED_RUN_PITCH]
+    # Runs go along Y, from y to the last of it; x is the index of a run.
+    X, Y, high, wide = R, N, rows, columns
+    x, y, first, last = r, n, s[state.STAGED_FIRST_ROW], s[state.STAGED_END_COLUMN]
+    unit = s[state.STAGED_RUN_ROWS]
+    if not s[state.STAGED_ACROSS]:
+        X, Y, high, wide = N, R, columns, rows
+        x, y, first, last = n, r, s[state.STAGED_FIRST_COLUMN], s[state.STAGED_END_ROW]
+        unit = 1
+    length = element * (unit if s[state.STAGED_ACROSS] else 1)
+    ends = as_pointer(buffer + _KEPT_ENDS)
+    offsets = Y[table.OFFSETS] + y
+    for at in range(0, high, unit):
+        slot = (x + at - first) // unit
+        base = out + X[X[table.OFFSETS] + x + at]
+        source = buffer + tuning.STAGING_GAP_BYTES + at // unit * pitch
+        kept = buffer + _KEPT_LINES + LINE_BYTES * slot
+        done = 0
+        while done < wide:
+            now = min(_count_steady(Y, y + done, length), wide - done)
+            begin, size = base + Y[offsets + done], now * length
+            before = after = 0
+            if slot < tuning.MAX_KEPT_LINES:  # less than a line is not kept
+                if ends[slot] == begin:
+                    before = kept
+                ends[slot] = 0
+                more = done + now == wide and y + wide < last and size >= LINE_BYTES
+                if more and base + Y[offsets + wide] == begin + size:
+                    after, ends[slot] = kept, begin + size
+            flush_run(source + done * length, begin, size, ALL_LINES, before, after)
+            done += now
+
+
+renew(__name__)
