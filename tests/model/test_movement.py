@@ -19,7 +19,7 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Nest, tile_counts
 from tilesolve.model.price import price
-from tilesolve.model.traffic import PACK_TRAFFIC
+from tilesolve.planning.policy import PACK_CROSSINGS
 
 EXTENTS, TILES = {"i": 96, "j": 120, "k": 144}, {"i": 8, "j": 12, "k": 18}
 SIZES = {"m": 96, "n": 64, "k": 80}
@@ -295,7 +295,7 @@ class TestPacking:
         size_a, size_b = (8 * count for count in cost.packed)
         assert cost.levels[0].packing == (0, 2 * size_a, 2 * size_b)
         for level in cost.levels[1:3]:
-            assert level.packing == (0, PACK_TRAFFIC * size_a, PACK_TRAFFIC * size_b)
+            assert level.packing == (0, PACK_CROSSINGS * size_a, PACK_CROSSINGS * size_b)
             assert level.volumes[1:] == tuple(
                 a + b for a, b in zip(level.moved[1:], level.packing[1:], strict=True)
             )

@@ -25,11 +25,11 @@ from tilesolve.model.traffic import Store
 from tilesolve.planning import letter_boxes, policy
 from tilesolve.planning.geometric.integers import (
     _families,
-    relieve,
+    relieve_levels,
     repair,
-    resize,
+    resize_outermost,
+    single_tile,
     trivial_tilings,
-    untiled,
 )
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.relaxation import relax
@@ -90,7 +90,7 @@ def test_where_nothing_moves_twice_no_tiling_takes_less(spec, size, machine):
     """No chains and no loops around them save any level time that one tile for all takes."""
     found = plan(spec, size, machine, cache=False)
     setting, extents = found.setting, found.setting.fused.problem.sizes
-    one = untiled(setting, found.choice)
+    one = single_tile(setting, found.choice)
     assert found.classes == one.chains
     sides = {i: {setting.smallest(i), 2 * setting.smallest(i), extents[i]} for i in extents}
     every = [
@@ -112,7 +112,7 @@ def test_one_tile_that_moves_something_twice_is_not_taken_at_sight():
     one = trivial_tilings(found.setting)[1]
     times = times_of(found.setting, found.choice, [one, dict(found.classes)])
     assert np.isfinite(times).all()
-    assert untiled(found.setting, found.choice) is None
+    assert single_tile(found.setting, found.choice) is None
     assert (times[:, 1] < times[:, 0]).any()
 
 
@@ -126,7 +126,7 @@ def test_resized_tiles_keep_all_limits(name, machine):
     sizes = set()
     for optimum in relax(setting).optima[:4]:
         found = repair(setting, optimum.choice, optimum.tiles)
-        for other in resize(setting, optimum.choice, found):
+        for other in resize_outermost(setting, optimum.choice, found):
             chains = dict(other.chains)
             assert limits_hold(setting, optimum.choice, chains)
             assert nested(setting, chains)
@@ -144,7 +144,7 @@ def test_levels_are_relieved_for_little(name, machine):
     setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
     for optimum in relax(setting).optima[:3]:
         found = repair(setting, optimum.choice, optimum.tiles)
-        lighter = relieve(setting, optimum.choice, optimum.tiles, found)
+        lighter = relieve_levels(setting, optimum.choice, optimum.tiles, found)
         chains = [dict(found.chains), dict(lighter.chains)]
         before, after = total_of(times_of(setting, optimum.choice, chains), setting.overlap)
         assert after <= before
@@ -200,7 +200,9 @@ def test_no_resized_tile_that_pays_is_left_out(name):
     setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
     optimum = relax(setting).best
     found = repair(setting, optimum.choice, optimum.tiles)
-    returned = [other.chains for other in (found, *resize(setting, optimum.choice, found))]
+    returned = [
+        other.chains for other in (found, *resize_outermost(setting, optimum.choice, found))
+    ]
     for index, chain in found.chains:
         for family in _families(setting, index, chain):
             tilings = [dict(found.chains) | {index: other} for other in family]
@@ -219,7 +221,7 @@ def test_smaller_tiles_that_take_as_long_are_returned_where_reading_does(name, r
     setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
     optimum = relax(setting).best
     found = repair(setting, optimum.choice, optimum.tiles)
-    returned = {other.chains for other in resize(setting, optimum.choice, found)}
+    returned = {other.chains for other in resize_outermost(setting, optimum.choice, found)}
     usual, alike = set(), set()
     for index, chain in found.chains:
         for family in _families(setting, index, chain):

@@ -401,8 +401,8 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     """The outermost tile is another than the best one by the longest time, where it pays."""
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine=machine, cache=False)
-    monkeypatch.setattr(select, "resize", lambda *_: [])
-    monkeypatch.setattr(select, "relieve", lambda *args: args[-1])
+    monkeypatch.setattr(select, "resize_outermost", lambda *_: [])
+    monkeypatch.setattr(select, "relieve_levels", lambda *args: args[-1])
     first = tilesolve.plan(problem, machine=machine, cache=False)
 
     def together(made):
@@ -418,7 +418,7 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypa
     """The outermost tile is larger than the best one by the model where its runs are too short."""
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine="i7-6700k", cache=False)
-    monkeypatch.setattr(select, "resize", lambda *_: [])
+    monkeypatch.setattr(select, "resize_outermost", lambda *_: [])
     short = tilesolve.plan(problem, machine="i7-6700k", cache=False)
 
     def waits(made):

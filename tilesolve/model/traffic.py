@@ -19,9 +19,7 @@ from tilesolve.contractions.roles import Roles
 from tilesolve.model.footprints import Sizes, divisor, footprint
 from tilesolve.model.nest import Output, tile_counts
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
-
-PACK_TRAFFIC = 3
-"""Times a packed byte crosses each level up to its buffer: source in, buffer in, buffer out."""
+from tilesolve.planning.policy import PACK_CROSSINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,14 +421,14 @@ def traffic(
         else:
             came = walk(tensors[:1], path.loops, mean[:1], stays, path.runs)
             came += walk(tensors[1:], path.loops, mean[1:], room.passes, path.runs)
-        crossings = [2.0 if at == 0 else PACK_TRAFFIC] * len(copies)
+        crossings = [2.0 if at == 0 else PACK_CROSSINGS] * len(copies)
         for t, c in enumerate(copies):
             if c == at and c:
                 came[t] = came[t] + choose(room.holds(t), 0.0, packed[t])
             elif 0 < at < c:
                 kept = room.keeps(t)
                 came[t] = choose(kept, np.maximum(came[t] - packed[t], 0.0), came[t])
-                crossings[t] = choose(kept, 1.0, PACK_TRAFFIC)
+                crossings[t] = choose(kept, 1.0, PACK_CROSSINGS)
         # A first write needs no read in registers; past them it does unless it is streamed.
         unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)
         written = 2 * came[0] - (mean[0][-1] if unread else 0.0)

@@ -58,6 +58,9 @@ RUN_PAGE_VISITS = 3
 PASSING_TILES = 16
 """Register tiles of rows that pass by the same columns, when register tiles are compared."""
 
+PACK_CROSSINGS = 3
+"""Times a packed byte crosses each level up to its copy: source in, copy out, copy in."""
+
 # How far to look
 LEAST_CALL_PRODUCTS = 192
 """Products that a call's sum is not cut below where sums are cut shorter."""
@@ -100,6 +103,9 @@ SIDES_PER_LETTER = 24
 
 EVEN_ITERATIONS = 1 << 14
 """Iterations of the largest even box of a sum that is considered: calls sum fewer products."""
+
+MOST_EXPONENTIALS = 10_000
+"""Exponentials that a function of a Pyomo model may multiply out to."""
 
 # What is too small for a choice
 SMALL_EINSUM_PRODUCTS = 1 << 10

@@ -24,7 +24,7 @@ from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.simulation.cache_simulator import EMPTY, Caches, CacheShape, access, caches, lean
 
 Now = NDArray[np.int64]
-LEAST = 3
+LEAST_STEPS = 3
 """Steps that a sample has at least: one to begin with, and others that go on."""
 
 COMPUTE, SOURCE, BUFFER = range(3)
@@ -175,8 +175,12 @@ def _sample(problem: Problem, nest: Nest, program: _Program, budget: float) -> _
         trips = full / done[letter]
         done[letter] = full
         affordable = int(budget / (inside * touched))
-        if loop >= program.call and trips >= LEAST and (affordable >= LEAST or found is None):
-            steps = max(LEAST, min(affordable, int(trips)))
+        if (
+            loop >= program.call
+            and trips >= LEAST_STEPS
+            and (affordable >= LEAST_STEPS or found is None)
+        ):
+            steps = max(LEAST_STEPS, min(affordable, int(trips)))
             all_steps = whole / inside
             found = _Sample(loop, steps, inside, all_steps / trips, all_steps)
     return found

@@ -19,10 +19,8 @@ from pyomo.core.expr.numvalue import is_potentially_variable, value
 from pyomo.repn.util import categorize_valid_components
 
 from tilesolve.contractions.errors import SolverError
+from tilesolve.planning.policy import MOST_EXPONENTIALS
 from tilesolve.solver.exponentials import Program, Vector
-
-MOST_TERMS = 10_000
-"""Exponentials that one function may have once its products are multiplied out."""
 
 
 def extract(model: Any) -> Program:  # noqa: ANN401 - Pyomo has no types
@@ -263,8 +261,8 @@ def _multiply(node: Any, a: _Sum, b: _Sum, factor: float, into: _Sum) -> None:  
         for coefficient, row, offset in one.terms:
             into.add_exponential(factor * coefficient * other.constant, row, offset)
     into.constant += factor * a.constant * b.constant
-    if len(a.terms) * len(b.terms) + len(into.terms) > MOST_TERMS:
-        raise _UnsupportedError(node, f"multiplies out to over {MOST_TERMS} exponentials")
+    if len(a.terms) * len(b.terms) + len(into.terms) > MOST_EXPONENTIALS:
+        raise _UnsupportedError(node, f"multiplies out to over {MOST_EXPONENTIALS} exponentials")
     for left, left_row, left_offset in a.terms:
         for right, right_row, right_offset in b.terms:
             row = dict(left_row)
@@ -287,7 +285,7 @@ def _power(node: Any, base: _Sum, exponent: float) -> _Sum:  # noqa: ANN401
             raise _UnsupportedError(node, f"raises a negative to the power {exponent:g}")
         scaled = {at: exponent * part for at, part in row.items()}
         result.add_exponential(coefficient**exponent, scaled, exponent * offset)
-    elif whole and 0 <= exponent <= MOST_TERMS:
+    elif whole and 0 <= exponent <= MOST_EXPONENTIALS:
         result = _Sum(1.0)
         for _ in range(int(exponent)):
             result, factor = _Sum(), result

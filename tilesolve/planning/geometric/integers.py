@@ -8,7 +8,7 @@ continuous tiles are combined and priced exactly, many at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, floor
 
 import numpy as np
@@ -59,61 +59,68 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     ------
     SolverError
         If not even the smallest tiles keep all limits.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> tiles = {f"T{level}_{i}": 48.0 * level for level in (1, 2, 3) for i in "MNK"}
-    >>> sorted(index for index, _ in repair(setting, ("M", "N", "M"), tiles).chains)
-    ['K', 'M', 'N']
     """
     indices = setting.fused.problem.spec.letters
     trivial = trivial_tilings(setting)
-    best, times, priced = best_of(setting, choice, trivial)
+    best = _Best(*best_of(setting, choice, trivial))
     for share in SHRINK_FACTORS:
         near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
-        for group in groups_of(near):
-            found, taken, count = best_of(setting, choice, tilings_of(best, near, group))
-            priced += count
-            if score_of(taken) < score_of(times):
-                best, times = found, taken
-        if best not in trivial:
+        best = _improve(setting, choice, best, near)
+        if best.tiling not in trivial:
             break
-    wide = {
-        i: _chains(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in indices
-    }
+    factors = (*SHRINK_FACTORS, *GROWTH_FACTORS)
+    wide = {i: _chains(setting, choice, tiles, i, factors) for i in indices}
     before = float("inf")
-    while score_of(times) < before * (1 - ROUND_GAIN):
-        before = score_of(times)
-        for group in groups_of(wide):
-            found, taken, count = best_of(setting, choice, tilings_of(best, wide, group))
-            priced += count
-            if score_of(taken) < score_of(times):
-                best, times = found, taken
+    while best.score < before * (1 - ROUND_GAIN):
+        before = best.score
+        best = _improve(setting, choice, best, wide)
     for index in (i for i, _ in setting.even if i in setting.fused.reduced):
-        found, taken, count = _evened(setting, choice, best, wide, index)
-        priced += count
-        if score_of(taken) <= score_of(times) * (1 + RAGGED_CONCESSION):
-            best, times = found, taken
-    if not np.isfinite(times).all():
+        even = _best_even(setting, choice, best, wide, index)
+        taken = even if even.score <= best.score * (1 + RAGGED_CONCESSION) else best
+        best = replace(taken, priced=even.priced)
+    if not np.isfinite(best.times).all():
         raise SolverError(
             "not even the smallest tiles fit the machine's levels: "
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
-    return integral_of(setting, choice, best, times, priced)
+    return integral_of(setting, choice, best.tiling, best.times, best.priced)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Best:
+    """The best tiling so far, its times, and how many were priced."""
+
+    tiling: dict[str, Chain]
+    times: NDArray[np.float64]
+    priced: int
+
+    @property
+    def score(self) -> float:
+        """What tilings are compared by."""
+        return float(score_of(self.times))
+
+
+def _improve(
+    setting: Setting,
+    choice: Choice,
+    best: _Best,
+    options: Mapping[str, Sequence[Chain]],
+    around: Mapping[str, Chain] | None = None,
+) -> _Best:
+    """Return the best tiling among options for each group of indices in turn.
+
+    The other indices have the chains of the best tiling so far, or of a given one.
+    """
+    for group in groups_of(options):
+        combined = tilings_of(best.tiling if around is None else around, options, group)
+        tiling, times, count = best_of(setting, choice, combined)
+        found = _Best(tiling, times, best.priced + count)
+        best = found if found.score < best.score else replace(best, priced=found.priced)
+    return best
 
 
 def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
-    """Return the smallest tiles at every level, and one tile for the whole problem.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> smallest, whole = trivial_tilings(plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting)
-    >>> whole["K"]
-    (512, 512, 512)
-    """
+    """Return the smallest tiles at every level, and one tile for the whole problem."""
     indices, levels = setting.fused.problem.spec.letters, range(1, setting.levels + 1)
     return [
         {i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices},
@@ -121,19 +128,10 @@ def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
     ]
 
 
-def untiled(setting: Setting, choice: Choice) -> Integral | None:
+def single_tile(setting: Setting, choice: Choice) -> Integral | None:
     """Return one tile for the whole problem if no tiling can take less time, else None.
 
     None can if caches without end would not save anything: what moves then moves once.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> small, large = (plan("ik-ij-jk", n, "i7-6700k", cache=False) for n in (24, 512))
-    >>> untiled(small.setting, small.choice).chains == small.classes
-    True
-    >>> untiled(large.setting, large.choice) is None
-    True
     """
     _, tiling = trivial_tilings(setting)
     if not feasible(setting, choice, tiling):
@@ -149,40 +147,34 @@ def untiled(setting: Setting, choice: Choice) -> Integral | None:
     return integral_of(setting, choice, tiling, times[:, 0], 1)
 
 
-def _evened(
+def _best_even(
     setting: Setting,
     choice: Choice,
-    base: Mapping[str, Chain],
+    best: _Best,
     options: Mapping[str, Sequence[Chain]],
     index: str,
-) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
-    """Return the best tiling with tiles of an index that cut its letters evenly, near a given one.
+) -> _Best:
+    """Return the best tiling near a given one whose tiles cut the letters of an index evenly.
 
-    The others' options are tried around them. Also returned are its times, infinity if there is
-    none, and how many were compared.
+    The others' options are tried around them. Its times are infinite if there is none.
     """
-    chain = base[index]
-    best, times, priced = dict(base), np.array([np.inf]), 0
+    chain = best.tiling[index]
+    found = _Best(best.tiling, np.array([np.inf]), best.priced)
     low, high = (share * chain[0] for share in EVEN_RANGE)
     near = [size for size in dict(setting.even)[index] if low <= size <= high]
     for even in _even_chains(setting, index, chain, near):
-        others = {**options, index: [even]}
-        for group in groups_of(others):
-            combined = tilings_of({**base, index: even}, others, group)
-            found, taken, count = best_of(setting, choice, combined)
-            priced += count
-            if score_of(taken) < score_of(times):
-                best, times = found, taken
-    return best, times, priced
+        around = {**best.tiling, index: even}
+        found = _improve(setting, choice, found, {**options, index: [even]}, around)
+    return found
 
 
-def relieve(
+def relieve_levels(
     setting: Setting, choice: Choice, tiles: Mapping[str, float], found: Integral
 ) -> Integral:
-    """Return the tiling near continuous tile sizes for which all levels together take least.
+    """Return the tiling near continuous tile sizes with the smallest total of all levels.
 
-    It is about as fast as another one by the longest time, and cuts sums as evenly: shorter sums
-    leave room for tiles that are wider, and so move less.
+    It is about as fast as a given one by the longest time, and cuts sums as evenly. Shorter sums
+    leave room for wider tiles, which move less.
 
     Parameters
     ----------
@@ -194,17 +186,8 @@ def relieve(
         Tile sizes by symbol, as `relax` returns them.
     found
         What `repair` returned for them.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> best = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> tiles = dict(best.search.tiles)
-    >>> found = repair(best.setting, best.choice, tiles)
-    >>> relieve(best.setting, best.choice, tiles, found).seconds <= 1.01 * found.seconds
-    True
     """
-    best, priced, given = dict(found.chains), found.priced, TIME_CONCESSION
+    best, priced, conceded = dict(found.chains), found.priced, TIME_CONCESSION
     options = {
         i: _chains(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in best
     }
@@ -214,15 +197,15 @@ def relieve(
             options[index] = [best[index], *_even_chains(setting, index, best[index], even[index])]
         elif shorter := _shorter_chains(setting, index, best[index]):
             options[index] += shorter
-            given = TIME_TOLERANCE
-    times, limit = np.array(found.times), (1 + given) * found.score
+            conceded = TIME_TOLERANCE
+    times, limit = np.array(found.times), (1 + conceded) * found.score
     for group in groups_of(options):
         tilings = tilings_of(best, options, group)
         priced += len(tilings)
         taken = times_of(setting, choice, tilings)
-        worth = np.where(score_of(taken) <= limit, total_of(taken, setting.overlap), np.inf)
-        at = int(np.argmin(worth))
-        if worth[at] < total_of(times, setting.overlap) * (1 - ROUND_GAIN):
+        totals = np.where(score_of(taken) <= limit, total_of(taken, setting.overlap), np.inf)
+        at = int(np.argmin(totals))
+        if totals[at] < total_of(times, setting.overlap) * (1 - ROUND_GAIN):
             best, times = tilings[at], taken[:, at]
     return integral_of(setting, choice, best, times, priced)
 
@@ -241,21 +224,20 @@ def _even_chains(
 def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:
     """Return chains of halves, quarters and so on of a nearest tile, as large at all levels."""
     size, found = chain[0] if chain else 0, []
-    while (size := ceil(size / 2)) >= max(
-        LEAST_CALL_PRODUCTS, setting.smallest(index, setting.levels)
-    ):
+    least = max(LEAST_CALL_PRODUCTS, setting.smallest(index, setting.levels))
+    while (size := ceil(size / 2)) >= least:
         found.append((size,) * setting.levels)
     return found
 
 
-def resize(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
+def resize_outermost(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
     """Return tilings like another one whose outermost tile is smaller or larger along one index.
 
-    Programs know nothing of two reasons for that: larger tiles have longer runs in memory, and
-    copies of smaller ones may stay in a nearer cache than the last. Of tilings of which one is
-    larger along the same index and takes no longer, all levels together, only that one is returned.
-    But where reading an operand takes long, so are those half as large and smaller that take about
-    as long, up to where a smaller tile pays: their runs may be long enough.
+    Two reasons for that are not in the programs: larger tiles have longer runs in memory, and
+    copies of smaller ones may stay in a nearer cache than the last. A tiling is left out if a
+    larger one along the same index takes no longer by all levels. Where reading an operand takes
+    long, tiles of half the size and less that take about as long stay in, up to where a smaller
+    tile pays: their runs may be long enough.
 
     Parameters
     ----------
@@ -265,19 +247,11 @@ def resize(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
         The loops around each tile.
     found
         What `repair` returned for them.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> best = plan("abcd-ec-abed", 72, "i7-6700k", cache=False)
-    >>> found = repair(best.setting, best.choice, dict(best.search.tiles))
-    >>> all(other.chains != found.chains for other in resize(best.setting, best.choice, found))
-    True
     """
     if not choice or choice[-1] is None:
         return []
     families = [
-        (index, [dict(found.chains) | {index: other} for other in family])
+        (index, [{**dict(found.chains), index: other} for other in family])
         for index, chain in found.chains
         for family in _families(setting, index, chain)
     ]
@@ -287,20 +261,30 @@ def resize(setting: Setting, choice: Choice, found: Integral) -> list[Integral]:
     read = memory.seconds([0.0, max(problem.bytes[1:], default=0)])
     long = read > SHORT_RUN_LIMIT * problem.flops / setting.rate
     for index, family in families:
-        times, least, size, pays = together[:, begin : begin + len(family)], np.inf, np.inf, False
+        times = together[:, begin : begin + len(family)]
         begin += len(family)
-        for tiling, taken, worth in zip(
-            family, times.T, total_of(times, setting.overlap), strict=True
-        ):
-            tile = tiling[index][-1]
-            pays |= bool(worth < least * (1 - SOLVER_TOLERANCE) < np.inf)
-            halved = (
-                long and not pays and tile <= size / 2 and worth < least * (1 + SOLVER_TOLERANCE)
-            )
-            if worth < least * (1 - ROUND_GAIN) or halved:
-                least, size = min(worth, least), tile
-                others.append(integral_of(setting, choice, tiling, taken, priced))
+        sizes, totals = [tiling[index][-1] for tiling in family], total_of(times, setting.overlap)
+        others += [
+            integral_of(setting, choice, family[at], times[:, at], priced)
+            for at in _unbeaten(sizes, totals.tolist(), halves=long)
+        ]
     return [other for other in others if other.chains != found.chains]
+
+
+def _unbeaten(sizes: Sequence[int], totals: Sequence[float], *, halves: bool) -> list[int]:
+    """Return the numbers of tiles, the largest first, that take less than all larger ones.
+
+    If halves count, also those of at most half the size of the last one that take about as long,
+    as long as none has taken less by more than that.
+    """
+    found, least, last, pays = [], float("inf"), float("inf"), False
+    for at, (size, total) in enumerate(zip(sizes, totals, strict=True)):
+        pays |= total < least * (1 - SOLVER_TOLERANCE) < float("inf")
+        alike = halves and not pays and total < least * (1 + SOLVER_TOLERANCE)
+        if total < least * (1 - ROUND_GAIN) or (alike and size <= last / 2):
+            least, last = min(total, least), float(size)
+            found.append(at)
+    return found
 
 
 def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:

@@ -43,13 +43,6 @@ def choices(setting: Setting) -> list[Choice]:
 
     The loops around the outermost tile are always there; a nearer cache may share the tile of
     the one before it, which leaves no loops in between.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> len(choices(setting))
-    48
     """
     if not setting.levels:
         return [()]

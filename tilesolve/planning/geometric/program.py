@@ -18,8 +18,7 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.spec import Tensor
 from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, tile
 from tilesolve.model.signomials import Signomial
-from tilesolve.model.traffic import PACK_TRAFFIC
-from tilesolve.planning.policy import TIE_WEIGHT
+from tilesolve.planning.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.planning.setting import Choice, Setting
 
 
@@ -42,13 +41,6 @@ class Formulation:
         its own has the nearer one's.
     unit
         Seconds of the bare arithmetic, which the model counts time in.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> print(formulate(setting, ("M", "N", "M")).limits["capacity_L1"])  # doctest: +ELLIPSIS
-    0...
     """
 
     variables: Mapping[str, tuple[float, float]]
@@ -84,13 +76,6 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
         For each cache the loops around its tile; the outermost cache must have some.
     loose
         Whether to ask for no more room than any choice of loops inside the tiles would.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> sorted(formulate(setting, ("M", None, "N")).variables)
-    ['T1_K', 'T1_M', 'T1_N', 'T2_K', 'T2_M', 'T2_N']
     """
     aliases = _aliases(setting, choice)
     names = {s: a for s, a in aliases.items() if isinstance(a, str)}
@@ -150,13 +135,6 @@ def bounding(setting: Setting, level: int, first: str) -> Formulation:
         Number of the cache, 1 the nearest.
     first
         The loops around its tile, innermost first.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> sorted(bounding(setting, 3, "M").times)
-    ['compute', 'memory']
     """
     any_order = "".join(setting.fused.problem.spec.letters)
     inner = [None if at < level - 1 else any_order for at in range(1, level)]
@@ -271,7 +249,7 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     ]
     whole = float(prod(problem.shape(0)))
     for at, place in enumerate(setting.places):
-        crossings = 2 if at == 0 else PACK_TRAFFIC
+        crossings = 2 if at == 0 else PACK_CROSSINGS
         unread = setting.output == "stream" or (setting.output == "store" and at == 0)
         volumes = [2 * moved[at][0] - whole * unread]
         for t, buffer in enumerate(buffers[1:], start=1):
@@ -354,14 +332,6 @@ def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -
         The program in symbols.
     held
         Seconds that some times may take, instead of being minimised (Eq. 6).
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> model = pyomo_model(formulate(setting, ("M", "N", "M")))
-    >>> len(model.tile), len(model.longest)
-    (9, 5)
     """
     import pyomo.environ as pyo
 

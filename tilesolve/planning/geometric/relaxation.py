@@ -13,7 +13,7 @@ from math import exp, log
 from typing import Any
 
 from tilesolve.contractions.errors import SolverError
-from tilesolve.planning.geometric.integers import untiled
+from tilesolve.planning.geometric.integers import single_tile
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate, pyomo_model
 from tilesolve.planning.policy import (
@@ -119,14 +119,6 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     starts
         Points to start IPOPT from. One is enough for a contraction, whose program is convex;
         a convolution's is not.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> found = relax(setting)
-    >>> found.bound <= found.best.seconds
-    True
     """
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
@@ -134,7 +126,7 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     waiting = sorted(choices(setting), key=_variety)
     optima: list[Optimum] = []
     failed: list[SolverError] = []
-    if untiled(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
+    if single_tile(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
         for choice in waiting:
             if not optima:
                 _attempt(setting, choice, optima, failed, starts)
@@ -186,16 +178,6 @@ def settle(
 
     Many choices share the longest time, often the arithmetic's. Of those that differ from the
     best one at one level, the few are solved whose times are shortest at the best one's tiles.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> every = choices(setting)
-    >>> optima = [optimum(formulate(setting, every[0]), every[0])]
-    >>> settle(setting, every, optima, failed=[], starts=1)
-    >>> len(optima) == 1 + SCREENED_CHOICES
-    True
     """
     best = min(optima, key=lambda found: found.score)
     tried, known = {found.choice for found in optima}, set(waiting)
@@ -271,15 +253,6 @@ def optimum(
         Points to start from.
     near
         Tile sizes to start from.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> choice = ("K", "M", "N")
-    >>> found = optimum(formulate(setting, choice), choice)
-    >>> found.tiles["T1_M"] <= found.tiles["T2_M"] * (1 + 1e-6)
-    True
     """
     if not program.variables:
         times = {name: amount.at({}) for name, amount in program.times.items()}
@@ -356,15 +329,6 @@ def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
     others is minimised, until only idle levels are left. Affine subscripts make a program that is
     not convex: IPOPT may then lose its way from a point that keeps all bounds, which is good
     enough to stay at.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> choice = ("K", "M", "N")
-    >>> rough = optimum(formulate(setting, choice), choice)
-    >>> abs(refine(setting, rough).seconds / rough.seconds - 1) < 1e-4
-    True
     """
     program = formulate(setting, found.choice)
     held: dict[str, float] = {}

@@ -19,7 +19,13 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, price, stores
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.planning.geometric.integers import relieve, repair, resize, trivial_tilings, untiled
+from tilesolve.planning.geometric.integers import (
+    relieve_levels,
+    repair,
+    resize_outermost,
+    single_tile,
+    trivial_tilings,
+)
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
@@ -98,16 +104,6 @@ def best_candidate(
     decides; of those that are about as fast then, the shortest runs; then the least room. A tiling
     that is slower than a trivial one, such as one tile for the whole problem, must have a smaller
     total. See ``docs/decisions/020-search-cut-offs.md``.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> from tilesolve.planning.geometric.relaxation import relax
-    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> relaxed = relax(found.setting)
-    >>> best = best_candidate(found.setting, relaxed, found.share, found.machine, threads=1)
-    >>> best.nest == found.nest
-    True
     """
     target = _Target(setting, share, machine, threads)
     found: list[_Rounded] = []
@@ -164,14 +160,14 @@ class _Rounded:
 def _rounded(target: _Target, relaxed: Relaxation, optimum: Optimum) -> _Rounded:
     """Return the tilings of an optimum that are about as fast as its best one."""
     setting, choice = target.setting, optimum.choice
-    if (one := untiled(setting, choice)) is not None:
+    if (one := single_tile(setting, choice)) is not None:
         return _Rounded([_candidate(target, optimum, one)], close=True)
     try:
         integral = repair(setting, choice, optimum.tiles)
     except SolverError as error:
         return _Rounded(error=error)
-    lighter = relieve(setting, choice, optimum.tiles, integral)
-    tilings = (integral, lighter, *resize(setting, choice, lighter))
+    lighter = relieve_levels(setting, choice, optimum.tiles, integral)
+    tilings = (integral, lighter, *resize_outermost(setting, choice, lighter))
     candidates = [
         _candidate(target, optimum, tiling)
         for tiling in {other.chains: other for other in tilings}.values()
@@ -259,13 +255,6 @@ def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -
 
     What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
     loops may come between. Runs of an operand that are pages apart take some time each.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> waiting_seconds(found.share, found.nest, found.price, found.machine) < found.seconds
-    True
     """
     last, nearest = _outermost(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
     tiles = [last, *(last if copy else nearest for copy in nest.packed)]

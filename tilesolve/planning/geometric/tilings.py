@@ -39,17 +39,6 @@ class Integral:
         The exact predicted seconds of every server and of the arithmetic.
     priced
         Number of tilings that were compared.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> from tilesolve.planning.geometric.relaxation import relax
-    >>> from tilesolve.planning.geometric.integers import repair
-    >>> best = relax(setting).best
-    >>> found = repair(setting, best.choice, best.tiles)
-    >>> isinstance(found, Integral), found.seconds < 1.05 * best.seconds
-    (True, True)
     """
 
     nest: Nest
@@ -75,18 +64,7 @@ def integral_of(
     times: NDArray[np.float64],
     priced: int,
 ) -> Integral:
-    """Return a tiling with its nest, given its times and how many were priced.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> chains = dict(found.classes)
-    >>> times = times_of(found.setting, found.choice, [chains])[:, 0]
-    >>> one = integral_of(found.setting, found.choice, chains, times, 1)
-    >>> one.chains == found.classes, one.seconds == max(times.tolist())
-    (True, True)
-    """
+    """Return a tiling with its nest, given its times and how many were priced."""
     nest = nest_of(setting, choice, chains)
     return Integral(nest, tuple(chains.items()), tuple(times.tolist()), priced)
 
@@ -110,16 +88,7 @@ def tilings_of(
 def best_of(
     setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
 ) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
-    """Return the best of some tilings, its times, and how many they were.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> best, times, count = best_of(found.setting, found.choice, [dict(found.classes)])
-    >>> best == dict(found.classes), len(times), count
-    (True, 5, 1)
-    """
+    """Return the best of some tilings, its times, and how many they were."""
     times = times_of(setting, choice, combined)
     at = int(np.argmin(score_of(times)))
     return dict(combined[at]), times[:, at], len(combined)
@@ -131,13 +100,6 @@ def times_of(
     """Return the exact seconds of every server and of the arithmetic: time by tiling.
 
     Those of a tiling that breaks a limit are infinite.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-    >>> times_of(found.setting, found.choice, [dict(found.classes)]).shape
-    (5, 1)
     """
     columns = _columns(combined, setting.fused.problem.spec.letters)
     times = np.where(_within(setting, choice, columns), _times(setting, choice, columns), np.inf)
@@ -224,13 +186,6 @@ def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]]
     Inside a call the register tile's sides come before the summed indices, so that it stays
     in registers; inside the nearest tile the rows come first, so that a panel of the columns
     stays while those of the rows pass by.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> bands(setting, ("M", "N", "M"))[2]
-    ('L2', ('M', 'N', 'K'))
     """
     fused = setting.fused
     indices = fused.problem.spec.letters
@@ -292,33 +247,13 @@ def _within(
 
 
 def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:
-    """Return whether an integer tiling keeps all limits.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> choice = ("M", "N", "M")
-    >>> feasible(setting, choice, {"M": (6, 6, 6), "N": (8, 8, 8), "K": (64, 64, 64)})
-    True
-    >>> feasible(setting, choice, dict.fromkeys("MNK", (512, 512, 512)))
-    False
-    """
+    """Return whether an integer tiling keeps all limits."""
     columns = _columns([chains], setting.fused.problem.spec.letters)
     return bool(_within(setting, choice, columns)[0])
 
 
 def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
-    """Return the nest of one integer tiling.
-
-    Examples
-    --------
-    >>> from tilesolve.plans.plan import plan
-    >>> setting = plan("ik-ij-jk", 512, "i7-6700k", cache=False).setting
-    >>> chains = {"M": (6, 96, 96), "N": (8, 8, 512), "K": (256, 256, 512)}
-    >>> nest_of(setting, ("M", "N", "M"), chains).bands[1].box
-    (('M', 6), ('N', 8), ('K', 256))
-    """
+    """Return the nest of one integer tiling."""
     indices = setting.fused.problem.spec.letters
     boxes = _boxes(setting, _columns([chains], indices))
     return Nest(
