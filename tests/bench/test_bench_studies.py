@@ -327,8 +327,8 @@ def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
 
         return timed
 
-    monkeypatch.setattr(tiles, "timer", timer)
-    monkeypatch.setattr(tiles, "RUNNERS_UP", 0)
+    monkeypatch.setattr(tiles, "make_timer", timer)
+    monkeypatch.setattr(tiles, "RUNNER_UP_PLANS", 0)
     procedure = Procedure(repeat=3, seconds=10.0)
     found = study_problem(
         "x", problem, Machine.load("i7-6700k"), procedure, lambda *_: None, count=2

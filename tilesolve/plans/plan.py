@@ -24,6 +24,7 @@ from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.system.checks import check_threads
+from tilesolve.system.html_report import html_report
 
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
@@ -290,6 +291,9 @@ class Plan:
         from tilesolve.plans.report import report
 
         return report(self._solution)
+
+    def _repr_html_(self) -> str:
+        return html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
