@@ -17,7 +17,13 @@ from typer.testing import CliRunner
 
 from tilesolve.calibration import calibrate as calibrate_module
 from tilesolve.calibration.calibrate import Calibration, calibrate, evaluate
-from tilesolve.calibration.measure import ROUNDS, MeasuringTime, Probe, add_rounds, block_sizes
+from tilesolve.calibration.measure import (
+    LEAST_ROUNDS,
+    MeasuringTime,
+    Probe,
+    add_rounds,
+    block_sizes,
+)
 from tilesolve.calibration.staircase import (
     BEYOND_RATIO,
     DISTINCT_RATIO,
@@ -359,8 +365,8 @@ def test_the_first_round_does_not_count():
     rates = {Probe("none", 1, 0, "", 0, 1.0, lambda *_: None): []}
     add_rounds(rates, Slow(), MeasuringTime(1e-9, 1e-3, 1), lambda *_: None)
     [found] = rates.values()
-    assert found == [pytest.approx(100.0)] * ROUNDS
-    assert len(turns) == ROUNDS + 1
+    assert found == [pytest.approx(100.0)] * LEAST_ROUNDS
+    assert len(turns) == LEAST_ROUNDS + 1
 
 
 class TestCrew:

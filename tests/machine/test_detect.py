@@ -170,7 +170,7 @@ def test_unknown_size(computer, size):
     path = computer.sys / "devices/system/cpu/cpu0/cache/index2/size"
     path.unlink() if size is None else path.write_text(f"{size}\n")
     machine = computer.machine()
-    default = detect_module.L1_CAPACITY * detect_module.CAPACITY_RATIO
+    default = detect_module.ASSUMED_L1_BYTES * detect_module.ASSUMED_CAPACITY_RATIO
     assert machine.level("L2").capacity == default
     assert assumed(machine) == NEVER_REPORTED | {"L2.capacity"}
 

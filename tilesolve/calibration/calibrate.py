@@ -1,8 +1,8 @@
 """Calibration: micro-benchmarks of this computer, and the machine that they add up to.
 
 The benchmark is the paper's (section 6.2): load, FMA, store over a block without reuse, for blocks
-from under half of L1 to twice the last cache. Beside it stand read-only sweeps, streaming stores,
-the arithmetic peak, and the same with all cores at once.
+from under half of L1 to several times the last cache. Read-only sweeps, non-temporal stores and the
+arithmetic peak are measured beside it, and the same with all cores at once.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ FULL = MeasuringTime(seconds=90.0, call=4e-3, density=6)
 QUICK = MeasuringTime(seconds=7.0, call=1e-3, density=4)
 
 REPEATS = 2
-"""Times that contradictory measurements are continued, for a third of the time each, before they
-are given up."""
+"""Times that contradictory measurements go on, for a third of the time each, before an error."""
 
 MEMORY_SHARE = 1 / 4
 """Part of the free memory that blocks may take by default."""
@@ -140,18 +139,18 @@ def calibrate(
     ('measured', 'assumed')
     """
     begin = time.monotonic()
-    report = progress or silent
+    tell = progress or silent
     effort = QUICK if quick else FULL
     if seconds is not None:
         effort = replace(effort, seconds=seconds)
-    report(0.0, "detecting the machine")
+    tell(0.0, "detecting the machine")
     base = Machine.detect()
     limit = int(free_memory() * MEMORY_SHARE) if max_bytes is None else max_bytes
     sizes = block_sizes(base, limit, effort.density)
     with PinnedThreads(base.cores) as crew:
-        report(0.0, "compiling the kernels")
+        tell(0.0, "compiling the kernels")
         rates: dict[Probe, list[float]] = {probe: [] for probe in make_probes(base, crew, *sizes)}
-        add_rounds(rates, crew, effort, report)
+        add_rounds(rates, crew, effort, tell)
         for repeat in range(REPEATS + 1):
             try:
                 machine, levels, notes = evaluate(base, rates)
@@ -162,10 +161,10 @@ def calibrate(
                         f"{error}, after {repeat} repetitions; other programs may be using this "
                         "computer: try again when it is idle"
                     ) from None
-            add_rounds(rates, crew, replace(effort, seconds=effort.seconds / 3), report)
+            add_rounds(rates, crew, replace(effort, seconds=effort.seconds / 3), tell)
     if repeat:
         notes = (*notes, f"It took {repeat + 1} measurements to put the levels in order.")
-    report(1.0, "done")
+    tell(1.0, "done")
     return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin)
 
 
@@ -256,7 +255,7 @@ def _levels(
     found = find_plateaus(_samples(curves, "sweep", 1), base.caches, guessed)
     # Where stores are the limit, two levels can be equally fast and yet differ in loads.
     loads = find_plateaus(_samples(curves, "read", 1), base.caches, guessed)
-    bandwidths = _filled(base.levels, order_bandwidths(found))
+    bandwidths = _fill_gaps(base.levels, order_bandwidths(found))
     levels: list[Level] = []
     sources: dict[str, Source] = {}
     notes = []
@@ -265,7 +264,7 @@ def _levels(
         changes: dict[str, Any] = {"bandwidth": bandwidth}
         if plateau.samples:
             sources[f"{name}.bandwidth"] = "measured"
-            changes |= _beside(base, levels, level, plateau, bandwidth, curves)
+            changes |= _other_rates(base, levels, level, plateau, bandwidth, curves)
         else:
             sources[f"{name}.bandwidth"] = "assumed"
             notes.append(f"The blocks did not reach {name}: its bandwidth is assumed.")
@@ -289,7 +288,7 @@ def _levels(
     return tuple(levels), found, sources, notes
 
 
-def _beside(
+def _other_rates(
     base: Machine,
     nearer: Sequence[Level],
     level: Level,
@@ -297,7 +296,7 @@ def _beside(
     bandwidth: float,
     curves: Sequence[Curve],
 ) -> dict[str, float | None]:
-    """Return what stands beside a level's bandwidth: loads, streaming stores, all cores."""
+    """Return a level's other bandwidths: of loads, non-temporal stores, and all cores."""
     blocks = [sample.block for sample in plateau.samples]
     team = _samples(curves, "sweep", base.cores)
     if level.capacity is None:
@@ -313,8 +312,8 @@ def _beside(
     }
 
 
-def _filled(levels: Sequence[Level], measured: Sequence[float | None]) -> list[float]:
-    """Return bandwidths with gaps filled: what was assumed, moved between what was measured."""
+def _fill_gaps(levels: Sequence[Level], measured: Sequence[float | None]) -> list[float]:
+    """Return bandwidths with gaps filled by assumed ones, in order with the measured ones."""
     filled: list[float] = []
     for n, (level, value) in enumerate(zip(levels, measured, strict=True)):
         if value is None:

@@ -15,27 +15,26 @@ from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.system.pinned_threads import PinnedThreads
 
-FIRST = 3 / 8
+FIRST_BLOCK_SHARE = 3 / 8
 """The smallest block, as a fraction of L1: under half of it."""
 
-REACH, GUESSED_REACH = 4.0, 8.0
-"""Blocks go to so many times the last cache; farther where its capacity is only a guess. The paper
-stops near twice, where a last cache that does not evict in order still serves a good part of the
-block: on a Zen 4, 64 MiB blocks beside 32 MiB of L3 ran at up to 1.4 times memory's bandwidth."""
+REACH_RATIO, GUESSED_REACH_RATIO = 4.0, 8.0
+"""The largest block to the last cache; more if its capacity is only a guess. A last cache still
+serves part of a block of twice its size; see ``docs/decisions/031-calibration.md``."""
 
-ROUNDS = 2
-"""Rounds that count at least, however little time there is. One more comes before them: it warms
-the cores up and tells how many passes fill a timing."""
+LEAST_ROUNDS = 2
+"""Rounds that count at least, however little time there is. One more before them warms the cores up
+and tells how many passes fill a timing."""
 
-TEAM_PATIENCE = 10
-"""A timing of all cores takes so many times longer than one of a single core, as threads do not
-start at the same instant; more on more than 20 cores."""
+TEAM_TIMING_RATIO = 10
+"""A timing of all cores to one of a single core, as threads do not start at the same instant; more
+beyond 20 cores."""
 
-TRIPS = 64
-"""Trips of a kernel without a block in one pass."""
+PASS_TRIPS = 64
+"""Trips of one pass of a kernel that has no block."""
 
-SCALE, SHIFT = 0.5, 1.0
-"""What the FMAs compute with: their fixed point is 2, so no value ever overflows or fades."""
+FMA_SCALE, FMA_SHIFT = 0.5, 1.0
+"""Factor and addend of the FMAs: their fixed point is 2, so no value overflows or fades."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +122,21 @@ def block_sizes(machine: Machine, limit: int, density: int) -> tuple[list[int], 
     >>> alone[0], alone[-1], together[-1]
     (12288, 33554432, 9568256)
     """
-    first = int(FIRST * capacity_of(machine.caches[0]))
+    nearest, last = machine.first_cache, machine.last_cache
+    if nearest is None or last is None:
+        raise CalibrationError(f"machine {machine.name!r} has no cache whose blocks could grow")
+    first = int(FIRST_BLOCK_SHARE * capacity_of(nearest))
     if limit < first:
         raise CalibrationError(
-            f"blocks may take {limit} bytes, but {machine.caches[0].name} alone needs {first}"
+            f"blocks may take {limit} bytes, but {nearest.name} alone needs {first}"
         )
-    last = machine.caches[-1]
-    reach = GUESSED_REACH if machine.source(f"{last.name}.capacity") == "assumed" else REACH
+    reach = (
+        GUESSED_REACH_RATIO if machine.source(f"{last.name}.capacity") == "assumed" else REACH_RATIO
+    )
     alone = _geometric(first, min(limit, reach * capacity_of(last)), density)
     # Together the cores fill a shared cache sooner, but they also have all their own ones.
     shares = sum(capacity_of(c) / min(c.shared_by, machine.cores) for c in machine.caches)
-    top = min(limit / machine.cores, REACH * shares)
+    top = min(limit / machine.cores, REACH_RATIO * shares)
     if machine.cores == 1 or top < first:
         return alone, []
     return alone, _geometric(first, top, density / 2)
@@ -173,10 +176,10 @@ def _sweeps(
     sweep, read = kernels.sweep("float64", bits), kernels.read(bits)
     stream, lines = kernels.stream(bits), kernels.lines(bits)
     moves: dict[str, tuple[int, Callable[[Any, int], object]]] = {
-        "sweep": (2, lambda block, passes: sweep(block, passes, SCALE, SHIFT)),
+        "sweep": (2, lambda block, passes: sweep(block, passes, FMA_SCALE, FMA_SHIFT)),
         "read": (1, lambda block, passes: read(block, passes)),
-        "stream": (1, lambda block, passes: stream(block, passes, SHIFT)),
-        "lines": (1, lambda block, passes: lines(_paged(block), passes, SHIFT)),
+        "stream": (1, lambda block, passes: stream(block, passes, FMA_SHIFT)),
+        "lines": (1, lambda block, passes: lines(_paged(block), passes, FMA_SHIFT)),
     }
     # Each core touches its own pages first, so that they come to lie in the memory next to it.
     largest = [max([*alone, *together]), *[max(together, default=0)] * (machine.cores - 1)]
@@ -226,8 +229,8 @@ def _arithmetic(machine: Machine) -> list[Probe]:
             0,
             "int64",
             64,
-            float(CHAIN_OPERATIONS * TRIPS),
-            lambda _member, passes: clock(passes * TRIPS, 1, 3, 5),
+            float(CHAIN_OPERATIONS * PASS_TRIPS),
+            lambda _member, passes: clock(passes * PASS_TRIPS, 1, 3, 5),
         ),
         _fma("chain", 1, "float64", machine.vector_bits, 1),
         *(
@@ -257,18 +260,18 @@ def _fma(kernel: str, cores: int, dtype: str, bits: int, accumulators: int) -> P
     from tilesolve.kernels.probes import bandwidth as kernels
 
     run = kernels.multiply_adds(dtype, bits, accumulators)
-    flops = 2.0 * lanes(dtype, bits) * accumulators * TRIPS
-    call = lambda _member, passes: run(passes * TRIPS, SCALE, SHIFT)  # noqa: E731
+    flops = 2.0 * lanes(dtype, bits) * accumulators * PASS_TRIPS
+    call = lambda _member, passes: run(passes * PASS_TRIPS, FMA_SCALE, FMA_SHIFT)  # noqa: E731
     return Probe(kernel, cores, 0, dtype, bits, flops, call)
 
 
 def add_rounds(
-    rates: dict[Probe, list[float]], crew: PinnedThreads, effort: MeasuringTime, report: Progress
+    rates: dict[Probe, list[float]], crew: PinnedThreads, effort: MeasuringTime, progress: Progress
 ) -> None:
-    """Time every probe in turn, again and again, and add what comes out to its list.
+    """Time every probe in turn, again and again, and add each rate to its probe's list.
 
     Interleaved rounds spread a disturbance over all probes rather than spoil one. At least
-    `ROUNDS` rounds are added, then as many as the effort's time allows.
+    `LEAST_ROUNDS` rounds are added, then as many as the effort's time allows.
 
     Examples
     --------
@@ -276,19 +279,19 @@ def add_rounds(
     >>> rates: dict[Probe, list[float]] = {probe: []}
     >>> with PinnedThreads(1) as crew:
     ...     add_rounds(rates, crew, MeasuringTime(1e-3, 1e-4, 1), lambda fraction, what: None)
-    >>> len(rates[probe]) >= ROUNDS
+    >>> len(rates[probe]) >= LEAST_ROUNDS
     True
     """
     start = time.monotonic()
-    needed = len(rates) * (ROUNDS + 1)
+    needed = len(rates) * (LEAST_ROUNDS + 1)
     done = 0
     guesses: dict[Probe, float] = {}
     for turn in count():
         for probe, found in rates.items():
             spent = (time.monotonic() - start) / effort.seconds
-            if turn > ROUNDS and spent >= 1:
+            if turn > LEAST_ROUNDS and spent >= 1:
                 return
-            report(min(spent, done / needed, 1.0), probe.title)
+            progress(min(spent, done / needed, 1.0), probe.title)
             rate = _rate(crew, probe, effort.call, guesses.get(probe, 0.0))
             guesses[probe] = rate
             if turn:
@@ -298,7 +301,7 @@ def add_rounds(
 
 def _rate(crew: PinnedThreads, probe: Probe, call: float, guess: float) -> float:
     """Return what all cores of a probe do per second together; `guess` sets the first length."""
-    patience = max(TEAM_PATIENCE, probe.cores / 2) if probe.cores > 1 else 1
+    patience = max(TEAM_TIMING_RATIO, probe.cores / 2) if probe.cores > 1 else 1
     work = probe.work * probe.cores
     passes = math.ceil(call * patience * guess / work) or 1
     while True:

@@ -1,4 +1,4 @@
-"""Catalogues: measuring all microkernels of this computer."""
+"""Catalogues of microkernels, measured on this computer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.machine.model import Machine
 
-TURN, TURNS = 2e-4, 5
+TURN_SECONDS, TURNS = 2e-4, 5
 """Seconds of one turn in which the arithmetic peak is measured, and how many there are."""
 
 
@@ -55,25 +55,26 @@ def measure_catalogues(
     found = {kept.dtype: kept for kept in machine.catalogues}
     for number, dtype in enumerate(dtypes):
 
-        def report(fraction: float, what: str, number: int = number) -> None:
+        def tell(fraction: float, what: str, number: int = number) -> None:
             progress((number + fraction) / len(dtypes), what)
 
-        report(0.0, f"{dtype}, compiling")
+        tell(0.0, f"{dtype}, compiling")
         family = family_of(dtype, machine)
         speed = _speed(machine, dtype)
-        found[dtype] = measure(family, load_kernels(family), machine.frequency, report, speed)
+        found[dtype] = measure(family, load_kernels(family), machine.frequency, tell, speed)
     progress(1.0, "done")
     return machine.replace(catalogues=tuple(found.values()))
 
 
 def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
-    """Return what tells how much of its measured peak a core reaches, one where none was measured.
+    """Return a function that tells what share of its measured peak a core reaches at the moment.
 
-    The best of some short turns counts, as others were disturbed.
+    The best of some short turns counts, as others were disturbed. Without a measured peak the share
+    is one.
     """
     wanted = real_of(dtype), machine.vector_bits
     peaks = [found.flops for found in machine.peaks if (found.dtype, found.bits) == wanted]
     if not peaks or machine.source("peak") != "measured":
         return lambda: 1.0
     measured = peak_meter(machine, dtype, 1)
-    return lambda: max(measured(TURN) for _ in range(TURNS)) / max(peaks)
+    return lambda: max(measured(TURN_SECONDS) for _ in range(TURNS)) / max(peaks)

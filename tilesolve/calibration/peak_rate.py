@@ -1,8 +1,7 @@
-"""The pace of arithmetic: what flop/s the cores reach at this moment.
+"""The peak of arithmetic at this moment: what flop/s the cores reach.
 
-Clocks change with the load of all cores, and a virtual machine's with its neighbours': a peak that
-was calibrated in a quiet minute can be out of reach by a tenth in the next one, and by a half where
-another's thread takes turns on the same core.
+Clocks change with the load of all cores, and a virtual machine's with its neighbours', so a
+calibrated peak can be out of reach; see ``docs/decisions/031-calibration.md``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ PeakMeter = Callable[[float], float]
 
 
 def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
-    """Return what measures the peak of arithmetic.
+    """Return a function that measures the peak of arithmetic.
 
-    One thread computes where it is called, so that a run on the same thread has the same core.
+    A single thread computes in the calling one, so that both have the same core.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
     probe = peak_probe(machine, real_of(dtype), machine.vector_bits, threads)
     peak = machine.peak(dtype)
 
-    def measured(seconds: float) -> float:
+    def measure(seconds: float) -> float:
         passes = max(1, round(seconds * peak / probe.work))
         if threads > 1:
             with PinnedThreads(threads) as crew:
@@ -53,4 +52,4 @@ def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
         probe.call(0, passes)
         return probe.work * passes / (time.perf_counter() - start)
 
-    return measured
+    return measure

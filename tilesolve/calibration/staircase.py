@@ -1,4 +1,4 @@
-"""What a bandwidth curve says about the levels: how fast each is, and where it stops serving.
+"""The staircase in a bandwidth curve: how fast each level is, and where it stops serving.
 
 A sweep over a block runs at the bandwidth of the level that holds the block (section 6.2 of the
 paper), so bandwidth against block size is a staircase with a step for each level. Pure functions:
@@ -18,20 +18,19 @@ from tilesolve.contractions.errors import CalibrationError
 from tilesolve.machine.level import Level
 
 BEYOND_RATIO = 2.0
-"""A level is judged by blocks of at least so many times the nearer cache, so that what little of
-them the nearer cache still serves does not count; memory is, too."""
+"""The smallest block that a level, or memory, is judged by, to the nearer cache, which serves too
+much of smaller ones."""
 
 LARGEST_RATIO = 1.6
-"""Memory is judged by the blocks that come so near to the largest: a last cache that does not
-evict in order still serves a good part of a block of twice its size."""
+"""The largest block to the smallest that memory is judged by: a last cache that does not evict in
+order still serves part of a block of twice its size."""
 
 DISTINCT_RATIO = 1.1
-"""Two levels whose bandwidths differ by less than this factor give no step that could be told from
-noise."""
+"""Bandwidths of two levels from which on their step can be told from noise."""
 
 NOISE_RATIO = 1.05
-"""A farther level may seem faster than a nearer one by this factor. They are then taken as equally
-fast; beyond it the measurement contradicts itself."""
+"""A farther level to a nearer one: up to this they count as equally fast, beyond it the measurement
+contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Sample:
 
     @property
     def best(self) -> float:
-        """The fastest round: whatever else runs on a computer can only slow a sweep down."""
+        """The fastest round: other programs can only slow a sweep down."""
         return max(self.rates)
 
     @property
@@ -73,8 +72,8 @@ class Curve:
     Parameters
     ----------
     kernel
-        ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (streaming stores) or ``"lines"``
-        (streaming stores of lines that are pages apart).
+        ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (non-temporal stores) or
+        ``"lines"`` (the same of single lines, pages apart).
     cores
         How many work at once, each on a block of its own.
     samples

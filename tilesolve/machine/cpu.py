@@ -1,8 +1,8 @@
 """What the kernel and cpuid report about this computer's processor.
 
-sysfs and procfs are asked first, cpuid (through py-cpuinfo, which takes a second) only where one
-of them says nothing. A figure that is 0, absent or no number is unknown, as on many virtual
-machines, and stays None here.
+sysfs and procfs are read first, cpuid (through py-cpuinfo, which takes a second) only where one of
+them says nothing. A figure that is 0, absent or no number is unknown, as on many virtual machines,
+and is None here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 SYS = Path("/sys")
 PROC = Path("/proc")
 
-# Flags that decide which code can run. The others come and go with the version of the kernel, and
-# a kernel's update must not make a calibrated file foreign.
+# Flags that decide which code can run. Others come and go with the version of the operating system,
+# whose update must not make a calibrated file foreign.
 _INSTRUCTIONS = re.compile(r"s?sse|avx|fma|f16c|amx|asimd|neon|sve|vsx")
 
 # What every CPU of an architecture has, whether or not it lists it.

@@ -1,7 +1,7 @@
-"""The machine at hand: what its CPU reports, and what must be assumed where it says nothing.
+"""What a computer's CPU reports, and what is assumed where it reports nothing.
 
-What is unknown takes the default that the constants below document; its source is then
-``"assumed"``, which ``tilesolve doctor`` shows.
+The ``ASSUMED_`` constants are all there is of assumed figures; a figure that takes one has the
+source ``"assumed"``. See ``docs/decisions/031-calibration.md``.
 """
 
 from __future__ import annotations
@@ -16,34 +16,32 @@ from tilesolve.machine.cpu import PROC, SYS, DetectedCache, DetectedCpu, detect_
 from tilesolve.machine.level import Level, Peak, Source
 from tilesolve.system.files import read_setting
 
-LINE = 64
+ASSUMED_LINE_BYTES = 64
 """Bytes of a cache line whose length is unknown."""
 
-FREQUENCY = 3.0e9
+ASSUMED_HZ = 3.0e9
 """Hz of a clock that is unknown."""
 
-L1_CAPACITY = 32 * 1024
-"""Bytes of an L1 of unknown size; a farther level has `CAPACITY_RATIO` times more each. These are
-the smallest found in current servers: a tile for too small a cache costs less than for too
-large a one."""
+ASSUMED_L1_BYTES = 32 * 1024
+"""Bytes of an L1 of unknown size, the smallest of current servers."""
 
-CAPACITY_RATIO = 8
+ASSUMED_CAPACITY_RATIO = 8
+"""Capacity of a farther cache of unknown size to that of the nearer one."""
 
-LEVELS = 3
+ASSUMED_CACHES = 3
 """Caches of a computer that names none."""
 
-NEAR_BYTES = (0.7, 0.6)
-"""Bytes that L1 and L2 move per cycle and per byte of vector width: Table 3 of the paper, the two
-machines' mean."""
+ASSUMED_NEAR_RATES = (0.7, 0.6)
+"""Bytes that L1 and L2 move per cycle and per byte of vector width (Table 3 of the paper)."""
 
-CACHE_BYTES = 12.0
+ASSUMED_CACHE_RATE = 12.0
 """Bytes per cycle of the farther caches, from the same table."""
 
-MEMORY_BYTES = 6.0
+ASSUMED_MEMORY_RATE = 6.0
 """Bytes per cycle of memory, from the same table."""
 
-FMA_LATENCY = 4
-"""Cycles of an FMA: 4 on most current cores."""
+ASSUMED_FMA_CYCLES = 4
+"""Cycles from an FMA to the use of its result."""
 
 
 def default_threads() -> int:
@@ -67,9 +65,9 @@ def default_threads() -> int:
 def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     """Return the arguments of `Machine` that describe this computer.
 
-    Bandwidths, the inclusion of caches, and arithmetic rates cannot be read anywhere: they are
-    assumed. AMD's cores since family 17h, and Hygon's, have a victim L3; every other cache is
-    taken as inclusive.
+    Bandwidths, the inclusion of caches, and arithmetic rates are reported nowhere, so they are
+    assumed. AMD's cores since family 17h, and Hygon's, have a victim L3; every other cache counts
+    as inclusive.
 
     Parameters
     ----------
@@ -82,7 +80,7 @@ def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
     'assumed'
     """
     here = detect_cpu(root, proc)
-    frequency = here.frequency or FREQUENCY
+    frequency = here.frequency or ASSUMED_HZ
     vectors = _vectors(here.features)
     bits, registers, rate = vectors or (128, 16, 1.0)
     levels, sources = _levels(here, frequency, bits)
@@ -94,7 +92,7 @@ def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
         "frequency": frequency,
         "vector_bits": bits,
         "vector_registers": registers,
-        "fma_latency": FMA_LATENCY,
+        "fma_latency": ASSUMED_FMA_CYCLES,
         "fma_rate": rate,
         "peaks": tuple(
             Peak(dtype, bits, 2 * rate * width * frequency) for dtype, width in lanes.items()
@@ -142,18 +140,22 @@ def _levels(
     levels: list[Level] = []
     sources: list[tuple[str, Source]] = []
     capacity, speed = 0, float("inf")
-    for number in range(1, max(reported, default=LEVELS) + 1):
+    for number in range(1, max(reported, default=ASSUMED_CACHES) + 1):
         cache = reported.get(number, DetectedCache(number))
-        capacity = cache.size or max(L1_CAPACITY * CAPACITY_RATIO ** (number - 1), 2 * capacity)
-        near = number <= len(NEAR_BYTES)
-        speed = min(speed, NEAR_BYTES[number - 1] * bits / 8 if near else CACHE_BYTES)
+        capacity = cache.size or max(
+            ASSUMED_L1_BYTES * ASSUMED_CAPACITY_RATIO ** (number - 1), 2 * capacity
+        )
+        near = number <= len(ASSUMED_NEAR_RATES)
+        speed = min(
+            speed, ASSUMED_NEAR_RATES[number - 1] * bits / 8 if near else ASSUMED_CACHE_RATE
+        )
         name = f"L{number}"
         levels.append(
             Level(
                 name,
                 capacity,
                 speed * frequency,
-                line=cache.line or LINE,
+                line=cache.line or ASSUMED_LINE_BYTES,
                 ways=cache.ways,
                 shared_by=cache.shared_by or (1 if near else here.cores),
                 inclusive=not (number == 3 and _has_victim_l3(here)),
@@ -170,7 +172,7 @@ def _levels(
     memory = Level(
         "memory",
         None,
-        min(speed, MEMORY_BYTES) * frequency,
+        min(speed, ASSUMED_MEMORY_RATE) * frequency,
         line=levels[-1].line,
         shared_by=here.package_cores or here.cores,
     )

@@ -1,4 +1,8 @@
-"""The file format of machines: TOML, as people write it and `Machine.to_toml` does."""
+"""The file format of machines: fields of `Machine` from TOML and to TOML, and where files lie.
+
+``[costs]`` holds the costs that differ from their default or have a source, so that a default is
+still one when a file is read again. A cost that a file gives without a source is ``"given"``.
+"""
 
 from __future__ import annotations
 
@@ -110,13 +114,9 @@ def file_text(path: Path) -> str | None:
 
 
 def write_toml(values: Mapping[str, Any]) -> str:
-    """Return the fields of a machine as TOML.
-
-    Of costs, only those stand there that differ from their default or have a source, so that a
-    default stays one when the file is read again.
-    """
+    """Return the fields of a machine as TOML."""
     figures = known_figures(values["levels"])
-    # Of levels that a machine was left without, nothing is said.
+    # A machine may have lost levels that it has sources for.
     sources = {figure: source for figure, source in values["sources"] if figure in figures}
     costs = {
         name: getattr(values["costs"], name)
@@ -164,7 +164,7 @@ def _table(value: Level | Peak) -> dict[str, Any]:
 
 
 def _tiles(catalogue: Catalogue) -> dict[str, Any]:
-    """Return a catalogue as a TOML table, its tiles as one text, which is read ten times faster."""
+    """Return a catalogue as a TOML table, its tiles as one text, which parses ten times faster."""
     tiles = ", ".join(
         f"{tile.vectors}x{tile.columns} {tile.step!r} {tile.call!r}" for tile in catalogue.tiles
     )

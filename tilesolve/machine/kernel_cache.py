@@ -1,4 +1,4 @@
-"""Compiled kernels, kept in memory and on disk: made once per CPU, dtype and vector width."""
+"""Compiled kernels in memory and on disk, compiled once for a CPU, a dtype and a vector width."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilesolve.system.files import cache_dir, remove_files, warn_once, write_ato
 from tilesolve.system.locks import Lock
 
 WAIT_SECONDS = 120.0
-"""Seconds after which what another process has not made is made here."""
+"""Seconds to wait for another process that compiles the same kernels."""
 
 _MAGIC = b"tilesolve kernels 1\n"
 _lock = Lock()
@@ -58,10 +58,10 @@ def family_of(dtype: str, machine: Machine) -> Family:
 
 
 def start_compiling(family: Family) -> None:
-    """Have another process compile a family's kernels, where no file has them and a core is free.
+    """Have another process compile a family's kernels, if no file has them and a core is free.
 
-    The first run of all compiles what walks nests besides, which takes as long: `load_kernels` then
-    finds the file. What that process fails to make is made here.
+    A process that compiles the macrokernel meanwhile needs as long; `load_kernels` then finds the
+    file, or compiles the kernels itself.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def start_compiling(family: Family) -> None:
 def load_kernels(family: Family) -> LoadedCode:
     """Return a family's kernels: from memory, from disk, or compiled now and kept in both.
 
-    A file that is damaged is reported once and made again; it never runs.
+    A damaged file is reported once and written again; its code never runs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The parts of a machine: the levels of its memory hierarchy, and its arithmetic peaks."""
+"""Parts of a machine: levels of its memory hierarchy, arithmetic peaks, and checks of both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOWEST_RATE, HIGHEST_RATE = 1.0, 1e18
 """Bounds of bytes, flops or cycles in a second: beyond them, no solver can take the numbers."""
 
 MAX_CACHES = 6
-"""Caches at most: each multiplies the choices that planning has."""
+"""Caches at most: each multiplies the choices of planning."""
 
 _RATES = ("bandwidth", "read", "stream", "lines", "bandwidth_all")
 """Fields of a level in bytes per second."""
@@ -47,9 +47,9 @@ class Level:
     effective
         Fraction of the capacity up to which the level still serves at its bandwidth.
     read, stream
-        Bytes per second of a read-only sweep, and of streaming stores; None if not measured.
+        Bytes per second of a read-only sweep, and of non-temporal stores; None if not measured.
     lines
-        Bytes per second of streaming stores of lines that are pages apart; None if not measured.
+        Bytes per second of non-temporal stores of single lines, pages apart; None if not measured.
     bandwidth_all
         Bytes per second that all cores together move; None if not measured.
 
@@ -101,7 +101,7 @@ class Level:
         return None if self.capacity is None else int(self.capacity * self.effective)
 
     def scale_rates(self, factor: float) -> Self:
-        """Return the level with everything that it moves in a second multiplied.
+        """Return the level with all its bandwidths multiplied.
 
         Examples
         --------
@@ -147,7 +147,7 @@ class Peak:
 
 
 def check_name(where: str, field: str, value: object, *, empty: bool = False) -> None:
-    """Refuse what is no text, or cannot be printed: a control character would steer a terminal.
+    """Refuse what is no text, or has characters that would steer a terminal.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def check_positive(where: str, field: str, value: object) -> None:
 
 
 def check_rate(where: str, field: str, value: float) -> None:
-    """Refuse what nothing does in a second.
+    """Refuse a rate that nothing has.
 
     Examples
     --------
@@ -192,7 +192,7 @@ a second, got 1e-09
 
 
 def check_count(where: str, field: str, value: object) -> None:
-    """Refuse what is not an integer of at least 1, or has no room in 64 bits.
+    """Refuse what is no integer of at least 1 that 64 bits hold.
 
     Examples
     --------

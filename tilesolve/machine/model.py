@@ -1,7 +1,7 @@
-"""The machine as the model sees it: levels that hold and move bytes, and vector units.
+"""The machine that plans are made for: levels that hold and move bytes, vector units, costs.
 
 A `Machine` is a value. It is measured by ``tilesolve calibrate``, detected, written by hand
-as TOML, or one of the shipped ones; `Machine.load` finds the right one.
+as TOML, or shipped with the package; `Machine.load` finds the one in force.
 """
 
 from __future__ import annotations
@@ -132,7 +132,11 @@ class Machine:
 
     @property
     def last_cache_bytes(self) -> int:
-        """Bytes of the last cache that the cores seen here may count on."""
+        """Bytes of the last cache that plans may count on.
+
+        A virtual machine may name all of a large cache and have few of its cores, so each core
+        counts for `Costs.last_cache_bytes_per_core` at most.
+        """
         if not self.caches:
             return 0
         last = self.caches[-1]
@@ -167,9 +171,8 @@ class Machine:
     def bandwidth(self, level: Level, threads: int) -> float:
         """Return the bytes per second that so many threads together move at a level.
 
-        Where that was not measured, each core moves at a cache what one alone does. Of memory,
-        which is one for all, no more is known than what one core moves, and no plan had better
-        count on more.
+        Where that was not measured, each core moves at a cache what one alone does, and all of
+        them together move from memory what one does.
 
         Examples
         --------
@@ -428,7 +431,7 @@ class Machine:
 
 
 class Found(NamedTuple):
-    """A machine, why it is the one in force, and what is wrong with the file passed over.
+    """A machine, why it is in force, and what is wrong with a file that is not used for it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Machines that are like another one but for some figures."""
+"""Machines derived from another one: with other figures, or one core's part of it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def scale_figures(machine: Machine, factors: Mapping[str, float]) -> Machine:
 
 
 def divide_machine(machine: Machine, cores: int) -> Machine:
-    """Return the machine as one of several cores has it that work on data of their own.
+    """Return the part of a machine that one of several cores has, each with data of its own.
 
-    What is shared is divided evenly, see `stores`; the paper models its batched contractions like
-    that (section 6). A farther level is no faster than a nearer one, whatever the noise of both
-    measurements. Where there are fewer cores than that, each has its part of one.
+    Caches and bandwidths that cores share are divided evenly, as the paper does for batched
+    contractions (section 6). Noise of measurements makes no farther level faster than a nearer one.
+    If the machine has fewer cores, each of the several has its part of one.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def divide_machine(machine: Machine, cores: int) -> Machine:
     for level in machine.levels:
         capacity = level.capacity
         if capacity is not None:
-            least = ceil(level.line / level.effective) + (level.effective < 1)  # if that is rounded
+            least = ceil(level.line / level.effective) + (level.effective < 1)  # against rounding
             capacity = max(least, capacity // min(cores, level.shared_by))
         # A third of three times a rate may be rounded to more than it.
         rates = [level.bandwidth, machine.bandwidth(level, cores) / cores]

@@ -19,7 +19,7 @@ from tilesolve.system.units import format_count, format_size
 if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem
 
-WIDE = 10_000
+PIPE_COLUMNS = 10_000
 """Columns of a console that is no terminal, so that nothing is cut off."""
 
 
@@ -35,7 +35,7 @@ def console(file: IO[str] | None = None) -> Console:
     """
     found = Console(file=file, markup=False, highlight=False, emoji=False)
     if not found.is_terminal:
-        found.width = WIDE
+        found.width = PIPE_COLUMNS
     return found
 
 

@@ -1,4 +1,4 @@
-"""Deadlines: runs of plans that end before they are done, because they take too long."""
+"""Deadlines of runs: compiled code ends early when a word in memory says so."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 _WORD = np.zeros(1, np.int64)
 
 CANCEL_ADDRESS: int = _WORD.ctypes.data
-"""Where compiled code sees whether it is to end: not 0 if so."""
+"""The address of the word that compiled code reads: it ends if that is not 0."""
 
 NEVER_SECONDS = threading.TIMEOUT_MAX
-"""Seconds of a deadline that is never met."""
+"""Seconds of a deadline that never comes."""
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
-    """End all runs of plans in this process that are under way after so many seconds.
+    """End all runs of plans in this process after so many seconds.
 
-    What they leave in the output is nothing to go by. Deadlines do not nest.
+    The output of a run that ended early is undefined. Deadlines do not nest.
 
     Parameters
     ----------
@@ -31,15 +31,12 @@ def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
     Yields
     ------
     Callable
-        Returns whether the deadline has been met.
+        Returns whether the time is over.
 
     Examples
     --------
-    >>> from tilesolve.plans.plan import plan
-    >>> found, a = plan("ik-ij-jk", 8, "i7-6700k", cache=False), np.ones((8, 8))
-    >>> with deadline(60) as met:
-    ...     _ = found(a, a)
-    >>> met()
+    >>> with deadline(60) as is_over:
+    ...     is_over()
     False
     """
     over = threading.Event()

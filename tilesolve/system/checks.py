@@ -1,4 +1,4 @@
-"""Checks of operands and of `out`: nothing is computed or written before they pass."""
+"""Checks of operands and of `out`, which come before anything is computed or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes a process may still take."""
+"""The memory that a process may still take."""
 
 from __future__ import annotations
 

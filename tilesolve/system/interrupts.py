@@ -1,4 +1,4 @@
-"""Interrupts: what else counts as one, and that none is lost where no exception gets through."""
+"""Interrupts: requests to end count as one, and none is lost where no exception gets through."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def unwind_on_terminate() -> None:
     """Have a request to end, as `kill` and job runners make it, unwind as an interrupt does.
 
-    Else a command would leave the temporary folders and processes that it has started. Who asked
-    for such requests to be ignored gets that.
+    Else a command would leave its temporary folders and processes behind. If such requests are
+    ignored, they still are.
 
     Examples
     --------
@@ -33,15 +33,13 @@ def unwind_on_terminate() -> None:
 
 @contextmanager
 def keep_interrupts() -> Iterator[Callable[[], None]]:
-    """Keep in mind that an interrupt came; give the function that raises it if so.
+    """Note interrupts, and give a function that raises one that came.
 
-    Python raises `KeyboardInterrupt` wherever it happens to be. Where that is a function that a C
-    library called, such as what LLVM tells of each compiled module, the exception is printed and
-    dropped, and the work would go on to its end. The function given here is to be called every
-    now and then, and is once more at the end.
+    Python raises `KeyboardInterrupt` wherever it happens to be. In a function that a C library
+    called, such as LLVM's callback for a compiled module, the exception is printed and dropped, and
+    the work goes on. So call the given function every now and then; it is called at the end, too.
 
-    Where nobody would be interrupted, in other threads than the main one and where interrupts
-    are ignored, nothing is changed.
+    In other threads than the main one, and where interrupts are ignored, nothing changes.
 
     Examples
     --------

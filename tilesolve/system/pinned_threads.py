@@ -1,4 +1,4 @@
-"""A crew of threads, each on a core of its own, that run a kernel together and time it."""
+"""Threads that are pinned to a core each, run a kernel together and time it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 class PinnedThreads:
-    """Threads that stay on their cores; the thread that calls them is never moved.
+    """Threads that stay on their cores; the calling thread is not pinned.
 
     Parameters
     ----------

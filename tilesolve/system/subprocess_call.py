@@ -1,4 +1,4 @@
-"""Isolation: a function runs in a process of its own, which may hang or die and harm no other."""
+"""A function in a process of its own, which may hang or die without harm to this one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ answer.close()
 def run_in_process(function: Callable[[str], str], text: str, seconds: float) -> str:
     """Return ``function(text)``, computed in a new process.
 
-    Nothing but the text is handed over: the process starts from nothing, and the script that this
-    one runs needs no guard.
+    The process gets the text alone and does not import the script that this one runs, which thus
+    needs no guard.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def run_in_process(function: Callable[[str], str], text: str, seconds: float) ->
     text
         Its argument.
     seconds
-        When the process is ended, its start included.
+        After which the process is ended; its start counts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Workers: threads that share what one call has to do."""
+"""Threads that share the work of one call."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import lru_cache
 
 
 def run_together(jobs: Sequence[Callable[[], object]]) -> None:
-    """Do some jobs at once, the first one in the calling thread.
+    """Run some jobs at once, the first one in the calling thread.
 
-    While Python shuts down, that one does all that no thread can be had for.
+    While Python shuts down and starts no threads, the calling thread runs the others, too.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def run_together(jobs: Sequence[Callable[[], object]]) -> None:
         for job in others[len(futures) :]:
             job()
     finally:
-        wait(futures)  # nobody works on any more once an error is seen
+        wait(futures)  # no job runs on once an error is seen
         for future in futures:
             future.result()
 
