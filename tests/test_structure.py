@@ -209,7 +209,7 @@ NUMBERS = {
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
-        "kernels.runtime.compiled": "PAIR",
+        "kernels.runtime.compiled": "PAIR TRIPLE FIVE",
         "machine.detect": "LINE FREQUENCY L1_CAPACITY CAPACITY_RATIO LEVELS NEAR_BYTES CACHE_BYTES "
         "MEMORY_BYTES FMA_LATENCY",  # of a CPU that does not tell
     },
@@ -217,11 +217,19 @@ NUMBERS = {
         "bench.results.record": "FORMAT",
         "contractions.suites": "FORMAT",
         "kernels.runtime.array_guard": "_AXES _SHAPE _STRIDES _DTYPE _FLAGS _HALF _WRITEABLE",
+        "kernels.runtime.box_fields": "*",
+        "kernels.runtime.call_fields": "*",
+        "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
         "kernels.runtime.fast_call": "_FASTCALL _COUNT",
+        "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
+        "kernels.runtime.staging_buffer": "_ROW_OFFSETS",
         "kernels.runtime.state": "*",
+        "kernels.runtime.transpose_walk": "_FROM _TO _WIDE _HIGH _ACROSS _DOWN _PART_WORDS "
+        "_PARTS_WORDS",
+        "kernels.runtime.walk_fields": "*",
         "machine.file": "FORMAT",
-        "packing.offset_tables": "HEADER_ENTRIES",
         "packing.sizes": "*",
+        "packing.table_fields": "*",
         "plans.files": "FORMAT",
         "transposes.walk_setup": "_ALONE",
     },
@@ -247,13 +255,11 @@ NUMBERS = {
     },
     "the solvers' options, and what a proof is given": {
         "plans.certificate": "MOST_CHAINS SLACK MARGIN",
-        "solver.from_pyomo": "MOST_TERMS",
         "solver.ipopt": "OPTIONS _STATUS",
     },
-    "the model's count of transfers, and the simulation's own numbering": {
-        "model.traffic": "PACK_TRAFFIC",
+    "the simulation's own numbering and procedure": {
         "simulation.cache_simulator": "EMPTY",
-        "simulation.nest_trace": "LEAST",
+        "simulation.nest_trace": "LEAST_STEPS",
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
