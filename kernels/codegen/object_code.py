@@ -129,7 +129,7 @@ class TargetCpu:
     Examples
     --------
     >>> TargetCpu.named("haswell", 256)
-    Cpu(triple='x86_64-unknown-linux-gnu', name='haswell', features='', bits=256)
+    TargetCpu(triple='x86_64-unknown-linux-gnu', name='haswell', features='', bits=256)
     """
 
     triple: str
