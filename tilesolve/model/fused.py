@@ -71,12 +71,12 @@ def fuse(problem: Problem) -> Fused:
     free_of = [i for i in fused.letters if i in (*roles.rows, *roles.columns)]
     last = index_of[spec.output.letters[-1]] if spec.output.letters else None
     rows = last if last in free_of else max(free_of, key=sizes.__getitem__, default=None)
-    beside = [i for i in free_of if not _together(i, rows, tensors)]
+    others = [i for i in free_of if not _share_tensors(i, rows, tensors)]
     return Fused(
         Problem.of(fused, sizes, problem.dtype),
         tuple((names[group.name], group.letters) for group in classes),
         rows,
-        max(beside, key=sizes.__getitem__, default=None),
+        max(others, key=sizes.__getitem__, default=None),
         roles.sums,
     )
 
@@ -89,7 +89,7 @@ def _fused(tensor: Tensor, index_of: dict[str, str]) -> Tensor:
     return Tensor(tuple(Subscript(terms) for terms in made))
 
 
-def _together(index: str, other: str | None, tensors: list[Tensor]) -> bool:
+def _share_tensors(index: str, other: str | None, tensors: list[Tensor]) -> bool:
     """Return whether two indices stand in exactly the same tensors."""
     return other is not None and all(
         (index in tensor.letters) == (other in tensor.letters) for tensor in tensors

@@ -1,4 +1,4 @@
-"""The lines of a tensor that a box touches: how long runs are, what is moved beside them."""
+"""The lines of a tensor that a box touches: how long runs are, and what moves in vain."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def line_waste(
     waste = np.ones(len(next(iter(sides.values()))))
     box: Mapping[str, Any] = {**known, **sides}
     for tensor in tensors:
-        if any(letter in sides for letter in _beside(tensor, box)):
+        if any(letter in sides for letter in _trailing_letters(tensor, box)):
             run = run_of(problem, tensor, box)
             waste = waste + sizes[tensor] / total * run_waste(run, line, problem.itemsize)
     return waste
 
 
-def _beside(tensor: Tensor, sides: Mapping[str, Any]) -> list[str]:
+def _trailing_letters(tensor: Tensor, sides: Mapping[str, Any]) -> list[str]:
     """Return the last letters of a tensor, as far as they stand alone and have a known side."""
     letters = [s.letters[0] if s.plain else None for s in reversed(tensor.subscripts)]
     return [letter for letter in takewhile(sides.__contains__, letters) if letter is not None]
@@ -75,7 +75,7 @@ def run_of(problem: Problem, tensor: Tensor, sides: Mapping[str, Any]) -> Any:  
     """
     run: Any = float(problem.itemsize)
     whole: Any = True
-    for letter in _beside(tensor, sides):
+    for letter in _trailing_letters(tensor, sides):
         run = run * np.where(whole, np.maximum(1, sides[letter]), 1)
         whole = whole & (sides[letter] >= problem.sizes[letter])
     return run

@@ -17,7 +17,7 @@ REGISTER = "register"
 """Name of the innermost band: the box that one microkernel call covers."""
 
 Output = Literal["accumulate", "store", "stream"]
-"""How C is written: added to what is there, overwritten, or overwritten past the caches."""
+"""How C is written: added to what is there, overwritten, or overwritten by non-temporal stores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def lines_by_place(
 
 
 def has_aliased_lines(strides: Mapping[str, int], sides: Mapping[str, int], line: int) -> bool:
-    """Return whether two lines of a box are at one place in their pages.
+    """Return whether two lines of a box alias: have the same address modulo 4 KiB.
 
     Examples
     --------

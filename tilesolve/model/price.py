@@ -198,7 +198,7 @@ def price(
 def core_rates(
     machine: Machine, dtype: str, kernel: Microkernel, threads: int = 1
 ) -> tuple[float, float]:
-    """Return the flop/s and the cycles per second that one of several threads has of its core.
+    """Return the flop/s and the cycles per second of the core of one of several threads.
 
     Examples
     --------
@@ -213,12 +213,12 @@ def core_rates(
 def _reading(
     problem: Problem, nest: Nest, kernel: Microkernel, found: Traffic, rate: float, frequency: float
 ) -> float:
-    """Return the seconds that reading in place costs beside the bytes it moves.
+    """Return the seconds that reading in place costs besides the bytes it moves.
 
-    A copy is read in the order in which it lies, and the CPU foresees what comes next. Rows in
-    place come as whole vectors, and are waited for where they enter the second cache; columns
-    are as many streams as there are, each time that they enter the first. Either takes longer
-    steps than a copy, wherever it is.
+    A copy is read in the order in which it lies, so that hardware prefetches it. Rows in place come
+    as whole vectors; calls wait for them where they enter the second cache. Columns in place are as
+    many streams as there are columns; calls wait where they enter the first. Steps of k take longer
+    with either.
     """
     seconds = 0.0
     running = {letter for letter, extent in problem.sizes.items() if extent > 1}

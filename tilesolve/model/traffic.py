@@ -171,7 +171,7 @@ class _Path:
                 extent = problem.sizes[letter]
                 inner = counts[letter][at - 1] if at else extent
                 trips = inner / counts[letter][at]
-                runs = _alike(trips > 1)
+                runs = _collapse(trips > 1)
                 if runs is False:
                     continue
                 self.loops.append((letter, trips))
@@ -212,7 +212,7 @@ class _Path:
             self._known[key] = steps
         return self._known[key]
 
-    def copied(self, t: int, inside: int) -> Sizes:
+    def copied_bytes(self, t: int, inside: int) -> Sizes:
         """Return the bytes of a tensor that are copied, the tile of so many loops at a time.
 
         A copy is made whole, with all that it shares with the tile before it, whenever a loop
@@ -239,7 +239,7 @@ class _Path:
         return self._latest[t]
 
 
-def _alike(found: Any) -> Truth:  # noqa: ANN401
+def _collapse(found: Any) -> Truth:  # noqa: ANN401
     """Return one answer for all nests, if they have the same: it costs less to choose by."""
     if not isinstance(found, np.ndarray):
         return bool(found)
@@ -259,7 +259,7 @@ def _corners(tiling: Tiling, letter: str) -> list[Sizes]:
     return found[::-1]
 
 
-class _Room:
+class _Residency:
     """Whether tensors stay in one cache between their uses.
 
     Between two uses of what the innermost loops touch, an LRU cache sees the rest of the one
@@ -303,9 +303,9 @@ class _Room:
         if outer >= self.path.call:
             inner = choose(inner > self.path.call, inner, self.path.call)
         if isinstance(inner, np.ndarray):
-            return _alike(self._between(inner, outer) <= self.place.capacity)
+            return _collapse(self._between(inner, outer) <= self.place.capacity)
         if (inner, outer) not in self._known:
-            found = _alike(self._between(inner, outer) <= self.place.capacity)
+            found = _collapse(self._between(inner, outer) <= self.place.capacity)
             self._known[inner, outer] = found
         return self._known[inner, outer]
 
@@ -409,24 +409,26 @@ def traffic(
     path = _Path(problem, tiling)
     tensors, names = problem.spec.tensors, [place.name for place in places]
     copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
-    packed = [path.copied(t, path.through[names[at]]) if at else 0.0 for t, at in enumerate(copies)]
+    packed = [
+        path.copied_bytes(t, path.through[names[at]]) if at else 0.0 for t, at in enumerate(copies)
+    ]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
-        room = _Room(path, place, at, copies, names)
+        residency = _Residency(path, place, at, copies, names)
         # The working set of a copy's own store holds the copy; what comes in is the source.
         mean = path.footprints([1 if at < c else place.line for c in copies])
-        stays = room.stays if rule == "distance" else room.fits
+        stays = residency.stays if rule == "distance" else residency.fits
         if at:
             came = walk(tensors, path.loops, mean, stays, path.runs)
         else:
             came = walk(tensors[:1], path.loops, mean[:1], stays, path.runs)
-            came += walk(tensors[1:], path.loops, mean[1:], room.passes, path.runs)
+            came += walk(tensors[1:], path.loops, mean[1:], residency.passes, path.runs)
         crossings = [2.0 if at == 0 else PACK_CROSSINGS] * len(copies)
         for t, c in enumerate(copies):
             if c == at and c:
-                came[t] = came[t] + choose(room.holds(t), 0.0, packed[t])
+                came[t] = came[t] + choose(residency.holds(t), 0.0, packed[t])
             elif 0 < at < c:
-                kept = room.keeps(t)
+                kept = residency.keeps(t)
                 came[t] = choose(kept, np.maximum(came[t] - packed[t], 0.0), came[t])
                 crossings[t] = choose(kept, 1.0, PACK_CROSSINGS)
         # A first write needs no read in registers; past them it does unless it is streamed.

@@ -1,7 +1,7 @@
 """From class tiles to boxes: how many iterations of each letter a tile covers.
 
-Memory is moved in lines, so a tile should cover, of every tensor's unit-stride letter, at least
-a line (section 5.4); and edges that do not divide the extents waste iterations.
+Memory moves in lines, so a tile should cover at least a line along every tensor's unit-stride
+letter (section 5.4). Sides that do not divide the extents waste iterations at the edges.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def tiles_of(
 ) -> tuple[tuple[str, int], ...]:
     """Return for each class the iterations of a box that has at least some sides.
 
-    Where tiles of that size would take more than half of the store, nothing is asked.
+    Nothing is returned where such tiles would take more than half of the store.
 
     Examples
     --------
@@ -235,10 +235,10 @@ def even_sizes(problem: Problem, letters: Sequence[str], line: int) -> tuple[int
     >>> [size for size in even_sizes(Problem.of("abcd-aebf-dfce", 72), "ef", 64) if size < 2000]
     [64, 192, 576, 1728]
     """
-    lined = _lined(problem, line, problem.spec.tensors)
+    line_steps = _line_steps(problem, line, problem.spec.tensors)
     found = {1}
     for letter in letters:
-        extent, step = max(1, problem.sizes[letter]), lined.get(letter, 1)
+        extent, step = max(1, problem.sizes[letter]), line_steps.get(letter, 1)
         most = min(extent, EVEN_ITERATIONS)
         sides = [side for side in range(step, most + 1, step) if extent % side == 0]
         found = {size * side for size in found for side in sides if size * side <= EVEN_ITERATIONS}
@@ -258,8 +258,8 @@ def box(
     """Return the sides of a box of at most so many iterations, around a smaller box.
 
     Of all boxes whose sides are multiples of the inner ones, or whole extents, the one is taken
-    that has the least product of what it wastes: iterations fewer than asked for, edges cut off
-    at the extents, and parts of lines. Where letters are so many that there are more than
+    that has the least product of what it wastes: iterations below the size, edges cut off at the
+    extents, and parts of lines. Where letters are so many that there are more than
     `BOXES_AT_ONCE`, the sides of those nearest to unit stride in any tensor are decided first.
 
     Parameters
@@ -277,7 +277,7 @@ def box(
     tensors
         Those whose lines the box is read from or written to.
     weight
-        Power of what iterations too few and edges waste, beside what parts of lines do.
+        Power of the waste by size and edges, where that by lines has the power 1.
     known
         Sides of the tile's letters of other classes, as far as they are decided.
 
@@ -303,17 +303,17 @@ def _box(
     weight: float,
     decided: tuple[tuple[str, int], ...],
 ) -> tuple[int, ...]:
-    """Return the sides of `box`: the candidates of one plan ask for each five times."""
+    """Return the sides of `box`, kept: the candidates of one plan need each about five times."""
     inner, known = dict(zip(letters, within, strict=True)), dict(decided)
     extents = {i: max(1, problem.sizes[i]) for i in letters}
     if size >= prod(extents.values()):
         return tuple(extents.values())
     if len(letters) == 1:
         return (max(size, *within),)
-    lined = _lined(problem, line, tensors, parts=2)
-    options = {i: _sides(inner[i], extents[i], size, lined.get(i, 1)) for i in letters}
+    line_steps = _line_steps(problem, line, tensors, parts=2)
+    options = {i: _sides_to_try(inner[i], extents[i], size, line_steps.get(i, 1)) for i in letters}
     found = dict(inner)
-    for some in _together(letters, options, problem.spec.tensors):
+    for some in _letter_groups(letters, options, problem.spec.tensors):
         grids = np.meshgrid(*(np.array(options[i], dtype=float) for i in some), indexing="ij")
         sides = {i: grid.ravel() for i, grid in zip(some, grids, strict=True)}
         product = prod(sides.values(), start=np.ones(grids[0].size))
@@ -327,19 +327,19 @@ def _box(
         least = waste.min()
         if np.isfinite(least):
             equals = [{i: int(sides[i][at]) for i in some} for at in np.flatnonzero(waste == least)]
-            best = min(equals, key=lambda one: _later(problem, one, others, line))
+            best = min(equals, key=lambda one: _preference(problem, one, others, line))
             found |= best
     return tuple(found[i] for i in letters)
 
 
-def _later(
+def _preference(
     problem: Problem, sides: Mapping[str, int], others: Mapping[str, int], line: int
 ) -> tuple[bool, int]:
-    """Return by what the first of boxes is taken that waste as much.
+    """Return a key by which the first of boxes is taken that waste as much.
 
     Along a letter in which a tensor is contiguous, packing copies vectors instead of transposing
-    them; but where lines of C would share their place in pages then, that costs more. Else the
-    last letter, nearer to unit stride in the output, is cut last.
+    them, unless lines of C would alias then. Otherwise the last letter, nearer to unit stride in
+    the output, is cut last.
     """
     *_, last = sides
     strides = problem.strides(0)
@@ -353,7 +353,7 @@ def _units(problem: Problem) -> set[str]:
     return {t.subscripts[-1].terms[-1][1] for t in problem.spec.tensors if t.subscripts}
 
 
-def _together(
+def _letter_groups(
     letters: Sequence[str], options: Mapping[str, Sequence[int]], tensors: Sequence[Tensor]
 ) -> list[list[str]]:
     """Return the letters whose sides are decided together, those nearest to unit stride first."""
@@ -369,7 +369,7 @@ def _together(
     return [sorted(some, key=letters.index) for some in found]
 
 
-def _lined(
+def _line_steps(
     problem: Problem, line: int, tensors: Sequence[Tensor], *, parts: int = 1
 ) -> dict[str, int]:
     """Return for each letter along which tensors lie in whole lines the elements of one.
@@ -386,7 +386,7 @@ def _lined(
     return found
 
 
-def _sides(inner: int, extent: int, size: int, line: int) -> list[int]:
+def _sides_to_try(inner: int, extent: int, size: int, line: int) -> list[int]:
     """Return sides to consider: multiples of the inner one that cut an extent well, or all of it.
 
     These are the divisors and the powers of two among the multiples, those that cut the extent

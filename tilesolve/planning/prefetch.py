@@ -100,7 +100,9 @@ def is_packed_late(problem: Problem, number: int, box: Mapping[str, int], machin
     """
     if not third_cache_feeds(machine) or problem.bytes[number] <= _capacity(machine.second_cache):
         return False
-    return not stays_in_second_cache(problem.strides(number), _within(problem, box), machine)
+    return not stays_in_second_cache(
+        problem.strides(number), _problem_of_box(problem, box), machine
+    )
 
 
 def cut_to_stay(
@@ -144,13 +146,13 @@ def cut_to_stay(
             for side in reversed(range(step, box[letter], step)):
                 if side / box[letter] <= kept:
                     break
-                smaller = _within(problem, {**box, letter: side})
+                smaller = _problem_of_box(problem, {**box, letter: side})
                 if stays_in_second_cache(strides, smaller, machine):
                     found, kept = {letter: side}, side / box[letter]
     return found
 
 
-def _within(problem: Problem, box: Mapping[str, int]) -> Problem:
+def _problem_of_box(problem: Problem, box: Mapping[str, int]) -> Problem:
     """Return a problem as large as a box."""
     return Problem.of(problem.spec, {**problem.sizes, **box}, problem.dtype)
 

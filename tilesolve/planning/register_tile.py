@@ -253,11 +253,11 @@ def _cycles_of_tiles(
 def _writing_cycles(
     problem: Problem, shape: _Shape, tiles: Iterable[tuple[int, int]], machine: Machine
 ) -> dict[tuple[int, int], tuple[float, float, float]]:
-    """Return for vectors and columns of a tile what non-temporal stores of C cost besides.
+    """Return for vectors and columns of a tile three costs that come with non-temporal stores.
 
-    All sums are in the nearest tile then, so that costs are: what is lost at the ends of the runs
-    that a call writes, lines of an operand that cannot be prefetched as not even a register box's
-    stay in the second cache, and transposing rows while they are packed.
+    All sums are in the nearest tile then. The costs are: what is lost at the ends of the runs that
+    a call writes; packing lines that cannot be prefetched, as not even those of a register box stay
+    in the second cache; and transposing rows while they are packed.
     """
     costs, memory = machine.costs, machine.memory
     written = problem.bytes[0] / (memory.stream or memory.bandwidth)
@@ -298,11 +298,11 @@ def _late_lines(problem: Problem, sides: Mapping[str, int], machine: Machine) ->
     Only operands count that have some of the letters that a register box has these sides along.
     """
     output = problem.spec.output.letters
-    cell = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
+    packed = {i: sides.get(i, 1) if i in output else n for i, n in problem.sizes.items()}
     return sum(
         problem.bytes[number] / machine.memory.line
         for number, operand in enumerate(problem.spec.operands, start=1)
-        if set(operand.letters) & set(sides) and is_packed_late(problem, number, cell, machine)
+        if set(operand.letters) & set(sides) and is_packed_late(problem, number, packed, machine)
     )
 
 
@@ -329,7 +329,7 @@ def _steps(
 
 
 def _waste(problem: Problem, sides: Mapping[str, int], machine: Machine) -> float:
-    """Return the bytes moved in vain where calls write boxes of C past the caches, per byte of it.
+    """Return the bytes that non-temporal stores of boxes of C move in vain, per byte of C.
 
     Where aliased stores slow each other down, such boxes go through the caches, and are read
     before; other boxes cost nothing there but for parts of lines. What a longer run has of its last

@@ -16,7 +16,7 @@ Choice = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """All that a program depends on besides its choice of innermost loops.
+    """All that a program depends on but its choice of innermost loops.
 
     Parameters
     ----------
@@ -35,10 +35,10 @@ class Setting:
     output
         How C is written.
     lines
-        Iterations of each index that the outermost tile should at least have, so that a box of
-        letters can cover whole lines of every tensor (section 5.4).
+        Least iterations of each index in the outermost tile, so that a box of letters can cover
+        whole lines of every tensor (section 5.4).
     runs
-        Those that every tile should at least have, so that it writes long runs of C.
+        Least iterations in every tile, so that it writes long runs of C.
     even
         For indices that stand for several letters, tiles that cut all of them into equal boxes.
     overlap

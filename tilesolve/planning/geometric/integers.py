@@ -1,4 +1,4 @@
-"""From the continuous optimum to integer tiles: rounding, limits, and a search nearby.
+"""From the continuous optimum to integer tiles: rounding, limits, and a search around it.
 
 Tiles of one index form a chain: the nearest level's is a multiple of the register tile's side,
 each further one a multiple of the one before, or the whole extent. All chains near the
@@ -64,12 +64,12 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     trivial = trivial_tilings(setting)
     best = _Best(*best_of(setting, choice, trivial))
     for share in SHRINK_FACTORS:
-        near = {i: _chains(setting, choice, tiles, i, [share]) for i in indices}
+        near = {i: _chains_near(setting, choice, tiles, i, [share]) for i in indices}
         best = _improve(setting, choice, best, near)
         if best.tiling not in trivial:
             break
     factors = (*SHRINK_FACTORS, *GROWTH_FACTORS)
-    wide = {i: _chains(setting, choice, tiles, i, factors) for i in indices}
+    wide = {i: _chains_near(setting, choice, tiles, i, factors) for i in indices}
     before = float("inf")
     while best.score < before * (1 - ROUND_GAIN):
         before = best.score
@@ -123,7 +123,10 @@ def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
     """Return the smallest tiles at every level, and one tile for the whole problem."""
     indices, levels = setting.fused.problem.spec.letters, range(1, setting.levels + 1)
     return [
-        {i: _rounded(setting, i, [setting.smallest(i, at) for at in levels]) for i in indices},
+        {
+            i: _smallest_chain(setting, i, [setting.smallest(i, at) for at in levels])
+            for i in indices
+        },
         {i: (setting.fused.problem.sizes[i],) * setting.levels for i in indices},
     ]
 
@@ -131,7 +134,7 @@ def trivial_tilings(setting: Setting) -> list[dict[str, Chain]]:
 def single_tile(setting: Setting, choice: Choice) -> Integral | None:
     """Return one tile for the whole problem if no tiling can take less time, else None.
 
-    None can if caches without end would not save anything: what moves then moves once.
+    No tiling can if endless caches would save nothing: everything moves just once.
     """
     _, tiling = trivial_tilings(setting)
     if not feasible(setting, choice, tiling):
@@ -189,7 +192,7 @@ def relieve_levels(
     """
     best, priced, conceded = dict(found.chains), found.priced, TIME_CONCESSION
     options = {
-        i: _chains(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in best
+        i: _chains_near(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in best
     }
     even = dict(setting.even)
     for index in setting.fused.reduced:
@@ -310,7 +313,7 @@ def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:
     for size in sizes:
         other: Chain = (size,)
         for wanted in reversed(chain[:-1]):
-            other = (_dividing(other[0], wanted, setting.smallest(index), extent), *other)
+            other = (_divisor_near(other[0], wanted, setting.smallest(index), extent), *other)
         around.append(other)
         alone.append((size,) * setting.levels)
     families = [
@@ -320,7 +323,7 @@ def _families(setting: Setting, index: str, chain: Chain) -> list[list[Chain]]:
     return [family for family in families if family]
 
 
-def _dividing(size: int, wanted: int, unit: int, extent: int) -> int:
+def _divisor_near(size: int, wanted: int, unit: int, extent: int) -> int:
     """Return the tile nearest to the wanted one that divides one of some size; 0 if none is near.
 
     It is a multiple of the unit. The whole extent need not be divided.
@@ -332,7 +335,7 @@ def _dividing(size: int, wanted: int, unit: int, extent: int) -> int:
     return min(tiles, key=lambda tile: max(tile / wanted, wanted / tile), default=0)
 
 
-def _chains(
+def _chains_near(
     setting: Setting,
     choice: Choice,
     tiles: Mapping[str, float],
@@ -352,29 +355,31 @@ def _chains(
         inner = chain[-1] if chain else unit
         sizes = {inner}
         if own[level]:
-            sizes = {s for share in shares for s in _near(share * wanted[level], inner, extent)}
+            sizes = {
+                s for share in shares for s in _sizes_near(share * wanted[level], inner, extent)
+            }
         least = setting.smallest(index, level + 1)
-        for size in sorted({_up(size, inner, least, extent) for size in sizes}):
+        for size in sorted({_round_up(size, inner, least, extent) for size in sizes}):
             yield from grow((*chain, size))
 
     return list(dict.fromkeys(grow(())))
 
 
-def _up(size: int, inner: int, least: int, extent: int) -> int:
+def _round_up(size: int, inner: int, least: int, extent: int) -> int:
     """Return a size that is no less than the least one, as a multiple of the inner tile."""
     return size if size >= least else min(extent, inner * ceil(least / inner))
 
 
-def _rounded(setting: Setting, index: str, sizes: Sequence[int]) -> Chain:
+def _smallest_chain(setting: Setting, index: str, sizes: Sequence[int]) -> Chain:
     """Return the smallest chain whose tiles are no less than some sizes."""
     extent = setting.fused.problem.sizes[index]
     chain: Chain = (setting.smallest(index),)
     for size in sizes:
-        chain = (*chain, _up(chain[-1], chain[-1], size, extent))
+        chain = (*chain, _round_up(chain[-1], chain[-1], size, extent))
     return chain[1:]
 
 
-def _near(wanted: float, inner: int, extent: int) -> set[int]:
+def _sizes_near(wanted: float, inner: int, extent: int) -> set[int]:
     """Return multiples of the inner tile near a size: below, above, and one of equal parts."""
     if inner >= extent:
         return {extent}

@@ -75,7 +75,7 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
     choice
         For each cache the loops around its tile; the outermost cache must have some.
     loose
-        Whether to ask for no more room than any choice of loops inside the tiles would.
+        Whether to demand no more room than any choice of loops inside the tiles does.
     """
     aliases = _aliases(setting, choice)
     names = {s: a for s, a in aliases.items() if isinstance(a, str)}
@@ -97,7 +97,7 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
     }
     return Formulation(
         variables,
-        {name: settled(amount) for name, amount in _times(setting, choice)},
+        {name: settled(amount) for name, amount in _symbolic_times(setting, choice)},
         _open_limits((name, settled(it)) for name, it in _limits(setting, choice, loose=loose)),
         tuple(_nested(setting, names)),
         aliases,
@@ -167,7 +167,7 @@ def _aliases(setting: Setting, choice: Choice) -> dict[str, str | float]:
     return aliases
 
 
-def _loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
+def _tiling_loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
     """Return the loops outside a cache's tile, innermost first."""
     indices = setting.fused.problem.spec.letters
     around = []
@@ -184,20 +184,20 @@ def _loops(setting: Setting, choice: Choice, level: int) -> list[SymbolicLoop]:
     ]
 
 
-def _moved(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
+def _moved_elements(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
     """Return the elements of each tensor that a cache takes in."""
     spec = setting.fused.problem.spec
-    loops = tuple(_loops(setting, choice, level))
-    return amounts(spec, level, loops, setting.levels, _ones(setting, level))
+    loops = tuple(_tiling_loops(setting, choice, level))
+    return amounts(spec, level, loops, setting.levels, _unit_indices(setting, level))
 
 
-def _loaded(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
+def _loaded_elements(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
     """Return the elements of each tensor that the register file takes in, by so many calls.
 
     A call runs over the whole reduced range of the nearest cache's tile. It takes in its tile of
     the output once, and what a step of the sums needs of the operands in each step.
     """
-    levels, ones = setting.levels, _ones(setting, 0)
+    levels, ones = setting.levels, _unit_indices(setting, 0)
     steps = calls
     for index in setting.fused.reduced:
         steps = steps * Signomial.symbol(tile(1, index, levels))
@@ -207,21 +207,21 @@ def _loaded(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
     return output * calls, *(side * steps for side in operands)
 
 
-def _copied(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Signomial:
+def _copied_elements(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Signomial:
     """Return the elements of a tensor that are copied where the copy's tile is that of a level.
 
     A copy is made whole whenever a loop outside has moved to another tile (Eqs 11-14).
     """
-    amount = symbolic_footprint(tensor, level, setting.levels, _ones(setting, level))
+    amount = symbolic_footprint(tensor, level, setting.levels, _unit_indices(setting, level))
     moved = False
-    for loop in _loops(setting, choice, level):
+    for loop in _tiling_loops(setting, choice, level):
         moved |= loop.letter in tensor.letters
         if moved:
             amount = amount * loop.trips
     return amount
 
 
-def _ones(setting: Setting, level: int) -> frozenset[str]:
+def _unit_indices(setting: Setting, level: int) -> frozenset[str]:
     """Return the indices whose tile is 1: of extent 1, or in the register tile (level 0)."""
     fused, sizes = setting.fused, setting.fused.problem.sizes
     return frozenset(
@@ -231,7 +231,7 @@ def _ones(setting: Setting, level: int) -> frozenset[str]:
     )
 
 
-def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
+def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
     """Yield the seconds of each server and of the arithmetic (Eqs 2, 10-14)."""
     problem, fused = setting.fused.problem, setting.fused
     size = problem.itemsize
@@ -242,9 +242,12 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
         inner = tile(1 if index in fused.reduced else 0, index, setting.levels)
         calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
     caches = range(1, setting.levels + 1)
-    moved = [_loaded(setting, calls), *(_moved(setting, choice, level) for level in caches)]
+    moved = [
+        _loaded_elements(setting, calls),
+        *(_moved_elements(setting, choice, level) for level in caches),
+    ]
     packed = [
-        _copied(setting, choice, at, tensor) if at else Signomial(())
+        _copied_elements(setting, choice, at, tensor) if at else Signomial(())
         for tensor, at in zip(problem.spec.tensors, buffers, strict=True)
     ]
     whole = float(prod(problem.shape(0)))
@@ -265,9 +268,9 @@ def _times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Signomial]]:
 def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[str, Signomial]]:
     """Yield what each cache must hold over what it can (Eqs 5 and 9).
 
-    Beside a tile there must be room for what its next loop brings before all of the old is
-    used again: another slice of each tensor that the loop moves on as a whole, and the source
-    of each copy that it makes again. The source of any copy needs room when it is first made.
+    A tile shares its cache with what its next loop brings before all of the old is used again:
+    another slice of each tensor that the loop moves on as a whole, and the source of each copy that
+    it makes again. The source of any copy needs room when the copy is first made.
 
     Of Eq. 9's rounding up to whole ways the program keeps that a tensor takes at least one:
     with all tensors counted by size, and with each of them in turn counted as one way. The
@@ -278,16 +281,16 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
     for level, place in enumerate(setting.places[1:], start=1):
         if level > 1 and choice[level - 2] is None:
             continue
-        ones = _ones(setting, level)
+        ones = _unit_indices(setting, level)
         sides = [symbolic_footprint(t, level, setting.levels, ones) * size for t in spec.tensors]
-        beside = Signomial.constant(0)
+        coming = Signomial.constant(0)
         if first := next((c for c in choice[level - 1 :] if c), None):
             sweep = _sweep(setting, choice, level, first[0])
             for tensor, side, copy in zip(spec.tensors, sides, copies, strict=True):
                 moved = first[0] in tensor.letters
                 if moved and (copy == place.name or not (loose or sweep in tensor.letters)):
-                    beside = beside + side
-        total = sum(sides, beside)
+                    coming = coming + side
+        total = sum(sides, coming)
         yield f"capacity_{place.name}", total * (1 / place.capacity)
         for name, side, copy in zip(spec.names, sides, copies, strict=True):
             if copy == place.name:

@@ -123,7 +123,7 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
         return Relaxation((only,), 1, 0, 1, only.seconds)
-    waiting = sorted(choices(setting), key=_variety)
+    waiting = sorted(choices(setting), key=_count_repeats)
     optima: list[Optimum] = []
     failed: list[SolverError] = []
     if single_tile(setting, waiting[0]) is not None:  # no loop runs: each choice is as fast as any
@@ -155,12 +155,12 @@ def _search(
     starts: int,
 ) -> float:
     """Solve all choices that may be the best; return seconds that none is faster than."""
-    bound = cache(lambda level, first: _bound(setting, level, first, starts))
+    bound = cache(lambda level, first: _lower_bound(setting, level, first, starts))
     floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
     waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
     for choice in waiting:
         best = min((o.seconds for o in optima), default=float("inf"))
-        if not (optima and _beaten(choice, best, bound)):
+        if not (optima and _is_beaten(choice, best, bound)):
             _attempt(setting, choice, optima, failed, starts)
     if optima:
         settle(setting, waiting, optima, failed, starts)
@@ -187,12 +187,12 @@ def settle(
         for other in dict.fromkeys(choice[at] for choice in waiting)
         if (choice := (*best.choice[:at], other, *best.choice[at + 1 :])) in known - tried
     ]
-    ranked = sorted(near, key=lambda choice: _score(formulate(setting, choice), best.tiles))
+    ranked = sorted(near, key=lambda choice: _score_at(formulate(setting, choice), best.tiles))
     for choice in ranked[:SCREENED_CHOICES]:
         _attempt(setting, choice, optima, failed, starts)
 
 
-def _score(program: Formulation, tiles: Mapping[str, float]) -> float:
+def _score_at(program: Formulation, tiles: Mapping[str, float]) -> float:
     """Return what a choice's optimum scores at most: its times at given tiles."""
     times = [amount.at(tiles) for amount in program.times.values()]
     return max(times) + TIE_WEIGHT * sum(times) / len(times)
@@ -212,12 +212,12 @@ def _attempt(
         failed.append(error)
 
 
-def _variety(choice: Choice) -> int:
+def _count_repeats(choice: Choice) -> int:
     """Rank choices of equal bound: every level with a tile and loops of its own first."""
     return len(choice) - len({first for first in choice if first is not None})
 
 
-def _beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
+def _is_beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
     """Return whether some level's loops alone keep a choice from being faster."""
     return any(
         first is not None and bound(level, first) > best * (1 - SOLVER_TOLERANCE)
@@ -225,7 +225,7 @@ def _beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
     )
 
 
-def _bound(setting: Setting, level: int, first: str, starts: int) -> float:
+def _lower_bound(setting: Setting, level: int, first: str, starts: int) -> float:
     """Return seconds that no choice with these loops around a level's tile is faster than."""
     program = bounding(setting, level, first)
     return optimum(program, (first,), starts=starts).seconds
@@ -267,7 +267,7 @@ def optimum(
     from tilesolve.solver import ipopt
 
     model = pyomo_model(program, held)
-    spots = _starts(program, starts, near)
+    spots = _start_points(program, starts, near)
     solution = ipopt.solve(model, starts=spots)
     values = {
         symbol: exp(solution.values[f"tile[{symbol}]"])
@@ -308,7 +308,7 @@ def _elasticities(
     return found
 
 
-def _starts(
+def _start_points(
     program: Formulation, count: int, near: Mapping[str, float] | None
 ) -> Iterable[Mapping[str, float]]:
     """Yield points between the smallest tiles and the whole problem, in logarithms."""
@@ -326,9 +326,8 @@ def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
     """Solve the levels in the order of their tightness (Eq. 6).
 
     The times that hold the longest one up are kept where they are, and the longest of the
-    others is minimised, until only idle levels are left. Affine subscripts make a program that is
-    not convex: IPOPT may then lose its way from a point that keeps all bounds, which is good
-    enough to stay at.
+    others is minimised, until only idle levels are left. Affine subscripts make the program
+    nonconvex: where IPOPT then fails from a point that keeps all bounds, that point stays.
     """
     program = formulate(setting, found.choice)
     held: dict[str, float] = {}

@@ -106,22 +106,22 @@ def best_candidate(
     total. See ``docs/decisions/020-search-cut-offs.md``.
     """
     target = _Target(setting, share, machine, threads)
-    found: list[_Rounded] = []
+    found: list[_Rounding] = []
     for one in relaxed.optima[:ROUNDED_OPTIMA]:
-        found.append(_rounded(target, relaxed, one))
+        found.append(_round(target, relaxed, one))
         if found[-1].close:
             break
     else:
         fastest = min((tiling.integral.score for tiling in _candidates(found)), default=np.inf)
         if fastest > (1 + TIME_TOLERANCE) * relaxed.best.seconds:
             others = _ruled_out(setting, relaxed, fastest)
-            found += [_rounded(target, relaxed, one) for one in others]
+            found += [_round(target, relaxed, one) for one in others]
     candidates = _candidates(found)
     if not candidates:
         raise next(rounded.error for rounded in found if rounded.error)
     trivial = [tiling for rounded in found for tiling in rounded.trivial]
     fastest = min(one.integral.score for one in candidates)
-    return _settled(
+    return _settle(
         [
             one
             for one in candidates
@@ -131,7 +131,7 @@ def best_candidate(
     )
 
 
-def _settled(equal: Sequence[Candidate]) -> Candidate:
+def _settle(equal: Sequence[Candidate]) -> Candidate:
     """Return the candidate to take of those that are as fast by the slowest level."""
     equal = [one for one in equal if one.waiting <= SHORT_RUN_LIMIT * one.price.seconds] or equal
     least = min(one.seconds for one in equal)
@@ -145,7 +145,7 @@ def _settled(equal: Sequence[Candidate]) -> Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rounded:
+class _Rounding:
     """The tilings of one continuous optimum, or why there are none.
 
     It is close where rounding costs it little, and some tiling has long runs in memory.
@@ -157,15 +157,15 @@ class _Rounded:
     error: SolverError | None = None
 
 
-def _rounded(target: _Target, relaxed: Relaxation, optimum: Optimum) -> _Rounded:
+def _round(target: _Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
     """Return the tilings of an optimum that are about as fast as its best one."""
     setting, choice = target.setting, optimum.choice
     if (one := single_tile(setting, choice)) is not None:
-        return _Rounded([_candidate(target, optimum, one)], close=True)
+        return _Rounding([_candidate(target, optimum, one)], close=True)
     try:
         integral = repair(setting, choice, optimum.tiles)
     except SolverError as error:
-        return _Rounded(error=error)
+        return _Rounding(error=error)
     lighter = relieve_levels(setting, choice, optimum.tiles, integral)
     tilings = (integral, lighter, *resize_outermost(setting, choice, lighter))
     candidates = [
@@ -176,10 +176,10 @@ def _rounded(target: _Target, relaxed: Relaxation, optimum: Optimum) -> _Rounded
     close = integral.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds and any(
         one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates
     )
-    return _Rounded(candidates, _trivial(setting, optimum), close)
+    return _Rounding(candidates, _trivial_integrals(setting, optimum), close)
 
 
-def _candidates(found: Sequence[_Rounded]) -> list[Candidate]:
+def _candidates(found: Sequence[_Rounding]) -> list[Candidate]:
     """Return the tilings of all optima."""
     return [one for rounded in found for one in rounded.candidates]
 
@@ -207,7 +207,7 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Op
         return []
 
 
-def _trivial(setting: Setting, optimum: Optimum) -> list[Integral]:
+def _trivial_integrals(setting: Setting, optimum: Optimum) -> list[Integral]:
     """Return the trivial tilings; the times of those that break a limit are infinite."""
     tilings = trivial_tilings(setting)
     times = times_of(setting, optimum.choice, tilings)
@@ -332,7 +332,7 @@ def _reads_well(share: Problem, nest: Nest, machine: Machine) -> bool:
 
     It should use whole lines, and these should not share a few sets of the nearest cache: steps
     that are a multiple of a way apart all fall into one. Where the second cache holds all tensors,
-    that costs less than a copy. See ``docs/decisions/024-reading-in-place.md``.
+    that costs less than a copy does. See ``docs/decisions/024-reading-in-place.md``.
     """
     register_box, line = dict(nest.bands[0].box), machine.memory.line
     near = fits_second_cache(share, machine)

@@ -102,7 +102,9 @@ def times_of(
     Those of a tiling that breaks a limit are infinite.
     """
     columns = _columns(combined, setting.fused.problem.spec.letters)
-    times = np.where(_within(setting, choice, columns), _times(setting, choice, columns), np.inf)
+    times = np.where(
+        _keeps_limits(setting, choice, columns), _exact_times(setting, choice, columns), np.inf
+    )
     # Without indices all tilings are the same one, which is priced once.
     return np.broadcast_to(times, (len(times), len(combined)))
 
@@ -210,7 +212,7 @@ def _tiling(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.f
     )
 
 
-def _times(
+def _exact_times(
     setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling."""
@@ -226,7 +228,7 @@ def _times(
     return np.array(rows)
 
 
-def _within(
+def _keeps_limits(
     setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
 ) -> NDArray[np.bool_]:
     """Return whether tilings keep the capacities and, in whole ways, Eq. 9."""
@@ -249,7 +251,7 @@ def _within(
 def feasible(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> bool:
     """Return whether an integer tiling keeps all limits."""
     columns = _columns([chains], setting.fused.problem.spec.letters)
-    return bool(_within(setting, choice, columns)[0])
+    return bool(_keeps_limits(setting, choice, columns)[0])
 
 
 def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Nest:
