@@ -6,7 +6,7 @@ computes the same. What stands behind the costs is in ``docs/decisions/060-einsu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -85,11 +85,11 @@ class Request:
         once = self.options.called_once
         return self.costs.einsum_plan_flops if once else self.costs.einsum_kernel_flops
 
-    def size(self, letters: Sequence[str]) -> int:
+    def size(self, letters: Iterable[str]) -> int:
         """Return the elements of a tensor with these letters."""
         return prod(self.sizes[x] for x in letters)
 
-    def nbytes(self, letters: Sequence[str]) -> int:
+    def nbytes(self, letters: Iterable[str]) -> int:
         """Return the bytes of a tensor with these letters."""
         return self.size(letters) * self.dtype.itemsize
 
