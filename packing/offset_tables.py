@@ -1,6 +1,7 @@
-"""Tables: axes as flat arrays of integers, with all that packing and the microkernels ask of them.
+"""Tables: axes as flat arrays of integers, with all that packing and the microkernels read.
 
-A table begins with positions, see `table_fields`; position 0 stands for what an axis does not have.
+A table begins with the positions of its parts (`table_fields`); position 0 stands for a part that
+an axis does not have.
 """
 
 from __future__ import annotations
@@ -20,13 +21,7 @@ Truths = NDArray[np.bool_]
 
 
 class TileLayout(IntEnum):
-    """How a cell lies in the output.
-
-    Examples
-    --------
-    >>> TileLayout.SCATTERED < TileLayout.PART < TileLayout.WHOLE
-    True
-    """
+    """How a register tile lies in the output; a larger number allows wider stores."""
 
     SCATTERED = 0
     """Some group is not contiguous."""
@@ -38,7 +33,7 @@ class TileLayout(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransposedBlocks:
-    """Blocks of a segment that are contiguous in a tensor, to be transposed as they are packed.
+    """Blocks of a segment that are contiguous in a tensor, and transposed while they are packed.
 
     Parameters
     ----------
@@ -48,32 +43,27 @@ class TransposedBlocks:
         Length of a block.
     element
         Bytes from one element to the next.
-    lined
+    whole_lines
         Whether neighbours along all other letters are whole lines apart.
-
-    Examples
-    --------
-    >>> TransposedBlocks(level=2, lanes=8, element=8, lined=True).few
-    2
     """
 
     level: int
     lanes: int
     element: int
-    lined: bool
+    whole_lines: bool
 
     @property
     def few(self) -> int:
         """Length of a block of few entries."""
-        return short_block(self.lanes, self.element)
+        return few_entries(self.lanes, self.element)
 
 
-def short_block(lanes: int, element: int) -> int:
-    """Return how many entries are packed together where there are less than lanes: 16 bytes.
+def few_entries(lanes: int, element: int) -> int:
+    """Return the length of a block of few entries, for what fills no block of lanes: 16 bytes.
 
     Examples
     --------
-    >>> short_block(16, 4), short_block(8, 8), short_block(4, 16)
+    >>> few_entries(16, 4), few_entries(8, 8), few_entries(4, 16)
     (4, 2, 1)
     """
     return max(1, min(lanes, VECTOR_BYTES // element))
@@ -85,21 +75,21 @@ def offset_table(
     operand: int = 0,
     group: int = 0,
     element: int = 0,
-    turned: Sequence[TransposedBlocks | None] = (None, None),
+    transposed: Sequence[TransposedBlocks | None] = (None, None),
 ) -> Integers:
     """Return an axis as a table.
 
     Parameters
     ----------
     axis
-        What to write down.
+        The axis.
     operand
-        The tensor whose strips the axis' groups fill; with `group` 0 it has no groups.
+        The tensor whose micro-panels the axis' groups fill; with `group` 0 it has no groups.
     group
         Indices of one group.
     element
         Bytes of an element.
-    turned
+    transposed
         For the first and the second operand how blocks of it are transposed, None if none are:
         blocks of indices where the axis is summed over, else of groups.
 
@@ -109,7 +99,6 @@ def offset_table(
     >>> tiles = [RoleTile("m", (8,)), RoleTile("m", (20,))]
     >>> axis = build_axis(tiles, [{"m": 8}, {"m": 80}, {}], {"m": 4})
     >>> found = offset_table(axis, operand=1, group=4, element=8)
-    >>> from tilesolve.packing import table_fields
     >>> at = found[table_fields.GROUPS]
     >>> found[at : at + 4].tolist()
     [0, 2, 4, 5]
@@ -131,31 +120,31 @@ def offset_table(
     put(table_fields.COUNTING, np.arange(max(axis.size, 1)))
     units, alike, even, places = axis.offsets, None, None, None
     if group:
-        starts, counts, places = _groups(axis.bounds[0], group)
+        starts, counts, places = _split_groups(axis.bounds[0], group)
         source, target = axis.offsets[operand], axis.offsets[0]
         put(table_fields.GROUPS, places)
         put(table_fields.GROUP_STARTS, starts)
         put(table_fields.GROUP_COUNTS, counts)
         put(table_fields.GROUP_OFFSETS, source[starts])
         inside = starts + group <= axis.size
-        put(table_fields.GROUP_WHOLE, _contiguous(source, starts, group, element) & inside)
-        groups = _contiguous(target, starts, counts, element) * np.where(
+        put(table_fields.GROUP_WHOLE, _are_contiguous(source, starts, group, element) & inside)
+        groups = _are_contiguous(target, starts, counts, element) * np.where(
             counts == group, int(TileLayout.WHOLE), int(TileLayout.PART)
         )
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
         put(table_fields.STORED, stored)
-        put(table_fields.ALIKE, _runs(np.diff(axis.bounds[0]), stored))
-        put(table_fields.STEADY, _steady(target))
+        put(table_fields.ALIKE, _count_alike(np.diff(axis.bounds[0]), stored))
+        put(table_fields.STEADY, _count_steady(target))
         lanes = source[starts[:, None] + np.minimum(np.arange(group), counts[:, None] - 1)]
         put(table_fields.LANES, lanes.ravel())
         units = (source[starts],) * 3
-        if any(turned):
+        if any(transposed):
             _, alike = np.unique(lanes - lanes[:, :1], axis=0, return_inverse=True)
-            even = _even(lanes)
-    for number, how in enumerate(turned):
+            even = _are_equidistant(lanes)
+    for number, how in enumerate(transposed):
         if how is not None:
-            ranges = _segments(axis, how.level, places)
-            found = _blocks(units[number + 1], alike, even, ranges, how)
+            ranges = _segment_ranges(axis, how.level, places)
+            found = _find_blocks(units[number + 1], alike, even, ranges, how)
             if group:
                 found[table_fields.LINE_OFFSETS] = lanes[found[table_fields.LINE_OFFSETS]].ravel()
                 found[table_fields.LINE_BOUNDS] *= group
@@ -168,30 +157,30 @@ def offset_table(
     return np.concatenate(data)
 
 
-def _groups(cells: Integers, group: int) -> tuple[Integers, Integers, Integers]:
-    """Return the first index and the size of each group, and the groups before each cell."""
-    sizes = np.diff(cells)
-    per_cell = -(-sizes // group)
-    places = np.concatenate([np.zeros(1, np.int64), np.cumsum(per_cell)])
-    within = np.arange(places[-1]) - np.repeat(places[:-1], per_cell)
-    starts = np.repeat(cells[:-1], per_cell) + within * group
-    counts = np.minimum(group, np.repeat(cells[1:], per_cell) - starts)
+def _split_groups(tiles: Integers, group: int) -> tuple[Integers, Integers, Integers]:
+    """Return the first index and the size of each group, and the groups before each tile."""
+    sizes = np.diff(tiles)
+    per_tile = -(-sizes // group)
+    places = np.concatenate([np.zeros(1, np.int64), np.cumsum(per_tile)])
+    within = np.arange(places[-1]) - np.repeat(places[:-1], per_tile)
+    starts = np.repeat(tiles[:-1], per_tile) + within * group
+    counts = np.minimum(group, np.repeat(tiles[1:], per_tile) - starts)
     return starts, counts, places
 
 
-def _runs(sizes: Integers, stored: Integers) -> Integers:
-    """Return for each cell how many from there on are of the same size and kind."""
+def _count_alike(sizes: Integers, stored: Integers) -> Integers:
+    """Return for each register tile how many from there on have the same size and layout."""
     if not len(stored):
         return np.ones(len(sizes), np.int64)
     other = (np.diff(sizes) != 0) | (np.diff(stored) != 0)
     ends = np.append(np.flatnonzero(other) + 1, len(sizes))
-    cells = np.arange(len(sizes))
-    found: Integers = ends[np.searchsorted(ends, cells, side="right")] - cells
+    tiles = np.arange(len(sizes))
+    found: Integers = ends[np.searchsorted(ends, tiles, side="right")] - tiles
     return found
 
 
-def _steady(offsets: Integers) -> Integers:
-    """Return for each entry how many from there on lie at the distance of the first two."""
+def _count_steady(offsets: Integers) -> Integers:
+    """Return for each entry how many from there on are as far apart as the first two."""
     count = len(offsets)
     if count < 3:
         return np.arange(count, 0, -1)
@@ -201,7 +190,7 @@ def _steady(offsets: Integers) -> Integers:
     return found
 
 
-def _contiguous(
+def _are_contiguous(
     offsets: Integers, starts: Integers, counts: Integers | int, element: int
 ) -> Integers:
     """Return for each group whether its offsets follow each other."""
@@ -212,16 +201,16 @@ def _contiguous(
     return found
 
 
-def _segments(axis: RoleAxis, level: int, places: Integers | None) -> list[tuple[int, int]]:
+def _segment_ranges(axis: RoleAxis, level: int, places: Integers | None) -> list[tuple[int, int]]:
     """Return the range of indices, or of groups, of each segment of a level."""
     count = len(axis.bounds[level]) - 1
     if places is None:
         return [axis.range(level, segment) for segment in range(count)]
-    cells = [axis.register_tiles(level, segment) for segment in range(count)]
-    return [(int(places[low]), int(places[high])) for low, high in cells]
+    tiles = [axis.register_tiles(level, segment) for segment in range(count)]
+    return [(int(places[low]), int(places[high])) for low, high in tiles]
 
 
-def _blocks(
+def _find_blocks(
     offsets: Integers,
     alike: Integers | None,
     even: Truths | None,
@@ -230,8 +219,8 @@ def _blocks(
 ) -> list[Integers]:
     """Return the fields of blocks for some ranges; of lines, an entry that is in each.
 
-    The entries of a block lie one element apart. Where entries have kinds, those of a block are
-    alike, and some are even.
+    The entries of a block lie one element apart. Where entries have kinds, a block has entries of
+    one kind; blocks whose groups and lanes are equidistant are listed apart.
     """
     parts: list[list[Integers]] = [[] for _ in range(table_fields.BLOCK_WORDS // 2)]
     counts = np.zeros((len(ranges) + 1, table_fields.BLOCK_WORDS // 2), np.int64)
@@ -242,11 +231,11 @@ def _blocks(
         breaks = np.flatnonzero(broken | (np.diff(kinds[sort - low]) != 0)) + 1
         for run in np.split(sort, breaks):
             begin = int(offsets[run[0]]) if len(run) else 0
-            whole, *others = _parted(run, begin, how)
+            whole, *others = _split_run(run, begin, how)
             blocks = whole.reshape(-1, how.lanes)
             evenly = np.zeros(len(blocks), bool)
             if even is not None:
-                evenly = even[blocks[:, 0]] & _even(blocks)
+                evenly = even[blocks[:, 0]] & _are_equidistant(blocks)
             found = (blocks[~evenly].ravel(), *others, blocks[evenly].ravel())
             for at, entries in enumerate(found):
                 parts[at].append(entries)
@@ -255,30 +244,31 @@ def _blocks(
     empty = np.zeros(0, np.int64)
     return [
         values
-        for at, those in enumerate(parts)
-        for values in (ends[:, at], np.concatenate([empty, *those]))
+        for at, entries in enumerate(parts)
+        for values in (ends[:, at], np.concatenate([empty, *entries]))
     ]
 
 
-def _even(rows: Integers) -> Truths:
+def _are_equidistant(rows: Integers) -> Truths:
     """Return for each row whether its entries are all one distance apart."""
     steps = np.diff(rows, axis=1)
     found: Truths = (steps == steps[:, :1]).all(axis=1)
     return found
 
 
-def _parted(
+def _split_run(
     run: Integers, begin: int, how: TransposedBlocks
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Return the blocks of a run, those of few entries, its rest, and what is in each of its lines.
+    """Return the blocks of a run, those of few entries, its rest, and an entry of each line.
 
-    What no block of few fills is in one that begins before it, which packs some entries again. A
-    run that may begin amid a line may end in one more (measured on a Zen 4, with and without that:
-    `abc-bda-dc` in float32 22.6 and 31.3 ms).
+    The last block of few entries begins early enough to be full, and packs some entries again. A
+    run that may begin amid a line may end in one line more (docs/decisions/042).
     """
     cut = len(run) // how.lanes * how.lanes
     lines = run[:: max(1, ALIGNMENT_BYTES // how.element)]
-    if not (how.lined and begin % ALIGNMENT_BYTES == len(run) * how.element % ALIGNMENT_BYTES == 0):
+    if not (
+        how.whole_lines and begin % ALIGNMENT_BYTES == len(run) * how.element % ALIGNMENT_BYTES == 0
+    ):
         lines = np.append(lines, run[-1:])
     if len(run) < how.few:
         return run[:0], run[:0], run, lines

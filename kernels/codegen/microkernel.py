@@ -14,9 +14,9 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   Padding lanes of A are read and must exist; columns beyond the kernel's are never read.
   Each step of k prefetches a line from ``next_a`` on, ``next_step`` bytes further with each k
   (narrow kernels: as far as a micro-panel of A goes), and one of the ``fetches`` lines whose
-  addresses are in the table ``fetch``; one more entry of it stands for any later k. If ``entering``
-  is not 0, the first lines of the micro-panels that begin ``b_move`` or ``a_move`` bytes later are
-  prefetched before whole vectors are stored non-temporally.
+  addresses are in the table ``fetch``; one more entry of it stands for any later k. Unless
+  ``prefetch_next`` is 0, the first lines of the micro-panels that begin ``b_move`` or ``a_move``
+  bytes later are prefetched before whole vectors are stored non-temporally.
 * ``halved`` kernels read micro-panels, too, but of the last group only the first half of each
   vector; that group has no more rows, and C is written by the part and scattered modes only.
 * Other kernels, ``placed`` in their symbols, read operands in place: element (r, k) of A is at

@@ -9,13 +9,13 @@ their arguments from a frame (`FIELDS`):
   registers;
 * ``turn_rows``: other rows are contiguous: blocks of ``lanes`` groups are transposed;
 * ``few_sums``, ``few_rows``: as these two, for blocks of only as many steps or groups as lie in 16
-  bytes (`offset_tables.short_block`);
+  bytes (`offset_tables.few_entries`);
 * ``even_rows``: as ``turn_rows``, for blocks whose lanes are all one distance apart, and so are
   their groups;
 * ``gather``: anything, an element at a time; it also fills the lanes that a group lacks with 0.
 
 ``source`` is the address that the offsets count from, ``target`` that of micro-panel 0 at the first
-k of the offsets' table; micro-panels are ``strip`` bytes apart. Their vectors are aligned to their
+k of the offsets' table; micro-panels are ``panel`` bytes apart. Their vectors are aligned to their
 size. Measurements behind the kernels are in docs/decisions/042.
 """
 
@@ -31,13 +31,13 @@ from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.dtypes import lanes, real_of
 from tilesolve.kernels.tuning import PACK_PREFETCH_STEPS
-from tilesolve.packing.offset_tables import short_block
+from tilesolve.packing.offset_tables import few_entries
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 FIELDS = (
     "source",
     "target",
-    "strip",
+    "panel",
     "rows",
     "groups",
     "sums",
@@ -95,7 +95,7 @@ def emit_packers(module: ir.Module, panel: MicroPanel) -> list[ir.Function]:
     >>> [f.name for f in emit_packers(ir.Module(), MicroPanel("float64", 4))][:3]
     ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4']
     """
-    together = short_block(panel.lanes, np.dtype(panel.dtype).itemsize)
+    together = few_entries(panel.lanes, np.dtype(panel.dtype).itemsize)
     return [
         _PackerEmitter(module, panel, "copy").copy(),
         _PackerEmitter(module, panel, "turn_sums").transpose_sums(panel.lanes),
@@ -143,7 +143,7 @@ class _PackerEmitter:
     def copy(self) -> ir.Function:
         """Emit copies of groups that are contiguous in the source."""
         builder = self.builder
-        source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
+        source, target, panel = (self.field(n) for n in ("source", "target", "panel"))
         rows, sums, groups = (self.field(n) for n in ("rows", "sums", "groups"))
         first = self.field("first")
 
@@ -160,7 +160,7 @@ class _PackerEmitter:
                 vectors.prefetch(builder, vectors.to_pointer(builder, ahead, row))
                 place = vectors.to_pointer(builder, near, row)
                 value = vectors.load(builder, place, self.kind, self.size)
-                where = vectors.to_pointer(builder, far, builder.mul(group, strip))
+                where = vectors.to_pointer(builder, far, builder.mul(group, panel))
                 vectors.store(builder, value, where, min(self.step, LINE_BYTES))
 
             vectors.repeat(builder, groups, copy_group)
@@ -274,7 +274,7 @@ class _PackerEmitter:
         block takes, the more blocks a CPU begins while it waits for the lines of one.
         """
         builder = self.builder
-        source, target, strip = (self.field(n) for n in ("source", "target", "strip"))
+        source, target, panel = (self.field(n) for n in ("source", "target", "panel"))
         rows, sums, steps = (self.field(n) for n in ("rows", "sums", "steps"))
         first = self.field("first")
         blocks, low = self.field("groups"), self.field("lanes")
@@ -300,7 +300,7 @@ class _PackerEmitter:
                 entry = builder.mul(builder.add(low, number), INT64(length))
                 groups = load_entries(steps, entry, length)
                 lanes = load_entries(rows, builder.mul(groups[0], INT64(self.lanes)), self.lanes)
-                panels = [builder.mul(group, strip) for group in groups]
+                panels = [builder.mul(group, panel) for group in groups]
                 self._prefetch(add_offsets(ahead, lanes, self.lanes), INT64(0), near=False)
                 self._transpose_block(
                     add_offsets(near, lanes, self.lanes), add_offsets(far, panels, length)

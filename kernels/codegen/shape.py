@@ -36,7 +36,7 @@ FIELDS = (
     "rows_c",
     "columns_c",
     "rows",
-    "entering",
+    "prefetch_next",
     "mode",
     "alpha",
     "alpha_imaginary",

@@ -109,7 +109,7 @@ def write_interleaved(
             choice.add_case(INT64(int(mode)), block)
         builder.position_at_end(block)
         if mode is Mode.STREAM:
-            with builder.if_then(builder.icmp_signed("!=", tile.field("entering"), INT64(0))):
+            with builder.if_then(builder.icmp_signed("!=", tile.field("prefetch_next"), INT64(0))):
                 _prefetch_next_panels(tile)
         count = interleaved_steps(tile.shape)
         steps = [load(builder.add(first, INT64(i))) for i in range(count)]

@@ -291,7 +291,7 @@ def _seconds(
         "rows": shape.rows,
         "more": call.tiles - 1,
         "mode": int(Mode.STORE if call.stores is None else Mode.STREAM),
-        "entering": call.stores is not None and call.stores.prefetches,
+        "prefetch_next": call.stores is not None and call.stores.prefetches,
         "alpha": int.from_bytes(np.ones(1, shape.real).tobytes(), sys.byteorder),
     }
     values |= {name: table.ctypes.data for name, table in tables.items()}

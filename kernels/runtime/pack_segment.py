@@ -212,7 +212,7 @@ def pack_segment(s, side, x, k, b, X, K, B):
         offsets = state.PACKED_OFFSETS + state.MAX_TILE_INDICES * side
         here = s[state.SELF] + WORD_BYTES * offsets
         _tabulate_offsets(here, s[state.GROUP + side], step, panel)
-    s[frames.PACK_STRIP] = panel
+    s[frames.PACK_PANEL] = panel
     for batch in range(b0, b1):
         s[frames.PACK_SOURCE] = s[state.SOURCE + side] + B[B[table.OFFSETS + 1 + side] + batch]
         # Where micro-panel 0 and its first k of the whole table would be.

@@ -45,7 +45,7 @@ writing, the kind of kernel, the box."""
 MICROKERNEL_FRAME = 0
 """The microkernel's frame: `frames` has its fields."""
 
-PREFETCHES_NEXT_TILE = MICROKERNEL_FRAME + shape.FIELDS.index("entering")
+PREFETCHES_NEXT_TILE = MICROKERNEL_FRAME + shape.FIELDS.index("prefetch_next")
 """Whether tiles prefetch the next one's first lines before they write C by non-temporal stores: a
 field of the frame."""
 

@@ -30,11 +30,11 @@ def test_blocks_cover_runs(unit, others, gap, element, lanes, summed):
     pitch = unit * element + gap * element
     strides = [{}, {"x": element, "y": pitch}, {}]
     how = TransposedBlocks(
-        level=1, lanes=lanes, element=element, lined=pitch % ALIGNMENT_BYTES == 0
+        level=1, lanes=lanes, element=element, whole_lines=pitch % ALIGNMENT_BYTES == 0
     )
     axis = build_axis([RoleTile("xy", (1, 1)), RoleTile("xy", (unit, others))], strides)
     groups = {} if summed else {"operand": 1, "group": 1, "element": element}
-    found = offset_table(axis, turned=(how, None), **groups)
+    found = offset_table(axis, transposed=(how, None), **groups)
     offsets = axis.offsets[1]
     blocks = entries(found, 0, fields.BLOCK_BOUNDS, fields.BLOCK_ENTRIES, lanes).reshape(-1, lanes)
     even = entries(found, 0, fields.EVEN_BOUNDS, fields.EVEN_ENTRIES, lanes).reshape(-1, lanes)
@@ -58,11 +58,11 @@ def test_blocks_cover_runs(unit, others, gap, element, lanes, summed):
 def test_even_blocks_are_those_whose_addresses_two_tell(unit, across, height, lanes):
     """Of a block all lanes, and all groups, are one distance apart exactly if it is called even."""
     strides = [{}, {"x": 8, "y": 1 << 12, "z": 3 << 20}, {}]
-    how = TransposedBlocks(level=1, lanes=lanes, element=8, lined=True)
+    how = TransposedBlocks(level=1, lanes=lanes, element=8, whole_lines=True)
     sizes = (across, height, unit)
     tiles = [RoleTile("yzx", (2, lanes, 1)), RoleTile("yzx", sizes)]
     axis = build_axis(tiles, strides, {"y": lanes})
-    found = offset_table(axis, operand=1, group=lanes, element=8, turned=(how, None))
+    found = offset_table(axis, operand=1, group=lanes, element=8, transposed=(how, None))
     groups = found[found[fields.GROUPS] :][len(axis.bounds[0]) - 1]
     offsets = found[found[fields.LANES] :][: groups * lanes].reshape(groups, lanes)
     for even, bounds, field in (

@@ -361,9 +361,9 @@ class Schedule:
                     self.packed[side], self.group(side), self.element, lined
                 )
         if role not in (ROWS, COLUMNS):
-            return offset_table(axis, turned=turned)
+            return offset_table(axis, transposed=turned)
         return offset_table(
-            axis, operand=1 + role, group=self.group(role), element=self.element, turned=turned
+            axis, operand=1 + role, group=self.group(role), element=self.element, transposed=turned
         )
 
     def _aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:

@@ -6,7 +6,7 @@ from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, load_kernels
 
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.pack import FIELDS
-from tilesolve.packing.offset_tables import short_block
+from tilesolve.packing.offset_tables import few_entries
 
 TRIALS = 20
 
@@ -94,7 +94,7 @@ def test_copy(dtype, bits, side):
         fields = {
             "source": source.base,
             "target": target.begin,
-            "strip": target.pitch,
+            "panel": target.pitch,
             "rows": memory.table(source.rows[:: panel.lanes]),
             "sums": memory.table(source.sums),
             "groups": groups,
@@ -108,7 +108,7 @@ def test_copy(dtype, bits, side):
 
 def length_of(kind, panel):
     """Return how many entries a kernel's blocks have."""
-    few_of_them = short_block(panel.lanes, np.dtype(panel.dtype).itemsize)
+    few_of_them = few_entries(panel.lanes, np.dtype(panel.dtype).itemsize)
     return few_of_them if kind.startswith("few") else panel.lanes
 
 
@@ -184,7 +184,7 @@ def test_turn_rows(dtype, bits, side, kind):
         fields = {
             "source": source.base,
             "target": target.begin,
-            "strip": target.pitch,
+            "panel": target.pitch,
             "rows": memory.table(source.rows),
             "sums": memory.table(source.sums),
             "steps": memory.table(order.ravel()),

@@ -18,7 +18,7 @@ from tilesolve.kernels.runtime import state
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.pages import lines_by_place
-from tilesolve.packing.offset_tables import short_block
+from tilesolve.packing.offset_tables import few_entries
 from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.planning.prefetch import (
     cut_to_stay,
@@ -43,7 +43,7 @@ def word(address):
 def lines(kind, lanes, frame):
     """Return the lines in which the vectors begin that a packing kernel reads."""
     f = {name: word(frame + 8 * at) for at, name in enumerate(pack.FIELDS)}
-    length = short_block(lanes, 8) if kind.startswith("few") else lanes
+    length = few_entries(lanes, 8) if kind.startswith("few") else lanes
     ks = range(f["first"], f["first"] + f["count"])
     if kind == "copy":
         rows, sums = range(f["groups"]), ks
