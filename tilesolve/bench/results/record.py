@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from abc import abstractmethod
@@ -87,6 +89,7 @@ class Record(Generic[Kind]):
     """
 
     HOLDS: ClassVar[str]
+    COLUMNS: ClassVar[tuple[str, ...]]
     conditions: Conditions
     provenance: Mapping[str, str]
     machine: str
@@ -101,6 +104,21 @@ class Record(Generic[Kind]):
     @abstractmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Kind:
         """Return the case that such JSON fields describe."""
+
+    @staticmethod
+    @abstractmethod
+    def case_rows(case: Kind) -> Iterator[tuple[object, ...]]:
+        """Yield the lines of a case in a CSV file, without the cells of its problem."""
+
+    def to_csv(self) -> str:
+        """Return the results as CSV, a line for each thing that was timed."""
+        lines = io.StringIO()
+        write = csv.writer(lines, lineterminator="\n").writerow
+        write((*PROBLEM_COLUMNS, *self.COLUMNS))
+        for case in self.cases:
+            for row in self.case_rows(case):
+                write((*_problem_cells(case), *row))
+        return lines.getvalue()
 
     def with_case(self, case: Kind) -> Self:
         """Return a record with one more case, or with one replaced."""
@@ -222,14 +240,10 @@ def _problem_data(case: Item) -> dict[str, Any]:
     }
 
 
-def list_problem_cells(case: Item) -> Iterator[str]:
-    """Yield a case's first columns of a CSV file: its name, spec, sizes and dtype.
+PROBLEM_COLUMNS = ("case", "spec", "sizes", "dtype")
+"""The first columns of a CSV file."""
 
-    Examples
-    --------
-    >>> from tilesolve.bench.results.sweeps import Case
-    >>> list(list_problem_cells(Case("matmul", Problem.of("ik-ij-jk", 8))))
-    ['matmul', 'ik-ij-jk', 'i=8 k=8 j=8', 'float64']
-    """
+
+def _problem_cells(case: Item) -> tuple[str, ...]:
     sizes = " ".join(f"{letter}={extent}" for letter, extent in case.problem.sizes.items())
-    yield from (case.name, str(case.problem.spec), sizes, case.problem.dtype)
+    return case.name, str(case.problem.spec), sizes, case.problem.dtype

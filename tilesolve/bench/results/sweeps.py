@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from math import isnan, nan
 from typing import Any
 
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.fields import Data, read_positive, read_text, read_times, read_value
-from tilesolve.bench.results.record import Record, list_problem_cells
+from tilesolve.bench.results.record import Record
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
-
-CSV_COLUMNS = (
-    *("case", "spec", "sizes", "dtype", "contender"),
-    *("median_s", "least_s", "most_s", "rounds", "gflops"),
-    *("roofline_s", "share_of_roofline", "predicted_s", "preparation_s", "memory_bytes", "reason"),
-)
-"""Columns of the CSV file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +148,14 @@ class Sweep(Record[Case]):
     """All cases of a sweep so far."""
 
     HOLDS = "a sweep"
+    COLUMNS = (
+        *("contender", "median_s", "least_s", "most_s", "rounds", "gflops", "roofline_s"),
+        *("share_of_roofline", "predicted_s", "preparation_s", "memory_bytes", "reason"),
+    )
 
     @staticmethod
     def case_data(case: Case) -> dict[str, Any]:
-        """Return what is kept of a case that was not skipped, beside its problem."""
+        """Return the JSON fields of a case that was not skipped, beside those of its problem."""
         entries = {name: asdict(entry) for name, entry in case.entries.items()}
         if isnan(case.predicted):
             return {"entries": entries}
@@ -174,7 +169,7 @@ class Sweep(Record[Case]):
 
     @staticmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Case:
-        """Return the case that was kept as such data."""
+        """Return the case that such JSON fields describe."""
         if data.get("skipped"):
             return Case(name, problem, skipped=read_text(data, "skipped"))
         entries = {who: _read_entry(entry) for who, entry in read_value(data, "entries").items()}
@@ -195,28 +190,20 @@ class Sweep(Record[Case]):
         found = [case.peak for case in self.cases if case.problem.dtype == dtype and case.peak]
         return statistics.median(found) if found else None
 
-    def to_csv(self) -> str:
-        """Return a line for each case and contender."""
-        lines = io.StringIO()
-        write = csv.writer(lines, lineterminator="\n").writerow
-        write(CSV_COLUMNS)
-        for case in self.cases:
-            head = tuple(list_problem_cells(case))
-            for name, entry in (case.entries or {"": Entry((), case.skipped)}).items():
-                times = entry.seconds
-                write(
-                    (
-                        *head,
-                        name,
-                        *((entry.median, min(times), max(times)) if times else ("", "", "")),
-                        len(times),
-                        case.speed(name) / 1e9 if times else "",
-                        "" if isnan(case.roofline) else case.roofline,
-                        "" if isnan(case.reached(name)) else case.reached(name),
-                        case.predicted if name == OURS and not isnan(case.predicted) else "",
-                        "" if entry.preparation is None else entry.preparation,
-                        "" if entry.memory is None else entry.memory,
-                        entry.reason,
-                    )
-                )
-        return lines.getvalue()
+    @staticmethod
+    def case_rows(case: Case) -> Iterator[tuple[object, ...]]:
+        """Yield a line for each contender."""
+        for name, entry in (case.entries or {"": Entry((), case.skipped)}).items():
+            times = entry.seconds
+            yield (
+                name,
+                *((entry.median, min(times), max(times)) if times else ("", "", "")),
+                len(times),
+                case.speed(name) / 1e9 if times else "",
+                "" if isnan(case.roofline) else case.roofline,
+                "" if isnan(case.reached(name)) else case.reached(name),
+                case.predicted if name == OURS and not isnan(case.predicted) else "",
+                "" if entry.preparation is None else entry.preparation,
+                "" if entry.memory is None else entry.memory,
+                entry.reason,
+            )

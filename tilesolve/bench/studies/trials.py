@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any
 
 from tilesolve.bench.results.fields import read_positive, read_text, read_times, read_value
-from tilesolve.bench.results.record import Record, list_problem_cells
+from tilesolve.bench.results.record import Record
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.plans.plan import Plan
@@ -22,12 +20,6 @@ FAR_EXCESS = 0.2
 
 SOLVER = "solver"
 """Kind of the plan that is studied."""
-
-CSV_COLUMNS = (
-    *("case", "spec", "sizes", "dtype", "kind", "around", "tiles", "packed"),
-    *("predicted_s", "median_s", "least_s", "most_s", "rounds", "reason"),
-)
-"""Columns of the CSV file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +133,10 @@ class Studies(Record[Study]):
     """All studies of a suite so far."""
 
     HOLDS = "a study of tiles"
+    COLUMNS = (
+        *("kind", "around", "tiles", "packed"),
+        *("predicted_s", "median_s", "least_s", "most_s", "rounds", "reason"),
+    )
 
     @staticmethod
     def case_data(case: Study) -> dict[str, Any]:
@@ -174,25 +170,18 @@ class Studies(Record[Study]):
             raise BenchmarkError(f"the study of {name} has a trial without a time, or none")
         return Study(name, problem, tuple(trials))
 
-    def to_csv(self) -> str:
-        """Return a line for each trial."""
-        lines = io.StringIO()
-        write = csv.writer(lines, lineterminator="\n").writerow
-        write(CSV_COLUMNS)
-        for case in self.cases:
-            head = tuple(list_problem_cells(case))
-            if reason := case.skipped or case.fault:
-                write((*head, *[""] * (len(CSV_COLUMNS) - len(head) - 1), reason))
-            for one in case.trials:
-                times = one.seconds
-                write(
-                    (
-                        *(*head, one.kind, one.around, one.tiles, one.packed, one.predicted),
-                        *(one.median, min(times), max(times), len(times)),
-                        "ended" if one.ended else "",
-                    )
-                )
-        return lines.getvalue()
+    @staticmethod
+    def case_rows(case: Study) -> Iterator[tuple[object, ...]]:
+        """Yield a line for each trial."""
+        if reason := case.skipped or case.fault:
+            yield (*[""] * (len(Studies.COLUMNS) - 1), reason)
+        for one in case.trials:
+            times = one.seconds
+            yield (
+                *(one.kind, one.around, one.tiles, one.packed, one.predicted),
+                *(one.median, min(times), max(times), len(times)),
+                "ended" if one.ended else "",
+            )
 
 
 TRIAL_COLUMNS = {
