@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesolve.kernels.tuning import BROADCAST_REGISTERS
+from tilesolve.kernels.tuning import BROADCAST_REGISTERS, MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 
 _REALS = {"complex64": "float32", "complex128": "float64"}
 _BYTES = {"float32": 4, "float64": 8, "int64": 8}
@@ -73,3 +73,18 @@ def max_columns(dtype: str, registers: int, groups: int) -> int:
     parts = 1 if real_of(dtype) == dtype else 2
     free = registers - BROADCAST_REGISTERS * parts - parts * groups
     return max(0, free // (parts * groups))
+
+
+def register_tiles(dtype: str, registers: int) -> tuple[tuple[int, int], ...]:
+    """Return the groups of rows and the columns of every register tile that registers hold.
+
+    Examples
+    --------
+    >>> len(register_tiles("float64", 32)), register_tiles("float64", 2)
+    (53, ())
+    """
+    return tuple(
+        (groups, columns)
+        for groups in range(1, MAX_TILE_VECTORS + 1)
+        for columns in range(1, min(MAX_TILE_COLUMNS, max_columns(dtype, registers, groups)) + 1)
+    )

@@ -185,3 +185,11 @@ PROBE_OFFSET_BYTES = 16
 PROBE_SHIFT_BYTES = 37 * LINE_BYTES
 """Bytes that C moves on from round to round, so that not all rounds suffer from 4 KiB aliasing with
 a micro-panel."""
+
+# Tables of a run
+
+MAX_TABLE_INDICES = 1 << 17
+"""Indices of one role that are tabulated at once; a tile of more is walked part by part."""
+
+MAX_LAYOUTS = 64
+"""Combinations of shapes, strides and dtypes of arrays that an executor remembers."""

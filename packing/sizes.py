@@ -32,3 +32,37 @@ MAX_IDLE_WORKSPACE_BYTES = 1 << 28
 
 MAX_OVERLAP_PROOF_STEPS = 10_000
 """Effort of NumPy to prove that two arrays share no element before they count as overlapping."""
+
+
+def packed_bytes(panels: int, batches: int, sums: int, step_bytes: int) -> int:
+    """Return the bytes that a packed copy takes at most, the guard behind it not counted.
+
+    Parameters
+    ----------
+    panels
+        Micro-panels of one batch.
+    batches
+        Batches.
+    sums
+        Steps of k of a micro-panel.
+    step_bytes
+        Bytes of one step.
+
+    Examples
+    --------
+    >>> packed_bytes(2, 1, 10, 64)
+    1408
+    """
+    return panels * batches * (sums * step_bytes + PANEL_GAP_BYTES)
+
+
+def buffer_bytes(copy_bytes: int) -> int:
+    """Return the bytes of a buffer for a packed copy: with its guard, up to the next buffer.
+
+    Examples
+    --------
+    >>> buffer_bytes(1000)
+    1088
+    """
+    size = copy_bytes + GUARD_BYTES
+    return size + -size % ALIGNMENT_BYTES

@@ -24,7 +24,7 @@ from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.dtypes import halves
 from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,7 @@ class Family:
     @property
     def tiles(self) -> tuple[tuple[int, int], ...]:
         """Groups of rows and columns of every tile that fits the registers."""
-        return tuple(
-            (groups, columns)
-            for groups in range(1, MAX_TILE_VECTORS + 1)
-            for columns in range(1, self.max_columns(groups) + 1)
-        )
+        return dtypes.register_tiles(self.dtype, self.registers)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

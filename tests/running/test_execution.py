@@ -29,14 +29,14 @@ from strategies import problems, specs, unshrunk
 from tilesolve import Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.contractions.roles import ROWS, SUMS
+from tilesolve.kernels import tuning
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.runtime import macrokernel
 from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
+from tilesolve.planning.runnable_nest import RunnableNest
 from tilesolve.plans.copy_sizes import copy_bytes
-from tilesolve.running import runnable_nest
 from tilesolve.running.execution import Layout, visited
-from tilesolve.running.runnable_nest import MOST_INDICES, Runnable
 from tilesolve.running.schedule import GATHER, TURN_ROWS
 from tilesolve.running.task import Task
 from tilesolve.system.cancellation import deadline
@@ -151,7 +151,7 @@ def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
     operands, out = draw_operands(problem), poisoned(problem)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runnable_nest, "MOST_INDICES", most)
+        patch.setattr(tuning, "MAX_TABLE_INDICES", most)
         check_result(problem, found(*operands, out), reference(problem, *operands), operands)
         [task] = Layout.of(found.solution, *operands, out).tasks
         for covered, _ in visited(found.solution):
@@ -172,7 +172,7 @@ def test_a_cache_that_holds_many_indices_needs_no_room_for_tables_of_all():
     finally:
         tracemalloc.stop()
     assert peak < 1 << 28
-    assert sum(box.axes[SUMS].size for box in task.boxes.tables) <= 4 * MOST_INDICES
+    assert sum(box.axes[SUMS].size for box in task.boxes.tables) <= 4 * tuning.MAX_TABLE_INDICES
 
 
 def test_sums_that_whole_ways_have_no_room_for_are_cut():
@@ -465,7 +465,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         assert all(len(covered[i]) <= cell[i] for i in cell)
     assert np.all(seen == 1)
     if not more:
-        monkeypatch.setattr(Runnable, "_taking_turns", lambda run, _: run)
+        monkeypatch.setattr(RunnableNest, "_merging_rows", lambda run, _: run)
         found.executor.layouts.clear()
         assert [covered for covered, _ in visited(found.solution)] == calls
 

@@ -177,18 +177,3 @@ def third_cache_feeds(machine: Machine) -> bool:
     near, far, memory = (level.read or level.bandwidth for level in (second, third, machine.memory))
     costs = machine.costs
     return far >= max(costs.near_l3_l2_ratio * near, costs.near_l3_memory_ratio * memory)
-
-
-def exceeds_second_cache(size: int, machine: Machine) -> bool:
-    """Return whether a copy of so many bytes leaves the second cache before it is used.
-
-    Where there is one cache only, that one counts. Micro-panels of a smaller copy are still there
-    when they are multiplied.
-
-    Examples
-    --------
-    >>> [exceeds_second_cache(size, Machine.load("e5-2680v4")) for size in (100_000, 200_000)]
-    [False, True]
-    """
-    near = machine.second_cache or machine.first_cache
-    return near is not None and size > machine.costs.kept_share * (near.usable or 0)

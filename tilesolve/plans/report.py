@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import COLUMNS, ROWS
+from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
-from tilesolve.planning.register_tile import stores_alias
+from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.system.units import format_duration, format_volume
@@ -24,7 +26,7 @@ def report(solution: Solution) -> str:
             "",
             *_levels(solution),
             "",
-            *_packing(solution),
+            *_running(solution),
             "",
             *_search(solution),
         )
@@ -158,42 +160,79 @@ def _levels(solution: Solution) -> Iterator[str]:
     yield from table(rows)
 
 
-def _packing(solution: Solution) -> Iterator[str]:
-    kernel, strides = solution.microkernel, solution.problem.strides(0)
-    written = _WRITTEN[solution.output]
-    cell = dict(solution.nest.bands[0].box)
-    if solution.output == "stream" and stores_alias(
-        solution.problem, solution.machine, strides, cell
-    ):
-        written = _HINDERED
+def _running(solution: Solution) -> Iterator[str]:
+    """Yield how C is written, what is packed and what is prefetched: for contiguous arrays."""
+    kernel, policy = solution.microkernel, _policy(solution)
     calls = f"{solution.cost.calls:.4g} calls"
+    written = _written(solution, policy)
     yield f"microkernel {kernel.rows}×{kernel.columns}, {calls}; C is {written}"
     spec, share = solution.problem.spec, solution.share
+    names = [
+        f"{name} ({tensor})" for name, tensor in zip(spec.names[1:], spec.operands, strict=True)
+    ]
     counts = solution.cost.packed
-    for name, tensor, level, count in zip(
-        spec.names[1:], spec.operands, solution.nest.packed, counts, strict=True
-    ):
+    for at, (level, count) in enumerate(zip(solution.nest.packed, counts, strict=True)):
         if level is None:
-            yield f"{name} ({tensor}) is read in place: packing it would cost more"
+            yield f"{names[at]} is {_read(solution, policy, at)}"
         else:
-            elements = prod(tensor.shape(share.sizes)) or 1
+            elements = prod(spec.operands[at].shape(share.sizes)) or 1
             yield (
-                f"{name} ({tensor}) is packed into {level}, each element "
+                f"{names[at]} is packed into {level}, each element "
                 f"{count / elements:.3g} times: its tile must be contiguous to stay there"
             )
     sizes = copy_bytes(solution)
     if any(sizes):
         each = "" if solution.threads == 1 else " in each thread"
         yield f"packed copies take {format_volume(sum(sizes))} at most{each}"
+    if policy:
+        found = ", ".join(_prefetches(solution, policy, sizes))
+        yield f"prefetched before use: {found or 'nothing'}"
 
 
-_HINDERED = "overwritten through the caches: past them its lines would hinder each other"
+def _policy(solution: Solution) -> LayoutPolicy | None:
+    """Return what runs for contiguous arrays; None if nothing can be run."""
+    problem, machine = solution.problem, solution.machine
+    kernels = register_tiles(problem.dtype, machine.vector_registers)
+    if len(problem.spec.operands) != 2 or not kernels or not all(problem.sizes.values()):
+        return None
+    part, _ = solution.parts[0]
+    return policy_of(solution, part, [problem.strides(tensor) for tensor in range(3)])
 
-_WRITTEN = {
-    "accumulate": "added to",
-    "store": "overwritten",
-    "stream": "overwritten past the caches: it would not stay in the last one",
-}
+
+def _written(solution: Solution, policy: LayoutPolicy | None) -> str:
+    if solution.output == "accumulate":
+        return "added to"
+    if solution.output == "store":
+        return "overwritten"
+    if policy and not policy.non_temporal:
+        return "overwritten through the caches: lines of non-temporal stores would alias"
+    staged = policy and policy.stages_output
+    through = ", through a staging buffer where it is not in whole lines" if staged else ""
+    return "overwritten by non-temporal stores, as it would not stay in the last cache" + through
+
+
+def _read(solution: Solution, policy: LayoutPolicy | None, at: int) -> str:
+    """Return how an operand is read that the solution does not pack."""
+    if policy:
+        side = ROWS if at == policy.rows_operand else COLUMNS
+        if band := policy.packed[side]:
+            level = policy.run.nest.bands[band].level
+            return f"packed into {level}: it has no whole vectors of rows side by side"
+    found = "read in place: packing it would cost more"
+    level = levels_if_unaligned(solution).get(at) if policy else None
+    return f"{found}, unless it begins amid a line: then into {level}" if level else found
+
+
+def _prefetches(solution: Solution, policy: LayoutPolicy, sizes: Sequence[int]) -> Iterator[str]:
+    names = solution.problem.spec.names[1:]
+    first = policy.rows_operand
+    for at, prefetched in zip((first, 1 - first), policy.prefetched, strict=True):
+        if prefetched:
+            yield f"lines of {names[at]} that are packed next"
+    if policy.packed[ROWS] and sizes[first] > policy.near_copy_bytes:
+        yield f"the next micro-panels of {names[first]}"
+    if policy.non_temporal and policy.prefetches_next_rows:
+        yield f"first lines of {names[first]} for the next call"
 
 
 def _search(solution: Solution) -> Iterator[str]:

@@ -16,18 +16,17 @@ from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime.array_guard import like
 from tilesolve.kernels.runtime.fast_call import ADDRESSES, again
+from tilesolve.kernels.tuning import MAX_LAYOUTS
 from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array, overlap
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
+from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
-from tilesolve.running.task import Task, Visit, in_place
+from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_output
 from tilesolve.system.workers import run_together
 
 _ARRAY = np.ndarray  # looked up more often than all else
-
-LAYOUTS = 64
-"""Combinations of shapes, strides and dtypes that an executor remembers what to do for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,8 +39,8 @@ class Layout:
         Of the output.
     tasks
         What each thread does; nothing if the output is empty.
-    lined
-        Operands that are read in place as long as they begin with a line, see `task.in_place`.
+    aligned
+        Operands that are read in place only if they begin with a line, see `levels_if_unaligned`.
     recent
         How to tell such arrays again, once there were some.
     """
@@ -49,7 +48,7 @@ class Layout:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     tasks: list[Task]
-    lined: tuple[int, ...]
+    aligned: tuple[int, ...]
     recent: Recent | None = None
 
     @classmethod
@@ -59,11 +58,11 @@ class Layout:
         first: Array,
         second: Array,
         out: Array | None,
-        amid: Sequence[int] = (),
+        unaligned: Sequence[int] = (),
     ) -> Self:
         """Check what the arrays alone tell and work out the tasks.
 
-        Operands that begin amid a line are packed where they would be read in place.
+        The numbers of operands that begin amid a line matter for those in `aligned` only.
         """
         problem = solution.problem
         _check_count(problem)
@@ -79,11 +78,10 @@ class Layout:
             _check_dtype(problem, "out", out)
             steps = out.strides
         strides = (steps, first.strides, second.strides)
-        placed = in_place(solution) if prod(shape) else {}
-        packed = {at: level for at, level in placed.items() if at in amid}
-        parts = solution.parts if prod(shape) else []
-        tasks = [Task.of(solution, *part, strides, packed) for part in parts]
-        return cls(shape, dtype, tasks, tuple(placed))
+        if not prod(shape):
+            return cls(shape, dtype, [], ())
+        tasks = [Task.of(solution, *part, strides, unaligned) for part in solution.parts]
+        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +179,7 @@ class Executor:
             run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
         elif tasks:
             tasks[0].run((out, first, second), alpha, beta)
-            if not layout.lined and type(out) is type(first) is type(second) is _ARRAY:
+            if not layout.aligned and type(out) is type(first) is type(second) is _ARRAY:
                 if layout.recent is None:
                     layout.recent = Recent.of(layout, (out, first, second))
                 self.recent = layout.recent
@@ -201,20 +199,22 @@ class Executor:
         layout = self.layouts.get(key)
         if layout is None:
             layout = self._keep(key, Layout.of(self.solution, first, second, out))
-        if layout.lined:
-            amid = tuple(
-                at for at in layout.lined if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
+        if layout.aligned:
+            unaligned = tuple(
+                at for at in layout.aligned if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
             )
-            if amid:
-                key += amid
+            if unaligned:
+                key += unaligned
                 layout = self.layouts.get(key)
                 if layout is None:
-                    layout = self._keep(key, Layout.of(self.solution, first, second, out, amid))
+                    layout = self._keep(
+                        key, Layout.of(self.solution, first, second, out, unaligned)
+                    )
         return layout
 
     def _keep(self, key: tuple[Any, ...], layout: Layout) -> Layout:
         """Remember a layout, and forget all others where these have become many."""
-        if len(self.layouts) >= LAYOUTS:
+        if len(self.layouts) >= MAX_LAYOUTS:
             self.layouts.clear()
         self.layouts[key] = layout
         return layout

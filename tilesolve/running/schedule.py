@@ -8,14 +8,13 @@ address is then a sum of one offset per role, and a tile of any level is a range
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.runtime.state import (
@@ -29,10 +28,14 @@ from tilesolve.model.nest import Nest
 from tilesolve.packing import table_fields
 from tilesolve.packing.offset_tables import TransposedBlocks, offset_table
 from tilesolve.packing.offsets import Integers, RoleAxis, RoleTile, build_axis
-from tilesolve.packing.sizes import ALIGNMENT_BYTES, PANEL_GAP_BYTES
-from tilesolve.running.runnable_nest import Runnable
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, packed_bytes
+from tilesolve.planning.layout_policy import (
+    LayoutPolicy,
+    Strides,
+    contiguous_letter,
+    letter_of_row_vectors,
+)
 
-Strides = Sequence[Mapping[str, int]]
 Known = dict[tuple[int, tuple[int, ...]], tuple[RoleAxis, Integers]]
 
 
@@ -75,7 +78,7 @@ class Box:
 
     def copy_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
-        return self.groups[side] * self.batches[side] * (self.sums[side] * step + PANEL_GAP_BYTES)
+        return packed_bytes(self.groups[side], self.batches[side], self.sums[side], step)
 
     def cells(self, role: int) -> int:
         """Return how many cells a role has."""
@@ -116,93 +119,56 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """How one problem with given strides is walked; `of` makes it from a plan's nest.
+    """How one problem with given strides is walked.
 
     Parameters
     ----------
     problem
         The share of one thread.
-    run
-        Its loops and tiles, as they are run, the kernels, and the letters' roles.
-    strides
-        For the output, the rows' operand and the columns' one: bytes along each letter.
-    packed
-        For the rows' and the columns' operand the number of the band whose tile has its packed
-        copy; 0 if it is read in place.
-    top
-        The number of the band whose tile is a box, which is tabulated at once.
+    policy
+        What was decided for these strides.
+    family
+        The kernels that are used.
 
-    Examples
-    --------
-    >>> problem = Problem.of("mn-mk-kn", 8)
-    >>> nest = Nest.of(problem, [("register", "kmn", 4), ("memory", "kmn", 8)])
-    >>> strides = ({"m": 64, "n": 8}, {"k": 64, "n": 8}, {"m": 64, "k": 8})
-    >>> roles = (("n",), ("m",), ("k",), ())
-    >>> family = Family.of("float64", 256, 16)
-    >>> schedule = Schedule.of(problem, nest, family, strides, roles, (None, None))
-    >>> [box.cells(0) for box in schedule.boxes().tables]
-    [2]
+    Raises
+    ------
+    PlanError
+        If the nest has more bands than can be run.
     """
 
     problem: Problem
-    run: Runnable
-    strides: Strides
-    packed: tuple[int, int] = (0, 0)
-    top: int = 1
+    policy: LayoutPolicy
+    family: Family
 
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        nest: Nest,
-        family: Family,
-        strides: Strides,
-        roles: tuple[tuple[str, ...], ...],
-        copies: tuple[str | None, str | None],
-    ) -> Self:
-        """Return how a nest is run.
-
-        Parameters
-        ----------
-        problem, strides
-            See above.
-        nest, family, roles
-            The plan's nest, and what `Runnable` wants besides.
-        copies
-            For the rows' and the columns' operand the level that its packed copy lives in. One
-            that is to be read in place, but cannot be, is packed into the nearest tile.
-
-        Raises
-        ------
-        PlanError
-            If the nest has more bands than can be run.
-        """
-        run = Runnable.of(nest, family, roles, copies)
-        levels = [band.level for band in run.nest.bands]
-        if len(levels) > MAX_LEVELS:
-            raise PlanError(f"a nest of {len(levels)} bands: at most {MAX_LEVELS} can be run")
-        wanted = [levels.index(copy) if copy else 0 for copy in copies]
-        top = max(run.outermost, *wanted)
-        found = cls(problem, run.tabulated(top), strides, top=top)
-        rows, columns = (
-            level or (0 if found._readable(side) else 1) for side, level in enumerate(wanted)
-        )
-        return replace(found, packed=(rows, columns))
+    def __post_init__(self) -> None:
+        count = len(self.nest.bands)
+        if count > MAX_LEVELS:
+            raise PlanError(f"a nest of {count} bands: at most {MAX_LEVELS} can be run")
 
     @property
     def nest(self) -> Nest:
         """The loops and tiles, as they are run."""
-        return self.run.nest
+        return self.policy.run.nest
 
     @property
-    def family(self) -> Family:
-        """The kernels that are used."""
-        return self.run.family
-
-    @property
-    def roles(self) -> tuple[tuple[str, ...], ...]:
+    def roles(self) -> Roles:
         """The letters of rows, columns, sums and batches."""
-        return self.run.roles
+        return self.policy.roles
+
+    @property
+    def strides(self) -> tuple[Strides, Strides, Strides]:
+        """Bytes along each letter, of the output, the rows' operand and the columns' one."""
+        return self.policy.strides
+
+    @property
+    def packed(self) -> tuple[int, int]:
+        """The number of the band that has the rows' and the columns' copy; 0: read in place."""
+        return self.policy.packed
+
+    @property
+    def top(self) -> int:
+        """The number of the band whose tile is a box, which is tabulated at once."""
+        return self.policy.top
 
     @property
     def element(self) -> int:
@@ -214,40 +180,30 @@ class Schedule:
         """How each operand is packed."""
         return self._way(0), self._way(1)
 
-    def unit(self, tensor: int) -> str | None:
-        """Return the letter along which a tensor is contiguous."""
-        return next(
-            (
-                letter
-                for letter, step in self.strides[tensor].items()
-                if step == self.element and self.problem.sizes[letter] > 1
-            ),
-            None,
-        )
-
     def lane(self, side: int) -> str | None:
         """Return the letter that runs along the lanes of rows or of columns.
 
         Rows run along the output's unit stride. Columns run along their operand's where a cell
         has a group of it: else along the innermost letter that a cell has some of.
         """
-        members = [i for i in self.roles[side] if self.problem.sizes[i] > 1]
-        preferred = self.unit(0) if side == ROWS else self.unit(2)
-        if side == COLUMNS and members:
-            cell = self.nest.bands[0]
-            if preferred not in members or cell[preferred] < self.family.group:
-                inner = [i for i in cell.order if i in members]
-                return next((i for i in inner if cell[i] > 1), inner[0])
-        return preferred if preferred in members else next(iter(members), None)
+        if side == ROWS:
+            return letter_of_row_vectors(self.problem, self.roles, self.strides[0])
+        columns = [i for i in self.roles.columns if self.problem.sizes[i] > 1]
+        preferred = contiguous_letter(self.problem, self.strides[2])
+        register = self.nest.bands[0]
+        if preferred in columns and register[preferred] >= self.family.group:
+            return preferred
+        inner = [i for i in register.order if i in columns]
+        return next((i for i in inner if register[i] > 1), next(iter(inner), None))
 
-    def _lay(self, role: int, tiles: Sequence[RoleTile], strides: Strides) -> RoleAxis:
+    def _axis(self, role: int, tiles: Sequence[RoleTile], strides: Strides) -> RoleAxis:
         """Return the axis of a box: rows are cut along vectors, or halves of them."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
         return build_axis(tiles, strides, lanes, 2 if self.family.halved else 1)
 
     def _way(self, side: int) -> int:
-        unit = self.unit(1 + side)
+        unit = contiguous_letter(self.problem, self.strides[1 + side])
         if unit is None:
             return KIND_GATHER
         if unit in self.roles[SUMS]:
@@ -255,16 +211,6 @@ class Schedule:
         if unit == self.lane(side):
             return KIND_COPY
         return KIND_TRANSPOSE_ROWS if unit in self.roles[side] else KIND_GATHER
-
-    def _readable(self, side: int) -> bool:
-        """Return whether an operand can be read where it lies: rows need whole vectors."""
-        if side == COLUMNS:
-            return True
-        lane = self.lane(ROWS)
-        if lane is None or self.strides[1].get(lane) != self.element:
-            return False
-        sides = {self.problem.sizes[lane], *(band[lane] for band in self.nest.bands)}
-        return all(side % self.family.lanes == 0 for side in sides)
 
     # Boxes
 
@@ -284,7 +230,7 @@ class Schedule:
         inner = self.nest.bands[level - 1]
         order = [
             letter
-            for role in self.run.order(self.nest.bands[level].order)
+            for role in self.policy.run.order(self.nest.bands[level].order)
             for letter in self.nest.bands[level].order
             if letter in self.roles[role]
         ][::-1]
@@ -311,7 +257,7 @@ class Schedule:
                 order = tuple(sorted(order, key=lambda letter: letter != lane))
             box = dict(sizes) if at == self.top else {i: min(band[i], sizes[i]) for i in order}
             if at == 0:
-                box = self.run.cell(role, order, box)
+                box = self.policy.run.register_box(role, order, box)
             tiles.append(RoleTile(order, tuple(box[i] for i in order)))
         return tiles
 
@@ -321,7 +267,7 @@ class Schedule:
         for role, letters in enumerate(self.roles):
             key = (role, tuple(sizes[letter] for letter in letters))
             if key not in known:
-                axis = self._lay(role, self._tiles(role, sizes), self.strides)
+                axis = self._axis(role, self._tiles(role, sizes), self.strides)
                 known[key] = axis, self._table(role, axis)
             axes.append(known[key][0])
             tables.append(known[key][1])
@@ -389,7 +335,7 @@ class Schedule:
         for letter in self.roles[role]:
             only = {letter: 1}
             tiles, strides = self._tiles(role, sizes), (only, only, only)
-            found[letter] = self._lay(role, tiles, strides).offsets[0]
+            found[letter] = self._axis(role, tiles, strides).offsets[0]
         return found
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
@@ -23,9 +22,8 @@ from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
-from tilesolve.planning.prefetch import exceeds_second_cache, should_prefetch, third_cache_feeds
-from tilesolve.planning.register_tile import fits_second_cache, stores_alias
+from tilesolve.packing.sizes import buffer_bytes
+from tilesolve.planning.layout_policy import policy_of
 from tilesolve.planning.solution import Solution
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.system import cancellation
@@ -74,46 +72,34 @@ class Task:
         problem: Problem,
         start: dict[str, int],
         strides: Sequence[tuple[int, ...]],
-        packed: Mapping[int, str] = MappingProxyType({}),
+        unaligned: Sequence[int] = (),
     ) -> Task:
-        """Return the task of a part of a plan's problem.
+        """Return the task of a part of a solution's problem.
 
-        Operands are packed as the plan says, and those that are named besides in the given level.
+        Parameters
+        ----------
+        solution
+            What is run.
+        problem, start
+            The part, and where its letters begin.
+        strides
+            Of the output and the operands.
+        unaligned
+            The numbers of operands that begin amid a line.
         """
-        fused = solution.fused
-        rows = fused.letters(fused.rows)[0] if fused.rows else None
-        first = int(rows in Roles.of_spec(problem.spec).columns)
-        roles = Roles.of_spec(problem.spec, rows=first)
-        order = (0, 1 + first, 2 - first)
-        given = [problem.spec.tensors[i].strides(strides[i]) for i in order]
-        ends = _backwards(problem, given)
-        steps = [{i: -step if i in ends else step for i, step in of.items()} for of in given]
-        copies = [
-            packed.get(at, level) for at, level in enumerate(solution.nest.packed or (None, None))
-        ]
-        machine = solution.machine
-        schedule = Schedule.of(
-            problem,
-            solution.nest,
-            family_of(problem.dtype, machine),
-            steps,
-            roles,
-            (copies[first], copies[1 - first]),
-        )
+        family = family_of(problem.dtype, solution.machine)
+        tensors = problem.spec.tensors
+        given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
+        policy = policy_of(solution, problem, given, unaligned)
+        schedule = Schedule(problem, policy, family)
         boxes = schedule.boxes()
         longest = max(box.axes[SUMS].size for box in boxes.tables)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
-        cell = dict(solution.nest.bands[0].box)
-        streams = solution.output == "stream" and not stores_alias(problem, machine, steps[0], cell)
-        state = _state(schedule, stream=streams)
-        state[fields.PREFETCHES_NEXT_TILE] = machine.prefetches_next_rows(problem.dtype)
-        # Kernels that read in place ask for no lines, and what is near need not be asked for.
-        if all(schedule.packed) and not fits_second_cache(problem, machine):
-            for side, level in enumerate(schedule.packed):
-                box = Problem.of(problem.spec, dict(schedule.nest.bands[level].box), problem.dtype)
-                state[fields.PREFETCHED + side] = should_prefetch(steps[1 + side], box, machine)
-        bases = [_distance(start, of) + _distance(ends, of) for of in given]
+        state = _state(schedule)
+        rows = policy.rows_operand
+        in_order = given[0], given[1 + rows], given[2 - rows]
+        bases = [_distance(start, of) + _distance(policy.last, of) for of in in_order]
         state[fields.BASES : fields.BASES + 3] = bases
         for side, row in enumerate(sums):
             state[fields.PACKED_SUM_OFFSETS + side] = row.ctypes.data
@@ -121,15 +107,12 @@ class Task:
         for side in (ROWS, COLUMNS):
             state[fields.COPY + side] = taken
             step = schedule.step(side)
-            taken += max(box.copy_bytes(side, step) for box in boxes.tables) + GUARD_BYTES
-            taken += -taken % ALIGNMENT_BYTES
-        state[fields.PREFETCHES_PANELS] = exceeds_second_cache(
-            int(state[fields.COPY + COLUMNS]), machine
-        )
-        rows = _rows(schedule, boxes, gathers=not third_cache_feeds(machine))
-        call = [state.ctypes.data, rows.ctypes.data, len(boxes), first]
-        words = np.array(call, np.int64)
-        return cls(schedule, start, boxes, rows, state, sums, words, taken)
+            taken += buffer_bytes(max(box.copy_bytes(side, step) for box in boxes.tables))
+        exceeds = state[fields.COPY + COLUMNS] > policy.near_copy_bytes
+        state[fields.PREFETCHES_PANELS] = exceeds
+        steps = _steps(schedule, boxes)
+        words = np.array([state.ctypes.data, steps.ctypes.data, len(boxes), rows], np.int64)
+        return cls(schedule, start, boxes, steps, state, sums, words, taken)
 
     def run(
         self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
@@ -171,54 +154,14 @@ class Task:
         return found
 
 
-def in_place(solution: Solution) -> dict[int, str]:
-    """Return which operands had better be packed if they begin amid a line, and in which level.
-
-    A plan reads them where they lie: the elements of a line are then met together, often for the
-    only time. Amid a line they are parts of two, and each line is fetched twice where the nearest
-    cache cannot keep it (measured on a Granite Rapids: `abc-bda-dc` takes 115 instead of 43 ms). So
-    they are packed where that happens to each element once, and the second cache holds not all.
-    """
-    problem, bands = solution.share, solution.nest.bands
-    if fits_second_cache(problem, solution.machine):
-        return {}
-    found = {}
-    for at, copy in enumerate(solution.nest.packed or (None, None)):
-        own = problem.spec.operands[at].letters
-        others = [letter for letter in problem.sizes if letter not in own]
-        once = [band for band in bands[1:-1] if all(band[i] >= problem.sizes[i] for i in others)]
-        if copy is None and once:
-            found[at] = once[0].level
-    return found
-
-
-def _backwards(problem: Problem, strides: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the letters that are walked from their ends, and these.
-
-    They are those that are contiguous backwards, in the first of the tensors that have them side
-    by side: packing copies and turns what is contiguous, and gathers the rest one by one.
-    """
-    found = {}
-    for letter, extent in problem.sizes.items():
-        steps = (of.get(letter, 0) for of in strides)
-        beside = next((step for step in steps if abs(step) == problem.itemsize), 0)
-        if extent > 1 and beside < 0:
-            found[letter] = extent - 1
-    return found
-
-
 def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:
     """Return the bytes from a tensor's first element to the one at a corner."""
     return sum(strides.get(letter, 0) * at for letter, at in corner.items())
 
 
-def _rows(schedule: Schedule, boxes: Boxes, *, gathers: bool) -> Integers:
-    """Return a row of `box_fields` for each box, one after the other.
-
-    Where a third cache is near, C that does not lie in whole lines had better not be gathered on
-    its way past the caches (measured on a Zen 3: `abcd-dbea-ec` takes 169 ms so, and 126 through
-    them).
-    """
+def _steps(schedule: Schedule, boxes: Boxes) -> Integers:
+    """Return a row of `box_fields` for each box, one after the other."""
+    stages = schedule.policy.stages_output
     letters = tuple(schedule.problem.sizes)
     kinds = np.zeros((len(boxes.tables), box_fields.SIZE), np.int64)
     for row, box in zip(kinds, boxes.tables, strict=True):
@@ -226,7 +169,7 @@ def _rows(schedule: Schedule, boxes: Boxes, *, gathers: bool) -> Integers:
             t.ctypes.data for t in box.tables
         ]
         row[box_fields.TILES : box_fields.TILES + 2] = box.cells(ROWS), box.cells(COLUMNS)
-        row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.long and gathers
+        row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.long and stages
     rows = kinds[boxes.kinds]
     strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.strides], np.int64)
     offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T
@@ -248,12 +191,12 @@ def _rows(schedule: Schedule, boxes: Boxes, *, gathers: bool) -> Integers:
     return rows.ravel()
 
 
-def _state(schedule: Schedule, *, stream: bool) -> Integers:
+def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
-    family, dtype = schedule.family, schedule.problem.dtype
+    family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
     state = _kernel_addresses(family).copy()
     state[fields.TOP] = schedule.top
-    for level, order in enumerate(schedule.run.orders[: schedule.top + 1]):
+    for level, order in enumerate(policy.run.orders[: schedule.top + 1]):
         state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
     for side in (ROWS, COLUMNS):
         state[fields.PACKED_LEVEL + side] = schedule.packed[side]
@@ -261,7 +204,9 @@ def _state(schedule: Schedule, *, stream: bool) -> Integers:
         state[fields.STEP_BYTES + side] = schedule.step(side)
         state[fields.GROUP + side] = schedule.group(side)
     state[fields.SINGLE] = dtype in ("float32", "complex64")
-    state[fields.NON_TEMPORAL_BYTES] = family.bits // 8 if stream else 0
+    state[fields.NON_TEMPORAL_BYTES] = family.bits // 8 if policy.non_temporal else 0
+    state[fields.PREFETCHES_NEXT_TILE] = policy.prefetches_next_rows
+    state[fields.PREFETCHED : fields.PREFETCHED + 2] = policy.prefetched
     state[fields.WHOLE_MODE] = Mode.STORE
     state[fields.FIRST_MODES + TileLayout.SCATTERED] = Mode.SCATTER
     state[fields.FIRST_MODES + TileLayout.PART] = Mode.PART

@@ -142,7 +142,7 @@ def watched(problem, machine):
 )
 def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
     """Most lines of an operand had been asked for before they were packed, but for the first."""
-    monkeypatch.setattr("tilesolve.running.task.should_prefetch", lambda *_: True)
+    monkeypatch.setattr("tilesolve.planning.layout_policy.should_prefetch", lambda *_: True)
     packs, *_ = watched(Problem.of(spec, sizes), USUAL)
     later = [(wanted, asked) for _, wanted, asked, tiles in packs if tiles and wanted]
     assert later
@@ -159,7 +159,7 @@ def test_what_is_packed_was_asked_for(monkeypatch, spec, sizes):
 )
 def test_lines_are_asked_for_several_at_once(monkeypatch, spec, sizes):
     """A tile asks for none, or for as many as are worth listing: they are not spread evenly."""
-    monkeypatch.setattr("tilesolve.running.task.should_prefetch", lambda *_: True)
+    monkeypatch.setattr("tilesolve.planning.layout_policy.should_prefetch", lambda *_: True)
     counts = []
 
     def kernel(frame):
@@ -351,8 +351,8 @@ def test_groups_that_are_not_full_are_packed_in_vectors(spec, sides, columns):
 def test_nothing_but_operands_is_asked_for(problem):
     """Every address is in an operand's lines, but for the one that stands for nothing."""
     with pytest.MonkeyPatch.context() as patch:  # most that are drawn are small
-        patch.setattr("tilesolve.running.task.fits_second_cache", lambda *_: False)
-        patch.setattr("tilesolve.running.task.should_prefetch", lambda *_: True)
+        patch.setattr("tilesolve.planning.layout_policy.fits_second_cache", lambda *_: False)
+        patch.setattr("tilesolve.planning.layout_policy.should_prefetch", lambda *_: True)
         _, strangers, _ = watched(problem, USUAL)
     assert strangers <= 1
 
@@ -366,7 +366,7 @@ def test_what_the_second_cache_holds_is_not_asked_for(monkeypatch, near):
     problem = Problem.of("mn-mk-kn", 136)
     assert fits_second_cache(problem, machine)
     if not near:
-        monkeypatch.setattr("tilesolve.running.task.fits_second_cache", lambda *_: False)
+        monkeypatch.setattr("tilesolve.planning.layout_policy.fits_second_cache", lambda *_: False)
     packs, *_ = watched(problem, machine)
     assert any(asked for *_, asked, _ in packs) != near
 

@@ -1,7 +1,7 @@
-"""Nests as they are run: a plan's tiles, but for three rules.
+"""Nests as they are run: a solution's tiles after three rules.
 
-A tile that is a single call is none of its own, rows that take turns are one tile, and what is too
-large to be tabulated is walked part by part.
+A tile of one register tile is no tile of its own, register tiles of a row or column become one
+tile, and a tile that is too large to be tabulated is walked part by part.
 """
 
 from __future__ import annotations
@@ -11,52 +11,53 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Self
 
-from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
-from tilesolve.kernels.codegen.object_code import Family
-from tilesolve.kernels.tuning import MAX_TILE_VECTORS
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
+from tilesolve.kernels import tuning
 from tilesolve.model.nest import Band, Nest
-
-MOST_INDICES = 1 << 17
-"""Indices of one role that are tabulated at once; what has more is walked box by box."""
 
 
 @dataclass(frozen=True, slots=True)
-class Runnable:
+class RunnableNest:
     """A nest, and what decides how it is run.
 
     Parameters
     ----------
     nest
         Its loops and tiles.
-    family
-        The kernels that are used.
+    lanes
+        Rows of a vector.
+    tiles
+        Groups of rows and columns of every register tile that there is a kernel for.
     roles
         The letters of rows, columns, sums and batches.
 
     Examples
     --------
     >>> from tilesolve.contractions.problem import Problem
-    >>> tiles = [("register", "kmn", 4), ("L1", "kmn", 4), ("memory", "kmn", 8)]
-    >>> nest = Nest.of(Problem.of("mn-mk-kn", 8), tiles)
-    >>> family, roles = Family.of("float64", 256, 16), (("n",), ("m",), ("k",), ())
-    >>> [band.level for band in Runnable.of(nest, family, roles, (None, None)).nest.bands]
+    >>> bands = [("register", "kmn", 4), ("L1", "kmn", 4), ("memory", "kmn", 8)]
+    >>> nest = Nest.of(Problem.of("mn-mk-kn", 8), bands)
+    >>> roles = Roles(rows=("n",), columns=("m",), sums=("k",), batches=())
+    >>> found = RunnableNest.of(nest, 4, ((1, 4),), roles, (None, None))
+    >>> [band.level for band in found.nest.bands]
     ['register', 'memory']
     """
 
     nest: Nest
-    family: Family
-    roles: tuple[tuple[str, ...], ...]
+    lanes: int
+    tiles: tuple[tuple[int, int], ...]
+    roles: Roles
 
     @classmethod
     def of(
         cls,
         nest: Nest,
-        family: Family,
-        roles: tuple[tuple[str, ...], ...],
+        lanes: int,
+        tiles: tuple[tuple[int, int], ...],
+        roles: Roles,
         copies: tuple[str | None, str | None],
     ) -> Self:
-        """Return how a plan's nest is run; `copies` are the levels of both operands' copies."""
-        return cls(nest, family, roles)._without_idle(copies)._taking_turns(copies)
+        """Return how a solution's nest is run; `copies` are the levels of both operands' copies."""
+        return cls(nest, lanes, tiles, roles)._without_idle_tile(copies)._merging_rows(copies)
 
     @property
     def outermost(self) -> int:
@@ -75,14 +76,16 @@ class Runnable:
         found = list(dict.fromkeys(role_of[letter] for letter in letters))
         return [*found, *(role for role in range(4) if role not in found)]
 
-    def cell(self, role: int, order: Sequence[str], box: Mapping[str, int]) -> dict[str, int]:
-        """Return a cell that a microkernel can cover: one batch, and no more than it has."""
-        lanes, register = self.family.lanes, self.nest.bands[0]
-        wanted = min(MAX_TILE_VECTORS, -(-max(1, _size(register, self.roles[ROWS])) // lanes))
+    def register_box(
+        self, role: int, order: Sequence[str], box: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return the part of a box that one microkernel covers: of batches there is one."""
+        rows = max(1, _size(self.nest.bands[0], self.roles.rows))
+        wanted = min(tuning.MAX_TILE_VECTORS, -(-rows // self.lanes))
         # Few registers have room for few vectors, whatever the register tile of the plan.
-        groups, columns = max(tile for tile in self.family.tiles if tile[0] <= wanted)
+        groups, columns = max(tile for tile in self.tiles if tile[0] <= wanted)
         most = {
-            ROWS: groups * lanes,
+            ROWS: groups * self.lanes,
             COLUMNS: columns,
             BATCHES: 1,
         }.get(role)
@@ -94,13 +97,12 @@ class Runnable:
             taken *= max(1, found[letter])
         return found
 
-    def tabulated(self, top: int) -> Self:
+    def cut_to_table(self, top: int) -> Self:
         """Return this with a tile of one band, given by number, that can be tabulated.
 
-        A cache holds more indices than that where they share elements, as those of a window do,
-        and a nest may have no tile at all between a call and the whole problem. The tile is then
-        walked part by part, in the same order. What a nearer one, or a copy, had for more indices
-        it has again for each part: that is seldom enough.
+        A cache holds more indices than a table has where they share elements, as those of a window
+        do; and a nest may have no tile at all between a call and the whole problem. Such a tile is
+        walked part by part, in the same order. A nearer tile, or a copy, is used anew in each part.
         """
         if self._is_tabulated(self.nest.bands[top]):
             return self
@@ -111,56 +113,59 @@ class Runnable:
         )
         return self._running(*nearer, *self.nest.bands[top:])
 
-    def _without_idle(self, copies: Sequence[str | None]) -> Self:
-        """Return this without the nearest tile, if that is one cell and holds no copy.
+    def _without_idle_tile(self, copies: Sequence[str | None]) -> Self:
+        """Return this without the nearest tile, if that is one register tile and holds no copy.
 
-        The loops around it are then those of cells, of which one call computes many.
+        The loops around it are then those of register tiles, of which one call computes many.
         """
-        cell, tile, *others = self.nest.bands
+        register, tile, *others = self.nest.bands
         if not others or tile.level in copies:
             return self
-        if not all(self._is_one_cell(role, cell, tile) for role in range(4)):
+        if not all(self._is_one_register_tile(role, register, tile) for role in range(4)):
             return self
-        return self._running(cell, *others)
+        return self._running(register, *others)
 
-    def _taking_turns(self, copies: Sequence[str | None]) -> Self:
-        """Return this with a nearest tile that takes in the loop around it where cells take turns.
+    def _merging_rows(self, copies: Sequence[str | None]) -> Self:
+        """Return this with rows, or columns, of register tiles merged into the nearest tile.
 
-        Where that tile is one row of cells, or one column, and the loop around it goes on to the
-        next one, this is the loop of a tile of many. The macrokernel then prepares a row of calls
-        once, not each time: else it took a tenth of the time of a product of 128 x 128 x 128.
+        Where that tile is one row of register tiles, and the loop around it goes on to the next
+        row, it takes in this loop: the macrokernel then prepares a row of calls once for all rows.
+        See ``docs/decisions/012-calls.md``.
         """
         if len(self.nest.bands) < 3:
             return self
-        cell, tile, around, *others = self.nest.bands
-        several = [role for role in range(4) if not self._is_one_cell(role, cell, tile)]
+        register, tile, around, *others = self.nest.bands
+        several = [
+            role for role in range(4) if not self._is_one_register_tile(role, register, tile)
+        ]
         loops = (
             role
             for role in self.order(around.order)
             if any(around[letter] > tile[letter] for letter in self.roles[role])
         )
-        turns = next(loops, None)
-        if turns is None or len(several) != 1 or {*several, turns} != {ROWS, COLUMNS}:
+        around_it = next(loops, None)
+        if around_it is None or len(several) != 1 or {*several, around_it} != {ROWS, COLUMNS}:
             return self
         if tile.level in copies or not self._is_tabulated(around):
             return self
         row = [i for i in tile.order if i in self.roles[several[0]]]
-        next_ones = [i for i in around.order if i in self.roles[turns]]
+        next_ones = [i for i in around.order if i in self.roles[around_it]]
         rest = [i for i in tile.order if i not in (*row, *next_ones)]
         box = tuple((i, around[i] if i in next_ones else side) for i, side in tile.box)
         larger = Band(tile.level, (*row, *next_ones, *rest), box)
-        return self._running(cell, larger, around, *others)
+        return self._running(register, larger, around, *others)
 
     def _part(self, at: int) -> dict[str, int]:
         """Return the largest part of a band's tile that can be tabulated: whole nearer tiles."""
         band, found = self.nest.bands[at], {}
         for letters in self.roles:
             sizes = [_size(nearer, letters) for nearer in self.nest.bands[:at]]
-            whole = sum(size <= MOST_INDICES for size in sizes)  # bands nest: these are the nearest
+            # Tiles nest: those that can be tabulated are the nearest ones.
+            whole = sum(size <= tuning.MAX_TABLE_INDICES for size in sizes)
             nearer = {i: self.nest.bands[whole - 1][i] if whole else 1 for i in letters}
             part = dict(nearer)
             for letter in (i for i in band.order if i in letters):
-                most = MOST_INDICES // (prod(part.values()) // part[letter])
+                most = tuning.MAX_TABLE_INDICES // (prod(part.values()) // part[letter])
                 part[letter] = min(band[letter], most // nearer[letter] * nearer[letter])
             found.update(part)
         return found
@@ -169,17 +174,17 @@ class Runnable:
         """Return this with other bands."""
         return replace(self, nest=replace(self.nest, bands=bands))
 
-    def _is_one_cell(self, role: int, cell: Band, tile: Band) -> bool:
+    def _is_one_register_tile(self, role: int, register: Band, tile: Band) -> bool:
         """Return whether a microkernel covers all that a tile has of a role."""
         letters = self.roles[role]
-        whole = {letter: cell[letter] for letter in letters}
+        whole = {letter: register[letter] for letter in letters}
         return all(tile[i] == side for i, side in whole.items()) and (
-            role == SUMS or self.cell(role, letters, whole) == whole
+            role == SUMS or self.register_box(role, letters, whole) == whole
         )
 
     def _is_tabulated(self, band: Band) -> bool:
         """Return whether a band's tile is small enough to be tabulated."""
-        return all(_size(band, letters) <= MOST_INDICES for letters in self.roles)
+        return all(_size(band, letters) <= tuning.MAX_TABLE_INDICES for letters in self.roles)
 
 
 def _size(band: Band, letters: Sequence[str]) -> int:

@@ -1,0 +1,235 @@
+"""What runs for arrays of given strides: decided here, obeyed by `tilesolve.running`.
+
+A solution is found for contiguous arrays. Others may have to be packed, prefetched and written in
+another way. `policy_of` decides that from the solution and the strides alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import COLUMNS, ROWS, Roles
+from tilesolve.kernels.dtypes import lanes, register_tiles
+from tilesolve.machine.model import Machine
+from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
+from tilesolve.planning.register_tile import fits_second_cache, stores_alias
+from tilesolve.planning.runnable_nest import RunnableNest
+from tilesolve.planning.solution import Solution
+
+Strides = Mapping[str, int]
+"""Bytes from one index of a letter to the next one in an array."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayoutPolicy:
+    """How one thread's part of a solution is run for arrays of given strides.
+
+    Pairs are of the rows' operand and the columns' operand.
+
+    Parameters
+    ----------
+    rows_operand
+        The operand that has the rows: 0 or 1.
+    strides
+        Of C, of the rows' operand and of the columns' operand, as letters are walked.
+    last
+        Letters that are walked from their last index to their first, and that index.
+    run
+        Loops and tiles as they are run, and the letters' roles.
+    packed
+        The number of the band whose tile has the operand's packed copy; 0: read in place.
+    top
+        The number of the band whose tile is tabulated at once.
+    non_temporal
+        Whether C is written by non-temporal stores where its place allows that.
+    stages_output
+        Whether C that is not in whole lines is collected in a staging buffer for these stores.
+    prefetches_next_rows
+        Whether microkernels prefetch the next rows before they write C.
+    prefetched
+        Whether the operand's lines are prefetched before it is packed.
+    near_copy_bytes
+        Copies of more bytes than that are prefetched to the nearest cache before they are used.
+    """
+
+    rows_operand: int
+    strides: tuple[Strides, Strides, Strides]
+    last: Mapping[str, int]
+    run: RunnableNest
+    packed: tuple[int, int]
+    top: int
+    non_temporal: bool
+    stages_output: bool
+    prefetches_next_rows: bool
+    prefetched: tuple[bool, bool]
+    near_copy_bytes: float
+
+    @property
+    def roles(self) -> Roles:
+        """The letters of each role."""
+        return self.run.roles
+
+
+def policy_of(
+    solution: Solution,
+    part: Problem,
+    strides: Sequence[Strides],
+    unaligned: Collection[int] = (),
+) -> LayoutPolicy:
+    """Return how a thread's part of a solution with two operands is run.
+
+    Parameters
+    ----------
+    solution
+        What was found.
+    part
+        What the thread computes, see `Solution.parts`.
+    strides
+        Of the output, the first and the second operand.
+    unaligned
+        The numbers of operands that begin amid a line.
+    """
+    machine, dtype = solution.machine, part.dtype
+    fused = solution.fused
+    row = fused.letters(fused.rows)[0] if fused.rows else None
+    first = int(row in Roles.of_spec(part.spec).columns)
+    roles = Roles.of_spec(part.spec, rows=first)
+    given = strides[0], strides[1 + first], strides[2 - first]
+    last = _reversed_letters(part, given)
+    output, rows, columns = (
+        {letter: -step if letter in last else step for letter, step in of.items()} for of in given
+    )
+    levels = _copy_levels(solution, unaligned)
+    copies = levels[first], levels[1 - first]
+    run = RunnableNest.of(
+        solution.nest,
+        lanes(dtype, machine.vector_bits),
+        register_tiles(dtype, min(machine.vector_registers, 32)),
+        roles,
+        copies,
+    )
+    names = [band.level for band in run.nest.bands]
+    wanted = [names.index(copy) if copy else 0 for copy in copies]
+    top = max(run.outermost, *wanted)
+    run = run.cut_to_table(top)
+    # Only whole vectors of rows can be read in place; others are packed into the nearest tile.
+    packed = wanted[ROWS] or int(not _has_whole_vectors(part, run, output, rows)), wanted[COLUMNS]
+    cell = dict(solution.nest.bands[0].box)
+    return LayoutPolicy(
+        rows_operand=first,
+        strides=(output, rows, columns),
+        last=last,
+        run=run,
+        packed=packed,
+        top=top,
+        non_temporal=solution.output == "stream" and not stores_alias(part, machine, output, cell),
+        stages_output=not third_cache_feeds(machine),
+        prefetches_next_rows=machine.prefetches_next_rows(dtype),
+        prefetched=_prefetched(part, run, packed, (rows, columns), machine),
+        near_copy_bytes=_near_copy_bytes(machine),
+    )
+
+
+def levels_if_unaligned(solution: Solution) -> dict[int, str]:
+    """Return the operands that are packed only if they begin amid a line, and in which level.
+
+    The solution reads them in place. Amid a line each vector touches two lines, and each line is
+    fetched twice where the nearest cache does not keep it. So they are packed, where that happens
+    to each element once and the second cache does not hold all tensors anyway. See
+    ``docs/decisions/011-layouts.md``.
+    """
+    problem, bands = solution.share, solution.nest.bands
+    if fits_second_cache(problem, solution.machine):
+        return {}
+    found = {}
+    for at, copy in enumerate(solution.nest.packed or (None, None)):
+        own = problem.spec.operands[at].letters
+        others = [letter for letter in problem.sizes if letter not in own]
+        once = [band for band in bands[1:-1] if all(band[i] >= problem.sizes[i] for i in others)]
+        if copy is None and once:
+            found[at] = once[0].level
+    return found
+
+
+def contiguous_letter(problem: Problem, strides: Strides) -> str | None:
+    """Return the letter along which an array is contiguous."""
+    return next(
+        (
+            letter
+            for letter, step in strides.items()
+            if step == problem.itemsize and problem.sizes[letter] > 1
+        ),
+        None,
+    )
+
+
+def letter_of_row_vectors(problem: Problem, roles: Roles, output: Strides) -> str | None:
+    """Return the letter that vectors of rows run along: C's contiguous one if it is one of rows."""
+    rows = [letter for letter in roles.rows if problem.sizes[letter] > 1]
+    preferred = contiguous_letter(problem, output)
+    return preferred if preferred in rows else next(iter(rows), None)
+
+
+def _copy_levels(solution: Solution, unaligned: Collection[int]) -> tuple[str | None, ...]:
+    """Return for each operand the level that its packed copy lives in."""
+    levels = solution.nest.packed or (None, None)
+    if not unaligned:
+        return levels
+    instead = levels_if_unaligned(solution)
+    return tuple(
+        instead.get(at, level) if at in unaligned else level for at, level in enumerate(levels)
+    )
+
+
+def _reversed_letters(problem: Problem, strides: Sequence[Strides]) -> dict[str, int]:
+    """Return the letters that are walked from their last index, and that index.
+
+    They are contiguous backwards in the first tensor that has them side by side: what is contiguous
+    is packed in vectors, all else element by element.
+    """
+    found = {}
+    for letter, extent in problem.sizes.items():
+        steps = (of.get(letter, 0) for of in strides)
+        side_by_side = next((step for step in steps if abs(step) == problem.itemsize), 0)
+        if extent > 1 and side_by_side < 0:
+            found[letter] = extent - 1
+    return found
+
+
+def _has_whole_vectors(problem: Problem, run: RunnableNest, output: Strides, rows: Strides) -> bool:
+    """Return whether all tiles of the rows' operand are whole vectors of contiguous elements."""
+    letter = letter_of_row_vectors(problem, run.roles, output)
+    if letter is None or rows.get(letter) != problem.itemsize:
+        return False
+    sides = {problem.sizes[letter], *(band[letter] for band in run.nest.bands)}
+    return all(side % run.lanes == 0 for side in sides)
+
+
+def _prefetched(
+    problem: Problem,
+    run: RunnableNest,
+    packed: tuple[int, int],
+    strides: tuple[Strides, Strides],
+    machine: Machine,
+) -> tuple[bool, bool]:
+    """Return for each operand whether its lines are prefetched before it is packed.
+
+    Kernels that read in place prefetch nothing, and what fits the second cache needs no prefetch.
+    """
+    if not all(packed) or fits_second_cache(problem, machine):
+        return False, False
+    boxes = (dict(run.nest.bands[level].box) for level in packed)
+    rows, columns = (
+        should_prefetch(of, Problem.of(problem.spec, box, problem.dtype), machine)
+        for of, box in zip(strides, boxes, strict=True)
+    )
+    return rows, columns
+
+
+def _near_copy_bytes(machine: Machine) -> float:
+    """Return the bytes of a copy up to which its micro-panels stay in the second cache."""
+    near = machine.second_cache or machine.first_cache
+    return machine.costs.kept_share * (near.usable or 0) if near else inf
