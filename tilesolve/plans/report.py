@@ -224,11 +224,10 @@ def _read(solution: Solution, policy: LayoutPolicy | None, at: int) -> str:
 
 
 def _prefetches(solution: Solution, policy: LayoutPolicy, sizes: Sequence[int]) -> Iterator[str]:
-    names = solution.problem.spec.names[1:]
-    first = policy.rows_operand
-    for at, prefetched in zip((first, 1 - first), policy.prefetched, strict=True):
-        if prefetched:
-            yield f"lines of {names[at]} that are packed next"
+    first, names = policy.rows_operand, solution.problem.spec.names[1:]
+    for at, name in enumerate(names):
+        if policy.prefetched[ROWS if at == first else COLUMNS]:
+            yield f"lines of {name} that are packed next"
     if policy.packed[ROWS] and sizes[first] > policy.near_copy_bytes:
         yield f"the next micro-panels of {names[first]}"
     if policy.non_temporal and policy.prefetches_next_rows:
