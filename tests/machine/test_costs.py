@@ -18,7 +18,7 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import (
     COST_NAMES,
     DEFAULT_COSTS,
-    MEASURED,
+    MEASURED_RATIOS,
     Costs,
     changed_costs,
     describe_costs,
@@ -63,7 +63,9 @@ def test_each_field_says_what_it_is(known):
     assert known.metadata["unit"].startswith(UNITS) or known.metadata["unit"] in COUNTS
     assert len(known.metadata["meaning"].split()) > 2
     assert known.metadata["probe"] in ("", "kernels", "calibrate")
-    assert (known.metadata["probe"] == "kernels") == (known.name in MEASURED)
+    assert (known.metadata["probe"] == "kernels") == (
+        known.name in (*MEASURED_RATIOS, "call_cycles")
+    )
 
 
 def test_descriptions_are_of_all_fields():

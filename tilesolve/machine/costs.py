@@ -7,7 +7,7 @@ known of the defaults stands in ``docs/decisions/030-costs.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from math import inf
 from statistics import median
@@ -226,15 +226,13 @@ DEFAULT_COSTS = Costs()
 COST_NAMES = tuple(known.name for known in fields(Costs))
 """The fields of `Costs`, in order."""
 
-MEASURED: Mapping[str, Callable[[Catalogue], float | None]] = {
-    "call_cycles": lambda found: median(tile.call for tile in found.tiles),
-    "in_place_rows_slowdown": lambda found: found.in_place_rows_slowdown,
-    "in_place_columns_slowdown": lambda found: found.in_place_columns_slowdown,
-    "aliased_store_slowdown": lambda found: found.aliased_store_slowdown,
-    "prefetch_gain_ratio": lambda found: found.prefetch_gain_ratio,
-}
-"""Where a catalogue of measured microkernels has a cost; None there is not measured. That of a call
-differs by register tile: this is the median."""
+MEASURED_RATIOS = (
+    "in_place_rows_slowdown",
+    "in_place_columns_slowdown",
+    "aliased_store_slowdown",
+    "prefetch_gain_ratio",
+)
+"""Costs that a catalogue of measured microkernels has in fields of the same name."""
 
 
 def changed_costs(costs: Costs) -> dict[str, float]:
@@ -250,18 +248,19 @@ def changed_costs(costs: Costs) -> dict[str, float]:
 
 
 def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, float]:
-    """Return what was measured of a cost, by dtype.
+    """Return what was measured of a cost, by dtype; of calls the median over register tiles.
 
     Examples
     --------
     >>> measured_costs((), "in_place_rows_slowdown")
     {}
     """
-    read = MEASURED.get(name)
-    if read is None:
+    if name == "call_cycles":
+        return {found.dtype: median(tile.call for tile in found.tiles) for found in catalogues}
+    if name not in MEASURED_RATIOS:
         return {}
-    found = {catalogue.dtype: read(catalogue) for catalogue in catalogues}
-    return {dtype: cost for dtype, cost in found.items() if cost is not None}
+    ratios = {found.dtype: getattr(found, name) for found in catalogues}
+    return {dtype: ratio for dtype, ratio in ratios.items() if ratio is not None}
 
 
 class DescribedCost(NamedTuple):

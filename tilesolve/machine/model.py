@@ -253,8 +253,8 @@ class Machine:
         1.0
         """
         found = self.catalogue(dtype)
-        measured = measured_costs((found,) if found else (), name)
-        return measured.get(str(dtype), getattr(self.costs, name))
+        usual: float = getattr(self.costs, name)
+        return measured_costs((found,), name).get(str(dtype), usual) if found else usual
 
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
