@@ -34,8 +34,8 @@ def test_plans_and_kernels_are_removed(own):
 def test_einsum_begins_anew(own, monkeypatch):
     """What einsum keeps of earlier calls is forgotten, too."""
     made = []
-    real = einsum_module.compiled
-    monkeypatch.setattr(einsum_module, "compiled", lambda *a: made.append(a) or real(*a))
+    real = einsum_module.compile_expression
+    monkeypatch.setattr(einsum_module, "compile_expression", lambda *a: made.append(a) or real(*a))
     einsum_module.forget_calls()
     ones = np.ones((3, 4))
     counts = []

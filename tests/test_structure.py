@@ -210,8 +210,9 @@ NUMBERS = {
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
         "kernels.runtime.compiled": "PAIR TRIPLE FIVE",
-        "machine.detect": "LINE FREQUENCY L1_CAPACITY CAPACITY_RATIO LEVELS NEAR_BYTES CACHE_BYTES "
-        "MEMORY_BYTES FMA_LATENCY",  # of a CPU that does not tell
+        "machine.detect": "ASSUMED_LINE_BYTES ASSUMED_HZ ASSUMED_L1_BYTES ASSUMED_CAPACITY_RATIO "
+        "ASSUMED_CACHES ASSUMED_NEAR_RATES ASSUMED_CACHE_RATE ASSUMED_MEMORY_RATE "
+        "ASSUMED_FMA_CYCLES",  # of a CPU that does not tell
     },
     "sizes of lines and pages, layouts and versions of formats": {
         "bench.results.record": "FORMAT",
@@ -250,8 +251,6 @@ NUMBERS = {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "plans.cache": "MOST",
-        "running.execution": "LAYOUTS",
-        "running.runnable_nest": "MOST_INDICES",
     },
     "the solvers' options, and what a proof is given": {
         "plans.certificate": "MOST_CHAINS SLACK MARGIN",
@@ -263,8 +262,9 @@ NUMBERS = {
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
-        "calibration.measure": "FIRST REACH GUESSED_REACH ROUNDS TEAM_PATIENCE TRIPS SCALE SHIFT",
-        "calibration.microkernels": "TURN TURNS",
+        "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
+        "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
+        "calibration.microkernels": "TURN_SECONDS TURNS",
         "calibration.staircase": "BEYOND_RATIO LARGEST_RATIO DISTINCT_RATIO NOISE_RATIO",
     },
     "how sweeps and studies measure": {
@@ -282,7 +282,7 @@ NUMBERS = {
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",
-        "show.console_tables": "WIDE",
+        "show.console_tables": "PIPE_COLUMNS",
         "show.drawings": "WIDE_RANGE",
     },
 }

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tilesolve.cli import app
 from tilesolve.machine.model import Machine
-from tilesolve.planning import solve as solve_module
+from tilesolve.planning.geometric import strategy
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
 
@@ -275,8 +275,8 @@ def test_no_cache_solves_although_there_is_a_plan(monkeypatch):
     """--no-cache does not read what is kept, --cache does."""
     answer("plan", *QUESTION)
     solved = []
-    real = solve_module.relax
-    monkeypatch.setattr(solve_module, "relax", lambda *a, **o: solved.append(a) or real(*a, **o))
+    real = strategy.relax
+    monkeypatch.setattr(strategy, "relax", lambda *a, **o: solved.append(a) or real(*a, **o))
     answer("plan", *QUESTION)
     assert not solved
     answer("plan", *QUESTION, "--no-cache")
