@@ -167,7 +167,6 @@ CPU_NAME = re.compile(
 CPU_NAMES = {
     "bench.contenders": {"SkylakeX", "haswell"},  # what libraries call their kernels
     "bench.studies.misses": {"e5-2680v4"},  # the machine of a table of the paper
-    "machine.file": {"i7-6700k"},  # a shipped machine
 }
 """Names of CPUs that code has to know."""
 
