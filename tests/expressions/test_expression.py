@@ -323,7 +323,7 @@ def test_the_peak_of_a_plan_is_what_its_runs_may_take(threads):
     layout = Layout.of(step.kernel.plan.solution, first, second, None)
     assert len(layout.tasks) == threads
     nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)  # of operands that are read in place
-    assert found.peak >= sum(task.room - nothing for task in layout.tasks)
+    assert found.peak >= sum(task.workspace_bytes - nothing for task in layout.tasks)
 
 
 @st.composite

@@ -32,12 +32,12 @@ from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels import tuning
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.runtime import macrokernel
+from tilesolve.kernels.runtime.state import KIND_GATHER, KIND_TRANSPOSE_ROWS
 from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.runnable_nest import RunnableNest
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.running.execution import Layout, visited
-from tilesolve.running.schedule import GATHER, TURN_ROWS
 from tilesolve.running.task import Task
 from tilesolve.system.cancellation import deadline
 
@@ -132,7 +132,7 @@ def test_copies_take_no_more_than_said(problem, width, depth):
     planned = sum(level is not None for level in found.nest.packed)
     assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
     nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)
-    assert task.room <= sum(copy_bytes(found.solution)) + nothing
+    assert task.workspace_bytes <= sum(copy_bytes(found.solution)) + nothing
 
 
 @settings(unshrunk, max_examples=40)
@@ -266,7 +266,10 @@ def test_long_segments_are_turned_in_parts():
         found(source, second, out)
         check_result(problem, out, expected, (first, second))
         strides = (out.strides, source.strides, second.strides)
-        assert Task.of(found.solution, problem, {}, strides).schedule.ways[ROWS] == TURN_ROWS
+        assert (
+            Task.of(found.solution, problem, {}, strides).schedule.pack_kinds[ROWS]
+            == KIND_TRANSPOSE_ROWS
+        )
 
 
 @pytest.mark.parametrize(
@@ -710,8 +713,8 @@ def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
         for at, steps in enumerate(forwards)
     ]
     usual, other = (Task.of(found.solution, problem, {}, steps) for steps in (forwards, backwards))
-    assert other.schedule.ways == usual.schedule.ways
-    assert GATHER not in other.schedule.ways
+    assert other.schedule.pack_kinds == usual.schedule.pack_kinds
+    assert KIND_GATHER not in other.schedule.pack_kinds
 
 
 def test_interleaved_memory_is_no_overlap():

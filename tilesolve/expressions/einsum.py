@@ -265,7 +265,7 @@ def _placed(
             order = "F" if all(array.flags.f_contiguous for array in arrays) else "C"
         return np.asarray(result, order=order) if np.ndim(result) else result
     form = found.subscripts
-    target = check_output(out, form.output, found.shape, (), form.text)
+    target = check_output(out, f"out of {form.text!r}", found.shape, letters=form.output)
     if target.dtype == found.dtype:
         found.run(*arrays, out=target)
     else:

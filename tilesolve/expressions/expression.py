@@ -105,9 +105,14 @@ class Expression:
         if out is None:
             return self.run(*arrays)
         text = self.subscripts.text
-        target = check_output(out, self.subscripts.output, self.shape, (), text)
-        if target.dtype != self.dtype:
-            raise DtypeError(f"out of {text!r} is {target.dtype}, the result is {self.dtype}")
+        target = check_output(
+            out,
+            f"out of {text!r}",
+            self.shape,
+            letters=self.subscripts.output,
+            dtype=self.dtype,
+            whose="the result",
+        )
         self.run(*arrays, out=target)
         return out
 

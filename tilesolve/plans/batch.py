@@ -15,10 +15,10 @@ from threading import Event
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
-from tilesolve.system.checks import check_output
+from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.workers import run_together
 
 Arrays = Sequence[npt.ArrayLike] | Array
@@ -90,11 +90,7 @@ def _checked(
     for number, pair in enumerate(zip(firsts, seconds, strict=True)):
         first, second = problem.check_operands(*pair)
         for name, array in (("first", first), ("second", second)):
-            if array.dtype != dtype:
-                raise DtypeError(
-                    f"the {name} operand of contraction {number} is {array.dtype}, "
-                    f"the plan's dtype is {dtype}"
-                )
+            check_dtype(array, f"the {name} operand of contraction {number}", dtype)
         given.append((first, second))
     if outs is None:
         if beta != 0:
@@ -103,16 +99,23 @@ def _checked(
     if len(outs) != len(given):
         raise SizeError(f"a batch of {len(given)} contractions, but {len(outs)} outs")
     for number, out in enumerate(outs):
-        check_output(out, letters, shape, given[number], f"{text}, contraction {number},")
-        if out.dtype != dtype:
-            raise DtypeError(
-                f"out of contraction {number} is {out.dtype}, the plan's dtype is {dtype}"
-            )
-    _check_apart(given, outs)
+        first, second = given[number]
+        name = f"out of {text!r}, contraction {number},"
+        check_output(
+            out,
+            name,
+            shape,
+            letters=letters,
+            operands={"operand 0": first, "operand 1": second},
+        )
+        check_dtype(out, f"out of contraction {number}", dtype)
+    _check_contractions_apart(given, outs)
     return given, outs
 
 
-def _check_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | Array) -> None:
+def _check_contractions_apart(
+    given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | Array
+) -> None:
     """Raise `PlanError` if an output shares memory with anything of another contraction."""
     spans: list[tuple[int, int, int, Array, bool]] = []
     for number, (out, pair) in enumerate(zip(outs, given, strict=True)):

@@ -18,12 +18,12 @@ from tilesolve.kernels.runtime.array_guard import like
 from tilesolve.kernels.runtime.fast_call import ADDRESSES, again
 from tilesolve.kernels.tuning import MAX_LAYOUTS
 from tilesolve.packing.buffers import empty, workspace
-from tilesolve.packing.memory_overlap import Array, overlap
+from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
 from tilesolve.running.task import Task, Visit
-from tilesolve.system.checks import check_output
+from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
 from tilesolve.system.workers import run_together
 
 _ARRAY = np.ndarray  # looked up more often than all else
@@ -67,15 +67,14 @@ class Layout:
         problem = solution.problem
         _check_count(problem)
         problem.check_operands(first, second)
+        text, shape, dtype = str(problem.spec), problem.shapes[0], np.dtype(problem.dtype)
         for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
-            _check_dtype(problem, f"operand {name}", array)
-        shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+            check_dtype(array, f"operand {name} of {text!r}", dtype)
         if out is None:
             steps = np.empty(shape, dtype).strides
         else:
             letters = "".join(problem.spec.output.letters)
-            check_output(out, letters, shape, (), str(problem.spec))
-            _check_dtype(problem, "out", out)
+            check_output(out, f"out of {text!r}", shape, letters=letters, dtype=dtype)
             steps = out.strides
         strides = (steps, first.strides, second.strides)
         if not prod(shape):
@@ -92,7 +91,7 @@ class Recent:
     ----------
     call
         Computes for such arrays.
-    room
+    workspace_bytes
         Bytes of packed copies.
     shape, dtype
         Of the output.
@@ -102,7 +101,7 @@ class Recent:
     """
 
     call: Callable[..., Array | None]
-    room: int
+    workspace_bytes: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     kept: tuple[Layout, tuple[np.dtype[Any], ...]]
@@ -113,7 +112,7 @@ class Recent:
         (task,) = layout.tasks
         words = np.concatenate([task.words, ADDRESSES, like(arrays)])
         kept = layout, tuple(array.dtype for array in arrays)
-        return cls(again(words), task.room, layout.shape, layout.dtype, kept)
+        return cls(again(words), task.workspace_bytes, layout.shape, layout.dtype, kept)
 
     def again(
         self,
@@ -128,7 +127,7 @@ class Recent:
             if beta:
                 return None
             out = empty(self.shape, self.dtype)
-        return self.call(first, second, out, alpha, beta, workspace(self.room).bytes)
+        return self.call(first, second, out, alpha, beta, workspace(self.workspace_bytes).bytes)
 
 
 class Executor:
@@ -172,7 +171,9 @@ class Executor:
                 raise PlanError(f"beta is {beta}: there is no out to multiply by it")
             out = empty(layout.shape, layout.dtype)
         elif np.may_share_memory(out, first) or np.may_share_memory(out, second):
-            _check_overlap(problem, out, (first, second))
+            names = (f"operand {name}" for name in problem.spec.names[1:])
+            operands = dict(zip(names, (first, second), strict=True))
+            check_apart(out, _name_of_output(problem), operands)
         tasks = layout.tasks
         if len(tasks) > 1:
             arrays = (out, first, second)
@@ -190,11 +191,8 @@ class Executor:
         key: tuple[Any, ...]
         key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
         if out is not None:
-            if not isinstance(out, np.ndarray):
-                kind = type(out).__name__
-                raise DtypeError(f"{_out(self.solution.problem)} must be a numpy array, got {kind}")
-            if not out.flags.writeable:
-                raise PlanError(f"{_out(self.solution.problem)} is read-only")
+            if not isinstance(out, np.ndarray) or not out.flags.writeable:
+                check_writable(out, _name_of_output(self.solution.problem))
             key += (out.shape, out.strides, out.dtype)
         layout = self.layouts.get(key)
         if layout is None:
@@ -255,22 +253,8 @@ def _check_count(problem: Problem) -> None:
         )
 
 
-def _check_dtype(problem: Problem, name: str, array: Array) -> None:
-    if array.dtype != np.dtype(problem.dtype):
-        raise DtypeError(
-            f"{name} of {str(problem.spec)!r} is {array.dtype}, the plan's dtype is {problem.dtype}"
-        )
-
-
-def _out(problem: Problem) -> str:
-    """Return what an error calls the output, as `check_output` does."""
+def _name_of_output(problem: Problem) -> str:
     return f"out of {str(problem.spec)!r}"
-
-
-def _check_overlap(problem: Problem, out: Array, operands: Sequence[Array]) -> None:
-    for other, array in zip(problem.spec.names[1:], operands, strict=True):
-        if overlap(out, array):
-            raise PlanError(f"{_out(problem)} shares memory with operand {other}")
 
 
 def _factor(problem: Problem, name: str, factor: complex) -> complex:

@@ -1,8 +1,8 @@
-"""Schedules: a plan and the strides of its arrays as tables for the macrokernel.
+"""Schedules: a policy for given strides as tables for the macrokernel.
 
-The letters of a contraction have four roles: rows and columns of C, sums, and batches. In a band
-the loops of one role are walked together, in the place of its innermost letter. Each tensor's
-address is then a sum of one offset per role, and a tile of any level is a range of each.
+In a band the loops of one role are walked together, in the place of the role's innermost letter.
+Each tensor's address is a sum of one offset per role, and a tile of any level is a range of each
+role's offsets. A *box* is the largest tile that is tabulated at once.
 """
 
 from __future__ import annotations
@@ -49,45 +49,36 @@ class Box:
         One per role.
     tables
         The same for the macrokernel.
-    groups
-        Most groups of a packed segment, for each operand.
-    sums
-        Most k of a packed segment, for each operand.
-    batches
-        Most batches of a packed segment, for each operand.
+    panels, sums, batches
+        The largest packed segment of each operand: its micro-panels, steps of k and batches.
     aligned
-        Whether every vector of C is as far from the box's origin as lines are.
-    long
-        Whether the runs in which the nearest tiles write C are long, see `kernels.past`.
-
-    Examples
-    --------
-    >>> none = np.zeros(0, np.int64)
-    >>> rows = RoleAxis((none, none, none), (np.array([0, 3, 6]),))
-    >>> Box((rows,), (none,), (2, 1), (5, 5), (1, 1), aligned=True, long=False).cells(0)
-    2
+        Whether every vector of C is a multiple of a vector away from the box's first element.
+    has_long_runs
+        Whether calls write C in runs that are long enough to be staged.
     """
 
     axes: tuple[RoleAxis, ...]
     tables: tuple[Integers, ...]
-    groups: tuple[int, int]
+    panels: tuple[int, int]
     sums: tuple[int, int]
     batches: tuple[int, int]
     aligned: bool
-    long: bool
+    has_long_runs: bool
 
     def copy_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
-        return packed_bytes(self.groups[side], self.batches[side], self.sums[side], step)
+        return packed_bytes(self.panels[side], self.batches[side], self.sums[side], step)
 
-    def cells(self, role: int) -> int:
-        """Return how many cells a role has."""
+    def register_tiles(self, role: int) -> int:
+        """Return how many register tiles a role has."""
         return len(self.axes[role].bounds[0]) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
-    """The boxes of a schedule, in the order in which they are walked; many are alike.
+    """The boxes of a schedule, in the order in which they are walked.
+
+    Many are alike, and share tables.
 
     Parameters
     ----------
@@ -99,13 +90,6 @@ class Boxes:
         The iterations of each letter, one mapping per kind.
     tables
         What the macrokernel reads, per kind.
-
-    Examples
-    --------
-    >>> none = np.zeros(0, np.int64)
-    >>> box = Box((), (), (0, 0), (0, 0), (1, 1), aligned=True, long=False)
-    >>> len(Boxes(np.array([[0, 0], [4, 0]]), np.array([0, 0]), ({"m": 4, "n": 8},), (box,)))
-    2
     """
 
     corners: Integers
@@ -176,15 +160,15 @@ class Schedule:
         return self.problem.itemsize
 
     @property
-    def ways(self) -> tuple[int, int]:
-        """How each operand is packed."""
-        return self._way(0), self._way(1)
+    def pack_kinds(self) -> tuple[int, int]:
+        """The packing kernel of each operand."""
+        return self._pack_kind(ROWS), self._pack_kind(COLUMNS)
 
     def lane(self, side: int) -> str | None:
-        """Return the letter that runs along the lanes of rows or of columns.
+        """Return the letter that runs along the lanes of packed rows or columns.
 
-        Rows run along the output's unit stride. Columns run along their operand's where a cell
-        has a group of it: else along the innermost letter that a cell has some of.
+        For columns it is their operand's contiguous letter, if a register tile has a micro-panel's
+        width of it; else the innermost letter of which a register tile has several.
         """
         if side == ROWS:
             return letter_of_row_vectors(self.problem, self.roles, self.strides[0])
@@ -202,7 +186,7 @@ class Schedule:
         lanes = {lane: self.family.lanes} if lane else {}
         return build_axis(tiles, strides, lanes, 2 if self.family.halved else 1)
 
-    def _way(self, side: int) -> int:
+    def _pack_kind(self, side: int) -> int:
         unit = contiguous_letter(self.problem, self.strides[1 + side])
         if unit is None:
             return KIND_GATHER
@@ -224,7 +208,7 @@ class Schedule:
         return Boxes(corners, at.reshape(-1), named, boxes)
 
     def _walk(self, level: int, sizes: tuple[int, ...]) -> tuple[Integers, Integers]:
-        """Return where the boxes of a level's tile of some sizes begin, and their sizes."""
+        """Return where the boxes of a level's tile begin, and their sizes."""
         if level == self.top:
             return np.zeros((1, len(sizes)), np.int64), np.array([sizes], np.int64)
         inner = self.nest.bands[level - 1]
@@ -271,48 +255,55 @@ class Schedule:
                 known[key] = axis, self._table(role, axis)
             axes.append(known[key][0])
             tables.append(known[key][1])
-        groups, sums, batches = [0, 0], [0, 0], [1, 1]
-        for side in (0, 1):
-            level = self.packed[side]
-            if level:
-                places = tables[side][tables[side][table_fields.GROUPS] :]
-                for segment in range(len(axes[side].bounds[level]) - 1):
-                    low, high = axes[side].register_tiles(level, segment)
-                    groups[side] = max(groups[side], int(places[high] - places[low]))
-                for segment in range(len(axes[SUMS].bounds[level]) - 1):
-                    first, last = axes[SUMS].range(level, segment)
-                    sums[side] = max(sums[side], last - first)
-                for segment in range(len(axes[BATCHES].bounds[level]) - 1):
-                    first, last = axes[BATCHES].range(level, segment)
-                    batches[side] = max(batches[side], last - first)
+        segments = [self._largest_segment(side, axes, tables) for side in (ROWS, COLUMNS)]
+        panels, sums, batches = zip(*segments, strict=True)
         return Box(
             tuple(axes),
             tuple(tables),
-            (groups[0], groups[1]),
-            (sums[0], sums[1]),
-            (batches[0], batches[1]),
-            self._aligned(axes, tables),
-            _run(axes, self.element) >= tuning.MIN_STAGED_RUN_BYTES,
+            panels,
+            sums,
+            batches,
+            self._is_aligned(axes, tables),
+            _mean_run_bytes(axes, self.element) >= tuning.MIN_STAGED_RUN_BYTES,
         )
+
+    def _largest_segment(
+        self, side: int, axes: Sequence[RoleAxis], tables: Sequence[Integers]
+    ) -> tuple[int, int, int]:
+        """Return the most micro-panels, steps of k and batches that an operand's copy has."""
+        level = self.packed[side]
+        if not level:
+            return 0, 0, 1
+        groups = tables[side][tables[side][table_fields.GROUPS] :]
+        panels = [0]
+        for segment in range(len(axes[side].bounds[level]) - 1):
+            low, high = axes[side].register_tiles(level, segment)
+            panels.append(int(groups[high] - groups[low]))
+        sums, batches = (_longest(axes[role], level) for role in (SUMS, BATCHES))
+        return max(panels), sums, max(1, batches)
 
     def _table(self, role: int, axis: RoleAxis) -> Integers:
         """Return what the macrokernel reads of an axis."""
-        turned: list[TransposedBlocks | None] = [None, None]
+        blocks: list[TransposedBlocks | None] = [None, None]
         for side in (ROWS, COLUMNS):
-            turns = {KIND_TRANSPOSE_SUMS: SUMS, KIND_TRANSPOSE_ROWS: side}.get(self.ways[side])
-            if self.packed[side] and turns == role:
+            transposed = {KIND_TRANSPOSE_SUMS: SUMS, KIND_TRANSPOSE_ROWS: side}.get(
+                self.pack_kinds[side]
+            )
+            if self.packed[side] and transposed == role:
                 steps = self.strides[1 + side].values()
-                lined = all(step % ALIGNMENT_BYTES == 0 for step in steps if step != self.element)
-                turned[side] = TransposedBlocks(
-                    self.packed[side], self.group(side), self.element, lined
+                whole_lines = all(
+                    step % ALIGNMENT_BYTES == 0 for step in steps if step != self.element
+                )
+                blocks[side] = TransposedBlocks(
+                    self.packed[side], self.group(side), self.element, whole_lines
                 )
         if role not in (ROWS, COLUMNS):
-            return offset_table(axis, transposed=turned)
+            return offset_table(axis, transposed=blocks)
         return offset_table(
-            axis, operand=1 + role, group=self.group(role), element=self.element, transposed=turned
+            axis, operand=1 + role, group=self.group(role), element=self.element, transposed=blocks
         )
 
-    def _aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:
+    def _is_aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:
         width = self.family.bits // 8
         starts = _array(tables[ROWS], table_fields.GROUP_STARTS, table_fields.GROUP_COUNTS)
         rows = axes[ROWS].offsets[0][starts]
@@ -322,11 +313,11 @@ class Schedule:
         )
 
     def group(self, side: int) -> int:
-        """Return the indices of one group of an operand's strips."""
+        """Return the rows or columns of one micro-panel."""
         return (self.family.lanes, self.family.group)[side]
 
     def step(self, side: int) -> int:
-        """Return the bytes of one k of a strip."""
+        """Return the bytes of one step of k of a micro-panel."""
         return self.group(side) * self.element
 
     def indices(self, role: int, sizes: Mapping[str, int]) -> dict[str, Integers]:
@@ -339,24 +330,30 @@ class Schedule:
         return found
 
 
-def _run(axes: Sequence[RoleAxis], element: int) -> float:
-    """Return the bytes of C that calls for the nearest tiles write side by side, in the mean.
+def _longest(axis: RoleAxis, level: int) -> int:
+    """Return the most indices that a segment of a level has."""
+    ranges = (axis.range(level, segment) for segment in range(len(axis.bounds[level]) - 1))
+    return max((last - first for first, last in ranges), default=0)
 
-    They are rows of cells that are alike, or these rows in each of some columns.
+
+def _mean_run_bytes(axes: Sequence[RoleAxis], element: int) -> float:
+    """Return the mean bytes of C that calls for the nearest tiles write side by side.
+
+    A run goes along the rows of equal register tiles, and may go on from column to column.
     """
 
-    def together(axis: RoleAxis, distance: int) -> float:
+    def mean_run(axis: RoleAxis, distance: int) -> float:
         """Return how many indices of a call follow each other at a distance, in the mean."""
-        cells, broken = axis.bounds[0], np.diff(axis.offsets[0]) != distance
-        broken[cells[1:-1][np.diff(cells, 2) != 0] - 1] = True
+        tiles, is_end = axis.bounds[0], np.diff(axis.offsets[0]) != distance
+        is_end[tiles[1:-1][np.diff(tiles, 2) != 0] - 1] = True
         if len(axis.bounds) > 1:
-            broken[cells[axis.bounds[1][1:-1]] - 1] = True
-        return axis.size / (1 + int(np.count_nonzero(broken)))
+            is_end[tiles[axis.bounds[1][1:-1]] - 1] = True
+        return axis.size / (1 + int(np.count_nonzero(is_end)))
 
     rows, columns = axes[ROWS], axes[COLUMNS]
-    down, cell = int(together(rows, element)), int(rows.bounds[0][1])
-    beside = {min(down, cell), down if cell and down % cell == 0 else 1}
-    return element * max(down, *(n * together(columns, n * element) for n in beside))
+    down, tile = int(mean_run(rows, element)), int(rows.bounds[0][1])
+    whole = {min(down, tile), down if tile and down % tile == 0 else 1}
+    return element * max(down, *(n * mean_run(columns, n * element) for n in whole))
 
 
 def _array(found: Integers, begin: int, end: int) -> Integers:

@@ -1,4 +1,4 @@
-"""Tasks: what one thread does for a plan and given strides, worked out once and then repeated."""
+"""Tasks: what one thread does for a solution and given strides, worked out once and repeated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Visit = tuple[dict[str, tuple[int, ...]], Integers]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One thread's part of a plan, for arrays of given strides.
+    """One thread's part of a solution, for arrays of given strides.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Task:
         Offsets of packed k for both operands.
     words
         What a run is told, see `call_fields`.
-    room
+    workspace_bytes
         Bytes of the packed copies of both operands.
     """
 
@@ -63,7 +63,7 @@ class Task:
     state: Integers
     sums: Integers
     words: Integers
-    room: int
+    workspace_bytes: int
 
     @classmethod
     def of(
@@ -118,7 +118,7 @@ class Task:
         self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
     ) -> int:
         """Compute the part and return how many calls of a microkernel that took."""
-        memory = workspace(self.room)
+        memory = workspace(self.workspace_bytes)
         calls: int = macrokernel.run(
             self.words.ctypes.data,
             *map(id, arrays),
@@ -134,7 +134,9 @@ class Task:
     def visited(self, arrays: Sequence[Array]) -> list[Visit]:
         """Run the task and return what each call covered."""
         boxes, names = self.boxes, tuple(self.schedule.problem.sizes)
-        calls = np.array([prod(box.cells(role) for role in range(4)) for box in boxes.tables])
+        calls = np.array(
+            [prod(box.register_tiles(role) for role in range(4)) for box in boxes.tables]
+        )
         trace = np.zeros((int(calls[boxes.kinds].sum()), fields.TRACE_WORDS), np.int64)
         letters = [
             [self.schedule.indices(role, sizes) for role in range(4)] for sizes in boxes.sizes
@@ -168,8 +170,11 @@ def _steps(schedule: Schedule, boxes: Boxes) -> Integers:
         row[box_fields.TABLES : box_fields.TABLES + len(box.tables)] = [
             t.ctypes.data for t in box.tables
         ]
-        row[box_fields.TILES : box_fields.TILES + 2] = box.cells(ROWS), box.cells(COLUMNS)
-        row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.long and stages
+        row[box_fields.TILES : box_fields.TILES + 2] = (
+            box.register_tiles(ROWS),
+            box.register_tiles(COLUMNS),
+        )
+        row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.has_long_runs and stages
     rows = kinds[boxes.kinds]
     strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.strides], np.int64)
     offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T
@@ -200,7 +205,7 @@ def _state(schedule: Schedule) -> Integers:
         state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
     for side in (ROWS, COLUMNS):
         state[fields.PACKED_LEVEL + side] = schedule.packed[side]
-        state[fields.PACK_KIND + side] = schedule.ways[side]
+        state[fields.PACK_KIND + side] = schedule.pack_kinds[side]
         state[fields.STEP_BYTES + side] = schedule.step(side)
         state[fields.GROUP + side] = schedule.group(side)
     state[fields.SINGLE] = dtype in ("float32", "complex64")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,14 @@ from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
 
 def check_output(
-    out: object, letters: str, shape: tuple[int, ...], operands: Sequence[Array], text: str
+    out: object,
+    name: str,
+    shape: tuple[int, ...],
+    *,
+    letters: str = "",
+    dtype: np.dtype[Any] | None = None,
+    whose: str = "the plan's dtype",
+    operands: Mapping[str, Array] = MappingProxyType({}),
 ) -> Array:
     """Return `out` as a plain array, whatever subclass it is of, if a result may be written to it.
 
@@ -21,17 +29,19 @@ def check_output(
     ----------
     out
         What the user gave.
-    letters, shape
-        Of the result.
+    name
+        What messages call it.
+    shape, letters
+        Of the result, and the letter of each axis if axes have letters.
+    dtype, whose
+        The dtype that it must have, if any, and what messages call that.
     operands
-        What may share no memory with it.
-    text
-        What is computed, for the messages.
+        What may share no memory with it, by name.
 
     Raises
     ------
     DtypeError
-        If it is no array.
+        If it is no array, or of another dtype.
     SizeError
         If it has another shape.
     PlanError
@@ -39,31 +49,52 @@ def check_output(
 
     Examples
     --------
-    >>> check_output(np.zeros((2, 3)), "ij", (2, 4), [], "ji->ij")
+    >>> check_output(np.zeros((2, 3)), "out of 'ji->ij'", (2, 4), letters="ij")
     Traceback (most recent call last):
         ...
     tilesolve.contractions.errors.SizeError: out of 'ji->ij' has 3 for 'j' on axis 1, \
 the result has 4
     """
-    name = f"out of {text!r}"
     if not isinstance(out, np.ndarray):
         raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
     if out.shape != shape:
-        if out.ndim == len(shape):
+        if letters and out.ndim == len(shape):
             axis = next(at for at, extent in enumerate(shape) if out.shape[at] != extent)
             raise SizeError(
                 f"{name} has {out.shape[axis]} for {letters[axis]!r} on axis {axis}, "
                 f"the result has {shape[axis]}"
             )
         raise SizeError(f"{name} has the shape {out.shape}, the result has {shape}")
-    if not out.flags.writeable:
-        raise PlanError(f"{name} is read-only")
+    if dtype is not None:
+        check_dtype(out, name, dtype, whose)
+    check_writable(out, name)
     if overlaps_itself(out):
         raise PlanError(f"{name} has elements that share memory: its strides are {out.strides}")
-    for number, array in enumerate(operands):
-        if overlap(out, array):
-            raise PlanError(f"{name} shares memory with operand {number}")
+    check_apart(out, name, operands)
     return np.asarray(out)
+
+
+def check_writable(out: object, name: str) -> None:
+    """Raise an error if something is no array that can be written to."""
+    if not isinstance(out, np.ndarray):
+        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+    if not out.flags.writeable:
+        raise PlanError(f"{name} is read-only")
+
+
+def check_dtype(
+    array: Array, name: str, dtype: np.dtype[Any], whose: str = "the plan's dtype"
+) -> None:
+    """Raise an error if an array has another dtype."""
+    if array.dtype != dtype:
+        raise DtypeError(f"{name} is {array.dtype}, {whose} is {dtype}")
+
+
+def check_apart(out: Array, name: str, operands: Mapping[str, Array]) -> None:
+    """Raise an error if an output shares memory with an operand; operands are given by name."""
+    for operand, array in operands.items():
+        if overlap(out, array):
+            raise PlanError(f"{name} shares memory with {operand}")
 
 
 def check_threads(value: object) -> int:

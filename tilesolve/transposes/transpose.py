@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.machine.detect import default_threads
 from tilesolve.packing.buffers import empty
-from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
-from tilesolve.system.checks import check_threads
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.system.checks import check_output, check_threads
 from tilesolve.transposes.walk_setup import copy_strided
 
 
@@ -67,7 +67,14 @@ def transpose(
     if out is None:
         out = empty(transposed.shape, source.dtype)
     else:
-        _check_output(out, transposed)
+        check_output(
+            out,
+            "out",
+            transposed.shape,
+            dtype=transposed.dtype,
+            whose="the array's dtype",
+            operands={"the array": transposed},
+        )
     if transposed.nbytes:
         copy_strided(out, transposed, shared)
     return out
@@ -84,18 +91,3 @@ def _checked_axes(array: Array, axes: Sequence[int] | None) -> Sequence[int] | N
     if sorted(axis + n if axis < 0 else axis for axis in chosen) != list(range(n)):
         raise SizeError(f"axes {tuple(chosen)} are no permutation of the array's {n}")
     return chosen
-
-
-def _check_output(out: Array, transposed: Array) -> None:
-    if not isinstance(out, np.ndarray):
-        raise DtypeError(f"out must be a numpy array, got {type(out).__name__}")
-    if out.shape != transposed.shape:
-        raise SizeError(f"out has the shape {out.shape}, the result {transposed.shape}")
-    if out.dtype != transposed.dtype:
-        raise DtypeError(f"out is {out.dtype}, the array {transposed.dtype}")
-    if not out.flags.writeable:
-        raise PlanError("out is read-only")
-    if overlaps_itself(out):
-        raise PlanError(f"out has elements that share memory: its strides are {out.strides}")
-    if overlap(out, transposed):
-        raise PlanError("out shares memory with the array")

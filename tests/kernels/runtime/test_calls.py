@@ -24,7 +24,7 @@ def prepared():
     out = np.zeros((24, 24))
     found(first, second, out=out)
     recent = found.executor.recent
-    return recent, (first, second, out, 1.0, 0.0, workspace(recent.room).bytes)
+    return recent, (first, second, out, 1.0, 0.0, workspace(recent.workspace_bytes).bytes)
 
 
 def test_a_call_counts_references_as_python_does(prepared):
@@ -117,7 +117,9 @@ def test_others_run_meanwhile():
     meanwhile = []
     while len(meanwhile) < 100 and max(meanwhile, default=0) < 3:
         begin = time.perf_counter()
-        assert recent.call(first, first, out, 1.0, 0.0, workspace(recent.room).bytes) is out
+        assert (
+            recent.call(first, first, out, 1.0, 0.0, workspace(recent.workspace_bytes).bytes) is out
+        )
         end = time.perf_counter()
         meanwhile.append(sum(begin < at < end for at in ticks))
     done.set()
