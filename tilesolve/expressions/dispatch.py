@@ -18,6 +18,7 @@ from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.contractions.roles import Roles
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
+from tilesolve.machine.file import machine_folder
 from tilesolve.machine.model import Machine
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting
@@ -97,13 +98,16 @@ class Request:
 def costs_in_force() -> Costs:
     """Return the costs of the machine in force, read once for each ``TILESOLVE_MACHINE``.
 
-    The first call takes some ten milliseconds: look at `policy.SMALL_EINSUM_PRODUCTS` before.
+    Reading a machine takes some ten milliseconds: look at `policy.SMALL_EINSUM_PRODUCTS` before.
     """
     return _costs(read_setting("TILESOLVE_MACHINE"))
 
 
 @cache
 def _costs(machine: str | None) -> Costs:
+    # A detected machine has the defaults, so that it need not be detected for them.
+    if not machine and not machine_folder().exists():
+        return DEFAULT_COSTS
     return Machine.load(machine).costs
 
 

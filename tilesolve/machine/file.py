@@ -68,7 +68,12 @@ def machine_file() -> Path:
     '.toml'
     """
     here = detect_cpu()
-    return config_dir() / "machines" / f"{here.name}-{here.fingerprint}.toml"
+    return machine_folder() / f"{here.name}-{here.fingerprint}.toml"
+
+
+def machine_folder() -> Path:
+    """Return the folder of calibrated machine files; where it is missing, there is none."""
+    return config_dir() / "machines"
 
 
 def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:
