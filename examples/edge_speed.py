@@ -26,7 +26,7 @@ from tilesolve.kernels.runtime import compiled
 from tilesolve.kernels.runtime.compiled import INT, as_pointer, invoke
 from tilesolve.machine.kernel_cache import load_kernels
 from tilesolve.packing.buffers import allocate
-from tilesolve.running.execution import visited
+from tilesolve.running.execution import trace_calls
 
 SIDE = 128
 EXTENTS = range(8, 50)
@@ -75,7 +75,7 @@ class Case:
     def __post_init__(self) -> None:
         problem, machine = self.plan.problem, self.plan.machine
         family = Family.of(problem.dtype, machine.vector_bits, machine.vector_registers)
-        tiles = [trace for _, trace in visited(self.plan.solution)]
+        tiles = [trace for _, trace in trace_calls(self.plan.solution)]
         along = problem.spec.output.letters[1]
         rows = self.second.T if along in problem.spec.operands[1].letters else self.first
         columns = self.first if rows is not self.first else self.second.T

@@ -24,7 +24,7 @@ def test_plans_and_kernels_are_removed(own):
         (own / "code" / name).touch()
     done = tilesolve.clear_cache()
     assert (done.plans, done.kernels) == (1, 2)
-    assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+    assert plan_cache.count_plans() == {"memory": 0, "disk": 0, "bytes": 0}
     assert [path.name for path in kernel_cache.code_folder().iterdir()] == ["note.txt"]
     assert tilesolve.plan("ik-ij-jk", 24, "i7-6700k") == plan
     done = tilesolve.clear_cache()

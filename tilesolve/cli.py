@@ -352,10 +352,10 @@ def _cache(
         plans, files = format_count(done.plans, "plan"), format_count(done.kernels, "file")
         typer.echo(f"removed {plans} and {files} of kernels from {cache_dir()}")
         return
-    found = plan_cache.stored()
-    state = "in use" if plan_cache.enabled() else "switched off by TILESOLVE_CACHE"
+    found = plan_cache.count_plans()
+    state = "in use" if plan_cache.is_enabled() else "switched off by TILESOLVE_CACHE"
     count, size = format_count(found["disk"], "plan"), found["bytes"]
-    typer.echo(f"{count} of {size} bytes in {plan_cache.folder()}, {state}")
+    typer.echo(f"{count} of {size} bytes in {plan_cache.plan_folder()}, {state}")
 
 
 app.command("bench")(bench)

@@ -207,14 +207,14 @@ def test_expressions_of_a_machine_have_a_level_for_each_cache():
 def test_bad_input_is_one_line_on_stderr(arguments, says):
     """What cannot be planned is refused with a line that names it, and keeps no plan."""
     assert says in refused("plan", *arguments)
-    assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+    assert plan_cache.count_plans() == {"memory": 0, "disk": 0, "bytes": 0}
 
 
 def test_a_picture_that_is_a_folder_is_refused_before_any_work(home):
     """The picture's place is looked at first, so nobody waits for a plan in vain."""
     (home / "plan.png").mkdir()
     assert "it is a folder" in refused("plan", *QUESTION, "--plot", str(home / "plan.png"))
-    assert plan_cache.stored()["disk"] == 0
+    assert plan_cache.count_plans()["disk"] == 0
 
 
 @pytest.mark.parametrize(
@@ -254,12 +254,12 @@ def test_errors_in_a_process_have_no_traceback():
 def test_plans_are_kept_unless_told_not_to(home, monkeypatch):
     """A plan is kept and counted; --no-cache keeps and reads none; --clear removes them."""
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "cache"))
-    folder = str(plan_cache.folder())
+    folder = str(plan_cache.plan_folder())
     assert answer("cache") == f"0 plans of 0 bytes in {folder}, in use\n"
     answer("plan", *QUESTION, "--no-cache")
     assert answer("cache").startswith("0 plans of 0 bytes")
     first = answer("plan", *QUESTION)
-    size = sum(path.stat().st_size for path in plan_cache.folder().iterdir())
+    size = sum(path.stat().st_size for path in plan_cache.plan_folder().iterdir())
     assert answer("cache") == f"1 plan of {size} bytes in {folder}, in use\n"
     (home / "cache" / "code").mkdir()
     (home / "cache" / "code" / "old.o").touch()
@@ -267,7 +267,7 @@ def test_plans_are_kept_unless_told_not_to(home, monkeypatch):
         f"removed 1 plan and 1 file of kernels from {home / 'cache'}\n"
     )
     assert not list((home / "cache" / "code").iterdir())
-    assert not list(plan_cache.folder().iterdir())
+    assert not list(plan_cache.plan_folder().iterdir())
     assert answer("plan", *QUESTION) == first
 
 
@@ -288,7 +288,7 @@ def test_a_cache_that_is_switched_off_is_said_to_be(monkeypatch):
     monkeypatch.setenv("TILESOLVE_CACHE", "off")
     answer("plan", *QUESTION)
     assert answer("cache").endswith("switched off by TILESOLVE_CACHE\n")
-    assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+    assert plan_cache.count_plans() == {"memory": 0, "disk": 0, "bytes": 0}
     monkeypatch.setenv("TILESOLVE_CACHE", "none")
     for arguments in (("plan", *QUESTION), ("cache",)):
         assert "TILESOLVE_CACHE must be on or off" in refused(*arguments)
@@ -297,7 +297,7 @@ def test_a_cache_that_is_switched_off_is_said_to_be(monkeypatch):
 def test_a_plan_that_cannot_be_removed_is_an_error(home, monkeypatch):
     """What `--clear` cannot remove is named, and the exit status is not 0."""
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "cache"))
-    stubborn = plan_cache.folder() / "stubborn.json"
+    stubborn = plan_cache.plan_folder() / "stubborn.json"
     stubborn.mkdir(parents=True)
     assert str(stubborn) in refused("cache", "--clear")
 
@@ -305,7 +305,7 @@ def test_a_plan_that_cannot_be_removed_is_an_error(home, monkeypatch):
 def test_a_damaged_plan_is_a_warning():
     """A kept plan that cannot be read is reported on stderr, and solved again."""
     first = answer("plan", *QUESTION)
-    (path,) = plan_cache.folder().glob("*.json")
+    (path,) = plan_cache.plan_folder().glob("*.json")
     path.write_text("{")
     done = process("plan", *QUESTION)
     assert (done.returncode, done.stdout) == (0, first)

@@ -35,13 +35,13 @@ from tilesolve.planning import policy
 from tilesolve.planning.geometric import select
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
+from tilesolve.planning.geometric.strategy import _splits
 from tilesolve.planning.geometric.tilings import times_of, total_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.register_tile import fits_second_cache, register_tile
-from tilesolve.planning.solve import _splits
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
-from tilesolve.plans.report import bounds
+from tilesolve.plans.report import least_volumes
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 
@@ -121,14 +121,14 @@ def test_caches_can_be_cleared_and_switched_off(solved, monkeypatch):
     plan("ab-ac-cb", 64, "i7-6700k", cache=False)
     monkeypatch.setenv("TILESOLVE_CACHE", "off")
     plan("ab-ac-cb", 64, "i7-6700k")
-    assert plan_cache.stored() == {"memory": 0, "disk": 0, "bytes": 0}
+    assert plan_cache.count_plans() == {"memory": 0, "disk": 0, "bytes": 0}
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 2}', '{"format": 99}', "\x00"])
 def test_a_damaged_plan_file_is_reported_and_solved_again(solved, damage):
     """A file that is no plan is never trusted, and is mended."""
     first = plan("ab-ac-cb", 64, "i7-6700k")
-    (path,) = plan_cache.folder().glob("*.json")
+    (path,) = plan_cache.plan_folder().glob("*.json")
     path.write_text(damage)
     plan_cache._memory.clear()
     with pytest.warns(TilesolveWarning, match="is ignored"):
@@ -141,7 +141,7 @@ def test_a_damaged_plan_file_is_reported_and_solved_again(solved, damage):
 def test_a_foreign_plan_file_is_not_used(solved):
     """A plan of another problem under this one's name is recognised."""
     first = plan("ab-ac-cb", 64, "i7-6700k")
-    (path,) = plan_cache.folder().glob("*.json")
+    (path,) = plan_cache.plan_folder().glob("*.json")
     path.write_text(plan("ab-ac-cb", 32, "i7-6700k", cache=False).to_json())
     plan_cache._memory.clear()
     with pytest.warns(TilesolveWarning, match="another problem"):
@@ -163,10 +163,10 @@ def test_plans_of_other_code_are_solved_again(solved, tmp_path, monkeypatch, fil
         if expected > len(solved) > 0:
             source.write_text("tie = 10\n")
         plan_cache._memory.clear()
-        plan_cache._solver.cache_clear()
+        plan_cache._code_state.cache_clear()
         plan("ab-ac-cb", 64, "i7-6700k")
         assert len(solved) == expected
-    plan_cache._solver.cache_clear()
+    plan_cache._code_state.cache_clear()
 
 
 def test_a_changed_machine_file_is_read_again(tmp_path):
@@ -229,7 +229,7 @@ def test_the_report_says_what_it_must():
 def test_no_volume_is_below_its_bound(name, accumulate):
     """What the model counts is never less than what any schedule must move."""
     found = plan(suite("tccg")[name], machine="e5-2680v4", accumulate=accumulate)
-    for level, least in zip(found.price.levels, bounds(found.solution), strict=True):
+    for level, least in zip(found.price.levels, least_volumes(found.solution), strict=True):
         assert level.volume >= least * (1 - 1e-9)
 
 

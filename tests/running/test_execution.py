@@ -37,7 +37,7 @@ from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.runnable_nest import RunnableNest
 from tilesolve.plans.copy_sizes import copy_bytes
-from tilesolve.running.execution import Layout, visited
+from tilesolve.running.execution import Layout, trace_calls
 from tilesolve.running.task import Task
 from tilesolve.system.cancellation import deadline
 
@@ -154,7 +154,7 @@ def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
         patch.setattr(tuning, "MAX_TABLE_INDICES", most)
         check_result(problem, found(*operands, out), reference(problem, *operands), operands)
         [task] = Layout.of(found.solution, *operands, out).tasks
-        for covered, _ in visited(found.solution):
+        for covered, _ in trace_calls(found.solution):
             seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
     assert all(axis.size <= most for box in task.boxes.tables for axis in box.axes)
     assert np.all(seen == 1)
@@ -248,7 +248,7 @@ def test_many_tiles_of_both_sides(order, packed):
     found(*operands, out)
     check_result(problem, out, reference(problem, *operands), operands)
     seen = np.zeros([problem.sizes[letter] for letter in problem.sizes], int)
-    for covered, _ in visited(found.solution):
+    for covered, _ in trace_calls(found.solution):
         seen[np.ix_(*(covered[letter] for letter in problem.sizes))] += 1
     assert np.all(seen == 1)
 
@@ -420,7 +420,7 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
     if idle:
         without = varied(found, nest=replace(nest, bands=(nest.bands[0], *nest.bands[2:])))
         calls, others = (
-            [covered for covered, _ in visited(made.solution)] for made in (found, without)
+            [covered for covered, _ in trace_calls(made.solution)] for made in (found, without)
         )
         assert calls == others
 
@@ -462,7 +462,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         turns
     )
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
-    calls = [covered for covered, _ in visited(found.solution)]
+    calls = [covered for covered, _ in trace_calls(found.solution)]
     for covered in calls:
         seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
         assert all(len(covered[i]) <= cell[i] for i in cell)
@@ -470,7 +470,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
     if not more:
         monkeypatch.setattr(RunnableNest, "_merging_rows", lambda run, _: run)
         found.executor.layouts.clear()
-        assert [covered for covered, _ in visited(found.solution)] == calls
+        assert [covered for covered, _ in trace_calls(found.solution)] == calls
 
 
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])
@@ -481,7 +481,7 @@ def test_trace_covers_the_plan(spec, threads):
     found = plan(problem, machine=make_machine(), threads=threads, cache=False)
     seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     tile = dict(found.nest.bands[0].box)
-    for covered, _ in visited(found.solution):
+    for covered, _ in trace_calls(found.solution):
         seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
         for letter, indices in covered.items():
             assert len(indices) <= tile[letter]

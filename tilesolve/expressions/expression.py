@@ -17,7 +17,7 @@ from tilesolve.expressions.contraction_order import ExpressionStep
 from tilesolve.expressions.dispatch import flops
 from tilesolve.expressions.step_kernels import Loops, Planned, Preparation, Transpose
 from tilesolve.packing.memory_overlap import Array, overlap
-from tilesolve.plans.report import table
+from tilesolve.plans.report import align_columns
 from tilesolve.system.checks import as_array, check_output
 from tilesolve.system.html_report import html_report
 from tilesolve.system.units import format_duration, format_volume
@@ -269,7 +269,7 @@ def _step_table(expression: Expression) -> Iterator[str]:
                 *(format_volume(step.result), format_volume(step.copies)),
             )
         )
-    yield from table(rows)
+    yield from align_columns(rows)
 
 
 def _reasons(expression: Expression) -> Iterator[str]:

@@ -26,12 +26,12 @@ from tilesolve.machine.model import Machine
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans.arguments import Sizes, problem_of
-from tilesolve.plans.files import FORMAT, dump, load, renamed
+from tilesolve.plans.files import FORMAT, dump, load, rename_letters
 from tilesolve.system import files
 from tilesolve.system.locks import Lock
 from tilesolve.system.version import __version__
 
-MOST = 1024
+MAX_PLANS_IN_MEMORY = 1024
 """Plans kept in memory; the one not used for longest goes first."""
 
 PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesolve.packing")
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 _lock = Lock()
 
 
-def enabled() -> bool:
+def is_enabled() -> bool:
     """Return whether plans may be kept: unless ``TILESOLVE_CACHE`` is ``off`` or the like.
 
     Raises
@@ -54,18 +54,18 @@ def enabled() -> bool:
     --------
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_CACHE="Off"):
-    ...     enabled()
+    ...     is_enabled()
     False
     """
     return files.is_switched_on("TILESOLVE_CACHE")
 
 
-def folder() -> Path:
+def plan_folder() -> Path:
     """Return where plans are kept on disk.
 
     Examples
     --------
-    >>> folder().name
+    >>> plan_folder().name
     'plans'
     """
     return files.cache_dir() / "plans"
@@ -88,7 +88,7 @@ def clear() -> int:
     0
     """
     forget()
-    return files.remove_files(folder(), "*.json")
+    return files.remove_files(plan_folder(), "*.json")
 
 
 def forget() -> None:
@@ -97,7 +97,7 @@ def forget() -> None:
     Examples
     --------
     >>> forget()
-    >>> stored()["memory"]
+    >>> count_plans()["memory"]
     0
     """
     with _lock:
@@ -111,7 +111,7 @@ def cached(
     dtype: npt.DTypeLike,
     threads: int,
     accumulate: bool,
-    made: Callable[[Solution], _T],
+    make: Callable[[Solution], _T],
 ) -> _T:
     """Return what is made of a solution, from memory; else of one from disk, or solved now.
 
@@ -119,7 +119,7 @@ def cached(
     ----------
     spec, sizes, machine, dtype, threads, accumulate
         As in `plan`.
-    made
+    make
         Makes what callers share; the same in all calls.
     """
     # Equal numbers of different types are not all sizes.
@@ -136,16 +136,18 @@ def cached(
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype)
-        return made(solve(problem, Machine.load(machine), threads, not accumulate))
+        return make(solve(problem, Machine.load(machine), threads, not accumulate))
     with _lock:
         kept: _T | None = _memory.get(key)
         if kept is not None:
             _memory.move_to_end(key)
             return kept
-    found = made(_kept(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate))
+    found = make(
+        _from_disk(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
+    )
     with _lock:
         _memory[key] = found
-        while len(_memory) > MOST:
+        while len(_memory) > MAX_PLANS_IN_MEMORY:
             _memory.popitem(last=False)
     return found
 
@@ -161,10 +163,10 @@ def _machine_key(machine: str | None) -> Hashable:
     return (named, str(path), state.st_mtime_ns, state.st_ino, state.st_size)
 
 
-def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Solution:
+def _from_disk(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Solution:
     form = canonicalize(problem)
-    text = repr((_solver(), FORMAT, str(form.problem), machine, threads, accumulate))
-    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, accumulate))
+    path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine)
     if found is None:
         found = solve(form.problem, machine, threads, not accumulate)
@@ -172,11 +174,11 @@ def _kept(problem: Problem, machine: Machine, threads: int, accumulate: bool) ->
             files.write_atomically(path, dump(found))
         except FileAccessError as error:
             files.warn_once(f"plans are not kept on disk: {error}")
-    return renamed(found, problem, form)
+    return rename_letters(found, problem, form)
 
 
 @cache
-def _solver() -> tuple[object, ...]:
+def _code_state() -> tuple[object, ...]:
     """Return what the code that solves is known by: a plan of other code may not be its best.
 
     The version alone does not tell apart two states of a checkout.
@@ -198,7 +200,7 @@ def code_digest() -> str:
     >>> len(code_digest())
     12
     """
-    return hashlib.sha256(repr(_solver()).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr(_code_state()).encode()).hexdigest()[:12]
 
 
 def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
@@ -216,15 +218,15 @@ def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
     return found
 
 
-def stored() -> dict[str, Any]:
+def count_plans() -> dict[str, Any]:
     """Return how many plans are kept, and how many bytes they take on disk.
 
     Examples
     --------
-    >>> sorted(stored())
+    >>> sorted(count_plans())
     ['bytes', 'disk', 'memory']
     """
-    paths = list(folder().glob("*.json"))
+    paths = list(plan_folder().glob("*.json"))
     return {
         "memory": len(_memory),
         "disk": len(paths),

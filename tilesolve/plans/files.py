@@ -126,7 +126,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
     )
 
 
-def renamed(solution: Solution, problem: Problem, form: CanonicalForm) -> Solution:
+def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) -> Solution:
     """Return the solution of a canonical problem as one of a problem that has this form.
 
     Parameters

@@ -288,9 +288,9 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        from tilesolve.plans.report import report
+        from tilesolve.plans.report import write_report
 
-        return report(self._solution)
+        return write_report(self._solution)
 
     def _repr_html_(self) -> str:
         return html_report(str(self))
@@ -400,7 +400,7 @@ def plan(
     524288
     """
     threads = default_threads() if threads is None else check_threads(threads)
-    if not cache or not plan_cache.enabled():
+    if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype)
         return Plan(solve(problem, Machine.load(machine), threads, not accumulate))
     return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate, Plan)

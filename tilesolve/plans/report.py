@@ -16,7 +16,7 @@ from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.system.units import format_duration, format_volume
 
 
-def report(solution: Solution) -> str:
+def write_report(solution: Solution) -> str:
     """Return a plan's report: what runs, what it moves, and how it was found."""
     return "\n".join(
         (
@@ -33,7 +33,7 @@ def report(solution: Solution) -> str:
     )
 
 
-def bounds(solution: Solution) -> list[float]:
+def least_volumes(solution: Solution) -> list[float]:
     """Return for each level bytes that no schedule of one thread's share moves fewer of.
 
     Every tensor crosses each level once, the output twice if it is added to; and a contraction
@@ -55,12 +55,12 @@ def _plain(problem: Problem) -> bool:
     return {c.name for c in problem.classes} <= {"M", "N", "K"}
 
 
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield lines of columns: the first column left, the others right aligned.
 
     Examples
     --------
-    >>> list(table([["a", "12"], ["bc", "3"]]))
+    >>> list(align_columns([["a", "12"], ["bc", "3"]]))
     ['  a   12', '  bc   3']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -120,7 +120,7 @@ def _tiles(solution: Solution) -> Iterator[str]:
         rows.append(
             [name, *tiles, first or "-", _stationary(solution, first), _box(solution, at + 1)]
         )
-    yield from table(rows)
+    yield from align_columns(rows)
 
 
 def _box(solution: Solution, band: int) -> str:
@@ -141,7 +141,7 @@ def _levels(solution: Solution) -> Iterator[str]:
     names = solution.problem.spec.names
     rows = [["level", *names, "packing", "together", "at least", "time", "of longest"]]
     longest = solution.seconds or 1.0
-    for level, least in zip(solution.cost.levels, bounds(solution), strict=True):
+    for level, least in zip(solution.cost.levels, least_volumes(solution), strict=True):
         pure = [v - p for v, p in zip(level.volumes, level.packing, strict=True)]
         rows.append(
             [
@@ -157,7 +157,7 @@ def _levels(solution: Solution) -> Iterator[str]:
     compute = solution.cost.compute
     filler = ["-"] * (len(names) + 3)
     rows.append(["compute", *filler, format_duration(compute), f"{compute / longest:.0%}"])
-    yield from table(rows)
+    yield from align_columns(rows)
 
 
 def _running(solution: Solution) -> Iterator[str]:

@@ -218,7 +218,7 @@ class Executor:
         return layout
 
 
-def visited(solution: Solution) -> list[Visit]:
+def trace_calls(solution: Solution) -> list[Visit]:
     """Run a solution on zeros and return what each microkernel call really covered.
 
     Returns
@@ -231,7 +231,7 @@ def visited(solution: Solution) -> list[Visit]:
         np.zeros(shape, solution.problem.dtype) for shape in solution.problem.shapes
     )
     tasks = Layout.of(solution, first, second, out).tasks
-    return [call for task in tasks for call in task.visited((out, first, second))]
+    return [call for task in tasks for call in task.trace((out, first, second))]
 
 
 # Checks

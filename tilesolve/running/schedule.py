@@ -65,7 +65,7 @@ class Box:
     aligned: bool
     has_long_runs: bool
 
-    def copy_bytes(self, side: int, step: int) -> int:
+    def segment_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
         return packed_bytes(self.panels[side], self.batches[side], self.sums[side], step)
 

@@ -107,7 +107,7 @@ class Task:
         for side in (ROWS, COLUMNS):
             state[fields.COPY + side] = taken
             step = schedule.step(side)
-            taken += buffer_bytes(max(box.copy_bytes(side, step) for box in boxes.tables))
+            taken += buffer_bytes(max(box.segment_bytes(side, step) for box in boxes.tables))
         exceeds = state[fields.COPY + COLUMNS] > policy.near_copy_bytes
         state[fields.PREFETCHES_PANELS] = exceeds
         steps = _steps(schedule, boxes)
@@ -131,7 +131,7 @@ class Task:
         )
         return calls
 
-    def visited(self, arrays: Sequence[Array]) -> list[Visit]:
+    def trace(self, arrays: Sequence[Array]) -> list[Visit]:
         """Run the task and return what each call covered."""
         boxes, names = self.boxes, tuple(self.schedule.problem.sizes)
         calls = np.array(

@@ -10,7 +10,7 @@ from tilesolve.calibration.calibrate import Calibration
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.plans.plan import Plan
-from tilesolve.plans.report import bounds
+from tilesolve.plans.report import least_volumes
 from tilesolve.show.calibration_tables import SUMS
 from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
 from tilesolve.system.units import format_duration, format_size, format_volume
@@ -229,7 +229,7 @@ def _bytes(axes: Axes, plan: Plan) -> None:
     packing = [sum(level.packing) for level in levels]
     if any(packing):
         axes.barh(at, packing, left=start, color=GREY, alpha=0.6, height=0.6, label="packing")
-    for y, (level, least) in enumerate(zip(levels, bounds(plan.solution), strict=True)):
+    for y, (level, least) in enumerate(zip(levels, least_volumes(plan.solution), strict=True)):
         label = "no schedule moves less" if y == 0 else "_"  # matplotlib lists no name with _
         axes.vlines(least, y - 0.4, y + 0.4, color=RED, lw=2, label=label)
         axes.text(

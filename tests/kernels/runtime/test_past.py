@@ -56,7 +56,7 @@ def modes_at(found, offset):
     out, *_ = placed(found.problem.shapes[0], found.problem.dtype, offset)
     arrays = (out, *draw_operands(found.problem))
     tasks = Layout.of(found.solution, *arrays[1:], out).tasks
-    return {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
+    return {int(row[7]) for task in tasks for _, row in task.trace(arrays)}
 
 
 @settings(unshrunk, max_examples=25)
@@ -154,7 +154,7 @@ def test_short_runs_go_through_them(width):
     found = streamed(problem, *width)
     arrays = (np.zeros((40, 30, 9))[..., :8], *draw_operands(problem))
     tasks = Layout.of(found.solution, *arrays[1:], arrays[0]).tasks
-    modes = {int(row[7]) for task in tasks for _, row in task.visited(arrays)}
+    modes = {int(row[7]) for task in tasks for _, row in task.trace(arrays)}
     assert Mode.STREAM not in modes
 
 
