@@ -216,8 +216,8 @@ def _read(solution: Solution, policy: LayoutPolicy | None, at: int) -> str:
     if policy:
         side = ROWS if at == policy.rows_operand else COLUMNS
         if band := policy.packed[side]:
-            level = policy.run.nest.bands[band].level
-            return f"packed into {level}: it has no whole vectors of rows side by side"
+            packed_into = policy.run.nest.bands[band].level
+            return f"packed into {packed_into}: it has no whole vectors of rows side by side"
     found = "read in place: packing it would cost more"
     level = levels_if_unaligned(solution).get(at) if policy else None
     return f"{found}, unless it begins amid a line: then into {level}" if level else found

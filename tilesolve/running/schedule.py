@@ -180,7 +180,7 @@ class Schedule:
         inner = [i for i in register.order if i in columns]
         return next((i for i in inner if register[i] > 1), next(iter(inner), None))
 
-    def _axis(self, role: int, tiles: Sequence[RoleTile], strides: Strides) -> RoleAxis:
+    def _axis(self, role: int, tiles: Sequence[RoleTile], strides: Sequence[Strides]) -> RoleAxis:
         """Return the axis of a box: rows are cut along vectors, or halves of them."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
