@@ -15,15 +15,13 @@ from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import box_fields, call_fields, frames, state
 from tilesolve.kernels.runtime.compiled import (
-    FIVE,
     INT,
-    PAIR,
     POINTER,
     REAL,
-    TRIPLE,
     address,
     as_pointer,
     compiled,
+    inlined,
     invoke,
     on_stack,
     renew,
@@ -97,9 +95,7 @@ def _prefetch_panels(s, role, count, turns, steps, loops, R):
     return turn
 
 
-@compiled(
-    POINTER, INT, INT, INT, INT, PAIR, PAIR, POINTER, POINTER, POINTER, returns=TRIPLE, inner=True
-)
+@inlined
 def _set_rows(s, role, count, turns, loops, tile, sums, R, K, B):
     """Tell the microkernel where its rows are, with ``tile`` and ``sums`` the indices of its tile.
 
@@ -134,7 +130,7 @@ def _set_rows(s, role, count, turns, loops, tile, sums, R, K, B):
     return 0, rows_turn, 0
 
 
-@compiled(POINTER, INT, INT, PAIR, INT, POINTER, POINTER, POINTER, returns=PAIR, inner=True)
+@inlined
 def _set_columns(s, role, loops, tile, k0, N, K, B):
     """Tell the microkernel where its columns are, with ``tile`` their indices.
 
@@ -169,7 +165,7 @@ def _set_columns(s, role, loops, tile, k0, N, K, B):
     return 0, columns_turn
 
 
-@compiled(POINTER, INT, PAIR, PAIR, INT, INT, POINTER, POINTER, POINTER, returns=INT, inner=True)
+@inlined
 def _set_output(s, stored, rows, columns, k0, b, R, N, B):
     """Tell the microkernel where its tile of C is and how to write it; return whether it is new."""
     s[frames.C] = s[state.OUTPUT] + B[B[table.OFFSETS] + b]
@@ -186,7 +182,7 @@ def _set_output(s, stored, rows, columns, k0, b, R, N, B):
     return first
 
 
-@compiled(POINTER, INT, INT, PAIR, PAIR, PAIR, PAIR, INT, INT, INT, inner=True)
+@inlined
 def _trace_calls(s, count, turns, rows, columns, sums, turn_by, b, mode, kind):
     """Write down what each of a call's tiles computes; ``turn_by`` is how far turns are apart."""
     for call in range(count * turns):
@@ -202,7 +198,7 @@ def _trace_calls(s, count, turns, rows, columns, sums, turn_by, b, mode, kind):
         trace[8], trace[9] = kind, s[state.BOX]
 
 
-@compiled(POINTER, FIVE, FIVE, INT, inner=True)
+@inlined
 def _go_to_turn(s, begins, turn_by, turn):
     """Move what the microkernel reads on to a turn."""
     s[frames.A] = begins[0] + turn * turn_by[0]
@@ -212,7 +208,7 @@ def _go_to_turn(s, begins, turn_by, turn):
     s[frames.COLUMNS_B] = begins[4] + turn * turn_by[4]
 
 
-@compiled(POINTER, INT, INT, INT, PAIR, FIVE, inner=True)
+@inlined
 def _run_turns(s, kernel, count, turns, apart, turn_by):
     """Call the microkernel for each turn: tiles are written to C in place."""
     frame = s[state.SELF] + WORD_BYTES * state.MICROKERNEL_FRAME
@@ -228,9 +224,7 @@ def _run_turns(s, kernel, count, turns, apart, turn_by):
         invoke(kernel, frame)
 
 
-@compiled(
-    *(POINTER, INT, INT, INT, INT, INT, PAIR, PAIR, PAIR, PAIR, FIVE, POINTER, POINTER), inner=True
-)
+@inlined
 def _run_staged(s, kernel, count, turns, staged, out, tile, sides, moves, apart, turn_by, R, N):
     """Call the microkernel for `staged` tiles at a time, and flush them to C in between.
 
@@ -303,7 +297,7 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
         _run_turns(s, kernel, count, turns, apart, turn_by)
 
 
-@compiled(POINTER, INT, INT, INT, POINTER, inner=True)
+@inlined
 def _enter_segment(s, level, role, segment, X):
     """Set the loop of a role over what a segment of a level has to its beginning."""
     loop, at = state.LOOPS + state.LOOP_WORDS * level + role, X[table.BOUNDS + level] + segment
@@ -363,7 +357,7 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
         s[loop3] += 1
 
 
-@compiled(POINTER, INT, INT, inner=True)
+@inlined
 def _enter_box(s, record, number):
     """Set what differs from one box to the next, given the fields of one."""
     box = as_pointer(record)

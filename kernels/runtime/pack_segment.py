@@ -10,7 +10,15 @@ from __future__ import annotations
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.runtime import frames, state
-from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, invoke, renew
+from tilesolve.kernels.runtime.compiled import (
+    INT,
+    POINTER,
+    as_pointer,
+    compiled,
+    inlined,
+    invoke,
+    renew,
+)
 from tilesolve.kernels.runtime.prefetch_queue import find_indices, find_tiles
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import PANEL_GAP_BYTES, WORD_BYTES
@@ -18,7 +26,7 @@ from tilesolve.packing.sizes import PANEL_GAP_BYTES, WORD_BYTES
 _KINDS = len(pack.KINDS)
 
 
-@compiled(INT, INT, INT, INT, inner=True)
+@inlined
 def _tabulate_offsets(offsets, group, step, panel):
     """Write where the indices of packed groups lie: for kernels that read in place."""
     found = as_pointer(offsets)
@@ -27,7 +35,7 @@ def _tabulate_offsets(offsets, group, step, panel):
         found[index] = index // group * panel + index % group * size
 
 
-@compiled(POINTER, INT, INT, inner=True)
+@inlined
 def _run_packer(s, side, kind):
     """Call the packing kernel of a kind for what is in its frame."""
     frame = s[state.SELF] + WORD_BYTES * state.PACKER_FRAME
@@ -76,7 +84,7 @@ def _gather_group(s, side, origin, X, g, K, steps, low, high):
     _run_packer(s, side, state.KIND_GATHER)
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
+@inlined
 def _copy_groups(s, side, origin, g0, g1, k0, k1, X, K):
     """Pack groups that are contiguous in the source, and gather the others."""
     whole = X[table.GROUP_WHOLE]
@@ -97,7 +105,7 @@ def _copy_groups(s, side, origin, g0, g1, k0, k1, X, K):
             g += 1
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
+@inlined
 def _transpose_sums(s, side, origin, k, g0, g1, X, K):
     """Pack groups whose k are contiguous in the source: blocks of k, then few of them, the rest."""
     group, panel = s[state.GROUP + side], s[state.PANEL_BYTES + side]
@@ -125,7 +133,7 @@ def _transpose_sums(s, side, origin, k, g0, g1, X, K):
             _gather_group(s, side, origin, X, g, K, K[at + table.REST_ENTRIES], rest, rest_end)
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
+@inlined
 def _transpose_rows(s, side, origin, x, k0, k1, X, K):
     """Pack groups that are contiguous across: blocks of groups, then few of them, the rest."""
     group, panel = s[state.GROUP + side], s[state.PANEL_BYTES + side]
@@ -159,7 +167,7 @@ def _transpose_rows(s, side, origin, x, k0, k1, X, K):
         _gather_group(s, side, origin, X, g, K, K[table.COUNTING], k0, k1)
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, INT, INT, INT, POINTER, POINTER, inner=True)
+@inlined
 def _pack_batch(s, side, origin, x, k, g0, g1, k0, k1, X, K):
     """Pack one batch of a segment."""
     sums = K[table.OFFSETS + 1 + side]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import frames, state
-from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, renew
+from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, inlined, renew
 from tilesolve.kernels.runtime.copy_lines import ALL_LINES, flush_run
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
@@ -37,7 +37,7 @@ def _count_steady(X, index, distance):
     return count if count > 1 and X[at + 1] - X[at] == distance else 1
 
 
-@compiled(INT, INT, INT, INT, INT, INT, INT, INT, returns=INT, inner=True)
+@inlined
 def _count_staged_tiles(role, count, m, n, element, across, piece, per_run):
     """Return how many tiles of a call may be staged at once, a multiple of `per_run`; 0 if none.
 
@@ -62,7 +62,7 @@ def _count_staged_tiles(role, count, m, n, element, across, piece, per_run):
     return 0 if role == state.ROWS and most * m > tuning.MAX_STAGED_INDICES else most
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
+@inlined
 def _lay_out_runs(s, across, piece, rows, columns, element):
     """Write down where so many rows and columns are in the buffer, and that no line is kept."""
     pitch = (piece * columns if across else rows) * element + tuning.STAGING_GAP_BYTES

@@ -27,10 +27,10 @@ from tilesolve.kernels.runtime import walk_fields as fields
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
-    TRIPLE,
     address,
     as_pointer,
     compiled,
+    inlined,
     invoke,
     on_stack,
     renew,
@@ -130,7 +130,7 @@ def _cut_into_parts(w, wide, high, parts):
     return end
 
 
-@compiled(INT, POINTER, POINTER, POINTER, returns=INT, inner=True)
+@inlined
 def _list_columns(walk, extents, places, distances):
     """List how far each column of all fills is in the source; return how many there are."""
     w, count = as_pointer(walk), 0
@@ -147,7 +147,7 @@ def _list_columns(walk, extents, places, distances):
     return count
 
 
-@compiled(INT, POINTER, POINTER, POINTER, returns=INT, inner=True)
+@inlined
 def _list_fills(walk, extents, places, offsets):
     """List how far each fill is in the source and in the buffer; return where the list ends."""
     w, end = as_pointer(walk), 0
@@ -161,7 +161,7 @@ def _list_fills(walk, extents, places, offsets):
     return end
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
+@inlined
 def _transpose_listed(parts, end, source, here, ahead, distances):
     """Move the columns of all fills to the buffer."""
     for at in range(0, end, _PART_WORDS):
@@ -178,7 +178,7 @@ def _transpose_listed(parts, end, source, here, ahead, distances):
         )
 
 
-@compiled(POINTER, INT, INT, INT, INT, inner=True)
+@inlined
 def _transpose_parts(parts, end, source, here, ahead):
     """Move the blocks of a fill to the buffer."""
     for at in range(0, end, _PART_WORDS):
@@ -195,7 +195,7 @@ def _transpose_parts(parts, end, source, here, ahead):
         )
 
 
-@compiled(POINTER, INT, INT, INT, INT, INT, inner=True)
+@inlined
 def _copy_elements(w, wide, high, here, source, later):
     """Move the elements of columns and rows that are too long, or too odd, for blocks."""
     columns = fields.AXES + fields.AXIS_WORDS * w[fields.COLUMNS]
@@ -222,7 +222,7 @@ def _copy_elements(w, wide, high, here, source, later):
                 copy_run(x + column * across, y + column * across_here, element, lines, then)
 
 
-@compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, returns=TRIPLE, inner=True)
+@inlined
 def _find_runs(walk, extents, places, begins, target, row, now, buffer):
     """Find where the runs of a group of rows begin in the target.
 
@@ -247,11 +247,7 @@ def _find_runs(walk, extents, places, begins, target, row, now, buffer):
     return now, buffer, size
 
 
-@compiled(
-    *(POINTER, POINTER, INT, POINTER, INT, POINTER, INT, INT, INT, INT, INT, INT, INT, INT),
-    returns=TRIPLE,
-    inner=True,
-)
+@inlined
 def _fill_runs(
     w,
     parts,
@@ -292,7 +288,7 @@ def _fill_runs(
     return full, length, kept
 
 
-@compiled(POINTER, POINTER, INT, INT, INT, INT, inner=True)
+@inlined
 def _fetch_edges(w, begins, runs, length, before, after):
     """Prefetch the lines of the target that runs cover in part."""
     if w[fields.NON_TEMPORAL] and not (before and after):
