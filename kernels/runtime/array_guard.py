@@ -1,10 +1,10 @@
-"""Guards: whether arrays are like those that a run was prepared for, as compiled code sees it.
+"""Array guard: compiled code checks whether arrays are like those that a run was prepared for.
 
-Shapes, strides and dtypes, whether the output can be written, and whether it shares memory with an
-operand: Python needs about two microseconds to ask all that, as long as 100 000 products take. Here
-they are read where NumPy's C interface says that an array has them (`PyArrayObject_fields`), behind
-what every object has: the address of its first element, the number of its axes, the addresses of
-its shape and strides, what it is part of, its dtype, and its flags.
+It compares shapes, strides and dtypes, and checks that the output can be written and shares no
+memory with an operand. Python would take longer than a small contraction, see docs/decisions/054.
+All of that is read where NumPy's C interface says that an array has it (`PyArrayObject_fields`),
+behind what every object has: the address of its first element, the number of its axes, the
+addresses of its shape and strides, what it is part of, its dtype, and its flags.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _HALF = 0 if sys.byteorder == "little" else 32
 _WRITEABLE = 0x400
 
 
-def like(given: Sequence[Array]) -> Integers:
-    """Return what `holds` compares arrays with: these.
+def describe_arrays(given: Sequence[Array]) -> Integers:
+    """Return what `match_arrays` compares other arrays with.
 
-    Whoever keeps it has to keep their dtypes, too, so that no other one gets the same place.
+    Whoever keeps it has to keep the dtypes, too, so that no other dtype gets the same address.
 
     Examples
     --------
     >>> array = np.zeros((2, 3))
-    >>> axes, dtype, low, high, *others = like([array]).tolist()
+    >>> axes, dtype, low, high, *others = describe_arrays([array]).tolist()
     >>> axes, dtype == id(array.dtype), low, high, others
     (2, True, 0, 48, [2, 3, 24, 8])
     """
@@ -46,7 +46,7 @@ def like(given: Sequence[Array]) -> Integers:
 
 
 @compiled(INT, INT, INT, INT, returns=INT)
-def holds(words, out, first, second):
+def match_arrays(words, out, first, second):
     """Return whether arrays are like others, the output writable and apart from the operands.
 
     An output whose elements are only between an operand's does not count as apart.
@@ -61,10 +61,10 @@ def holds(words, out, first, second):
     Examples
     --------
     >>> given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
-    >>> words = np.append(np.zeros(call_fields.ARRAYS, np.int64), like(given))
-    >>> holds(words.ctypes.data, *map(id, given))
+    >>> words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(given))
+    >>> match_arrays(words.ctypes.data, *map(id, given))
     1
-    >>> holds(words.ctypes.data, id(given[0]), id(np.ones((2, 5))), id(given[2]))
+    >>> match_arrays(words.ctypes.data, id(given[0]), id(np.ones((2, 5))), id(given[2]))
     0
     """
     wanted = as_pointer(words)

@@ -1,4 +1,4 @@
-"""Fields of a call: what a run is told. `like` for each array follows them."""
+"""Fields of a call: what a run is told. `describe_arrays` for each array follows them."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ FLOAT = 7
 """Address of the type of Python's floats."""
 
 ARRAYS = 8
-"""The output, then both operands: `array_guard.like` for each."""
+"""The output, then both operands: `array_guard.describe_arrays` for each."""

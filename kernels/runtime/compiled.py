@@ -1,11 +1,11 @@
 """Compiled functions: numba with addresses in place of arrays, and code that outlives the process.
 
 Arrays would be counted: each call would begin and end with an atomic instruction, which waits for
-all stores before it (measured: half the speed where a call is short).
+all stores before it.
 
 numba links a function into all that call it, and has it optimised and translated again in each.
-Small ones gain by that. Large ones are called where they are instead, see `invoke`: moves compile
-in two thirds of the time, contractions in five sixths.
+Small ones gain by that. Large ones are called where they are instead (`invoke`), or are part of
+their only caller (`inlined`). See docs/decisions/054.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def inlined(function: Any) -> Any:
     """Make a function part of each compiled function that calls it.
 
     It is not compiled for itself, so its types are those of its calls. That takes less time where
-    there are one or two calls, above all of long functions.
+    it has one caller, above all if it is long.
     """
     return _njit(inline="always", error_model="numpy")(function)
 
@@ -177,8 +177,8 @@ def address(function: Any) -> int:
 
     Examples
     --------
-    >>> from tilesolve.kernels.runtime.array_guard import holds
-    >>> address(holds) > 0
+    >>> from tilesolve.kernels.runtime.array_guard import match_arrays
+    >>> address(match_arrays) > 0
     True
     """
     (code,) = function.overloads.values()

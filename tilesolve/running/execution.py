@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.runtime.array_guard import like
-from tilesolve.kernels.runtime.fast_call import ADDRESSES, again
+from tilesolve.kernels.runtime.array_guard import describe_arrays
+from tilesolve.kernels.runtime.fast_call import ADDRESSES, prepare_call
 from tilesolve.kernels.tuning import MAX_LAYOUTS
 from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array
@@ -110,9 +110,9 @@ class Recent:
     def of(cls, layout: Layout, arrays: Sequence[Array]) -> Self:
         """Note what the output and the operands are like."""
         (task,) = layout.tasks
-        words = np.concatenate([task.words, ADDRESSES, like(arrays)])
+        words = np.concatenate([task.words, ADDRESSES, describe_arrays(arrays)])
         kept = layout, tuple(array.dtype for array in arrays)
-        return cls(again(words), task.workspace_bytes, layout.shape, layout.dtype, kept)
+        return cls(prepare_call(words), task.workspace_bytes, layout.shape, layout.dtype, kept)
 
     def again(
         self,

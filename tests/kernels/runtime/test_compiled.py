@@ -15,7 +15,7 @@ from numba import njit
 
 import tilesolve
 from tilesolve.kernels.runtime import call_fields
-from tilesolve.kernels.runtime.array_guard import holds, like
+from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 from tilesolve.kernels.runtime.compiled import address, as_pointer, compiled_for, invoke, result
 from tilesolve.kernels.sources import LAYOUT, checksum, sources
 
@@ -146,8 +146,9 @@ def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_intege
 
 def test_a_compiled_function_is_the_same_where_its_address_says():
     given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
-    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), like(given))
+    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(given))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
     for others in (given, given[::-1]):
         arguments = words.ctypes.data, *map(id, others)
-        assert kind(address(holds))(*arguments) == holds(*arguments) == (others is given)
+        found = kind(address(match_arrays))(*arguments)
+        assert found == match_arrays(*arguments) == (others is given)

@@ -9,8 +9,8 @@ import pytest
 
 from tilesolve import Machine, plan
 from tilesolve.kernels.runtime import call_fields
-from tilesolve.kernels.runtime.array_guard import like
-from tilesolve.kernels.runtime.fast_call import ADDRESSES, again
+from tilesolve.kernels.runtime.array_guard import describe_arrays
+from tilesolve.kernels.runtime.fast_call import ADDRESSES, prepare_call
 from tilesolve.packing import buffers
 from tilesolve.packing.buffers import workspace
 
@@ -90,9 +90,10 @@ def test_too_few_arguments_are_left_alone(prepared, count):
 def test_the_function_keeps_its_words():
     """Whoever has the function needs no reference to what it was made of."""
     array = np.zeros((2, 2))
-    words = np.concatenate([np.zeros(call_fields.RUN, np.int64), ADDRESSES, like([array] * 3)])
+    words = np.zeros(call_fields.RUN, np.int64)
+    words = np.concatenate([words, ADDRESSES, describe_arrays([array] * 3)])
     count = sys.getrefcount(words)
-    function = again(words)
+    function = prepare_call(words)
     assert sys.getrefcount(words) == count + 1
     del function
     assert sys.getrefcount(words) == count

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.kernels.runtime import call_fields
-from tilesolve.kernels.runtime.array_guard import holds, like
+from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 
 SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
 
 
 def told(arrays):
     """Return the words of a run for such arrays."""
-    return np.append(np.zeros(call_fields.ARRAYS, np.int64), like(arrays))
+    return np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(arrays))
 
 
 def held(words, arrays):
     """Return whether compiled code takes arrays for alike."""
-    return bool(holds(words.ctypes.data, *map(id, arrays)))
+    return bool(match_arrays(words.ctypes.data, *map(id, arrays)))
 
 
 def laid(shape, how, dtype="float64"):
