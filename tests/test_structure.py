@@ -249,10 +249,10 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
-        "plans.cache": "MOST",
+        "plans.cache": "MAX_PLANS_IN_MEMORY",
     },
     "the solvers' options, and what a proof is given": {
-        "plans.certificate": "MOST_CHAINS SLACK MARGIN",
+        "plans.certificate": "MAX_CHAINS SLACK MARGIN_SECONDS",
         "solver.ipopt": "OPTIONS _STATUS",
     },
     "the simulation's own numbering and procedure": {

@@ -38,7 +38,7 @@ def test_a_solver_that_fails_is_an_error(monkeypatch, solver, limit, message):
     """SCIP may end its process or never stop: the caller goes on, with an error that says so."""
     found = plan("ab-ac-cb", 24, "i7-6700k")
     monkeypatch.setattr(certificate, "_answer", solver)
-    monkeypatch.setattr(certificate, "MARGIN", 1.0)
+    monkeypatch.setattr(certificate, "MARGIN_SECONDS", 1.0)
     with pytest.raises(SolverError, match=message):
         found.certify(limit=limit)
 

@@ -22,13 +22,13 @@ from tilesolve.planning.solution import Solution
 from tilesolve.plans.files import dump, load
 from tilesolve.system.subprocess_call import run_in_process
 
-MOST_CHAINS = 20_000
+MAX_CHAINS = 20_000
 """Chains of one index beyond which the integer program is not attempted."""
 
 SLACK = 1e-3
 """Relative difference up to which the program's best tiles and a plan's take as long."""
 
-MARGIN = 30.0
+MARGIN_SECONDS = 30.0
 """Seconds that a process may take besides SCIP's: to start, and to write the program down."""
 
 
@@ -72,19 +72,19 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
     solution
         Of a contraction with few enough nested tiles.
     limit
-        Seconds that SCIP may take. It is ended `MARGIN` seconds later if it does not stop.
+        Seconds that SCIP may take. It is ended `MARGIN_SECONDS` seconds later if it does not stop.
 
     Raises
     ------
     SolverError
-        If SCIP is missing, there are too many tiles, the limit is reached, or SCIP fails, be it
-        that its process ends. And if the plan's tiles take less than all that the program has:
-        where tiles reach across an index, the price sees reuse that the program does not count on,
-        so that the program's bound is none of the price.
+        If SCIP is missing or fails, the limit is reached, or there are too many tiles. Also if the
+        solution's tiles take less time than all tiles of the program: where tiles reach across an
+        index, the exact price counts reuse that the program does not, so that its bound proves
+        nothing.
     """
     request = json.dumps({"plan": dump(solution), "limit": limit})
     try:
-        answer = json.loads(run_in_process(_answer, request, limit + MARGIN))
+        answer = json.loads(run_in_process(_answer, request, limit + MARGIN_SECONDS))
     except TimeoutError as error:
         raise SolverError(f"SCIP proved nothing in {limit:g} s, and did not stop") from error
     except ChildProcessError as error:
@@ -95,10 +95,10 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
 
 
 def _answer(request: str) -> str:
-    """Return what `certify` asks another process for."""
-    asked = json.loads(request)
+    """Return the certificate as JSON: the part of `certify` that runs in another process."""
+    given = json.loads(request)
     try:
-        return json.dumps(asdict(_certified(load(asked["plan"]), asked["limit"])))
+        return json.dumps(asdict(_certified(load(given["plan"]), given["limit"])))
     except SolverError as error:
         return json.dumps({"error": str(error)})
 
@@ -158,9 +158,9 @@ def _chains(setting: Setting, solution: Solution, index: str) -> list[tuple[int,
             sizes = [inner] if inherits else [*range(inner, extent, inner), extent]
             grown += [(*chain, size) for size in sizes if size >= least]
         found = list(dict.fromkeys(grown))
-        if len(found) > MOST_CHAINS:
+        if len(found) > MAX_CHAINS:
             raise SolverError(
-                f"index {index!r} of extent {extent} has over {MOST_CHAINS} nested tiles, "
+                f"index {index!r} of extent {extent} has over {MAX_CHAINS} nested tiles, "
                 "too many to certify"
             )
     return found

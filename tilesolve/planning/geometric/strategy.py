@@ -152,22 +152,26 @@ def _relaxed(
 ) -> tuple[Setting, Relaxation]:
     """Return what to solve for, and its continuous optima.
 
-    A letter of several subscripts may have no room for the best register tile: then a narrower one
-    is taken that has, if need be a part of a vector, as an operand's span grows with every
-    subscript. Boxes of letters are whole vectors even so, see `unfuse`. Where no such letter is to
-    blame, a cache without room for a vector is an error.
+    Where the best register tile does not fit a cache, because a letter of several subscripts makes
+    its operand large, a narrower tile is taken, if need be of less than a vector of rows. Boxes of
+    letters have whole vectors even so, see `unfuse`.
+
+    Raises
+    ------
+    SolverError
+        If a cache does not hold even one vector.
     """
     convex = _convex(share.spec)
     starts = 1 if convex else STARTS
     group = lanes(share.dtype, machine.vector_bits)
     microkernel = register_tile(share, machine, non_temporal=output == "stream")
     setting = make_setting(share, machine, threads, output, microkernel)
-    if setting.output != output:  # no room for sums in one piece
+    if setting.output != output:  # no cache holds whole sums
         return _relaxed(share, machine, threads, setting.output)
     try:
         return setting, relax(setting, starts=starts)
     except SolverError:
-        if output == "stream":  # the smallest tiles have room, but no choice of loops
+        if output == "stream":  # the smallest tiles fit, but with no choice of loops
             return _relaxed(share, machine, threads, "store")
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
             smaller = make_setting(share, machine, threads, output, narrower)
@@ -175,10 +179,10 @@ def _relaxed(
                 return smaller, relax(smaller, starts=starts)
         if satisfiable(setting):
             raise
-        rooms = [f"{place.capacity:g} bytes of {place.name}" for place in setting.places[1:]]
+        limits = [f"{place.capacity:g} bytes of {place.name}" for place in setting.places[1:]]
         raise SolverError(
             f"no tile fits the caches of machine {machine.name!r}: tiles may take at most "
-            + ", ".join(rooms)
+            + ", ".join(limits)
         ) from None
 
 
