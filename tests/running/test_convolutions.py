@@ -110,7 +110,8 @@ def test_small_convolutions_are_within_two_percent_of_brute_force(
 ):
     """What the solver and its repair find is as fast as the best of all integer tiles."""
     small = Microkernel(rows=2, columns=2, call_cycles=2.0)
-    monkeypatch.setattr("tilesolve.planning.geometric.strategy.register_tile", lambda *_, **__: small)
+    target = "tilesolve.planning.geometric.strategy.register_tile"
+    monkeypatch.setattr(target, lambda *_, **__: small)
     found = plan(Problem.of(spec, sizes), machine=toy(*capacities), cache=False)
     best, _ = brute_force(found.setting)
     assert best <= found.search.integral * (1 + 1e-9)
