@@ -220,7 +220,7 @@ NUMBERS = {
         "kernels.runtime.box_fields": "*",
         "kernels.runtime.call_fields": "*",
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
-        "kernels.runtime.fast_call": "_FASTCALL _COUNT",
+        "kernels.runtime.fast_call": "_FASTCALL _ARGUMENT_COUNT",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "_ROW_OFFSETS",
         "kernels.runtime.state": "*",

@@ -248,27 +248,16 @@ def _find_runs(walk, extents, places, begins, target, row, now, buffer):
 
 
 @inlined
-def _fill_runs(
-    w,
-    parts,
-    end,
-    offsets,
-    fills_end,
-    begins,
-    buffer,
-    here,
-    length,
-    source,
-    ahead,
-    wide,
-    now,
-    before,
-):
+def _fill_runs(w, blocks, fills, begins, buffer, runs, reads, group, before):
     """Fill the runs of a group of rows, and flush what is ready of a long one meanwhile.
 
-    Return where what is not yet in the target begins, its length, and where the partial line before
-    it is kept.
+    `blocks` and `fills` are lists and their ends, `runs` is where they are filled and their length,
+    `reads` is where their source is and how far ahead of it is prefetched, and `group` has so many
+    columns and rows. Return where what is not yet in the target begins, its length, and where the
+    partial line before it is kept.
     """
+    (parts, end), (offsets, fills_end), (wide, now) = blocks, fills, group
+    (here, length), (source, ahead) = runs, reads
     full, kept = here, before
     for fill in range(0, fills_end, 2):
         away, there = offsets[fill], here + offsets[fill + 1]
@@ -297,6 +286,18 @@ def _fetch_edges(w, begins, runs, length, before, after):
                 prefetch_target(begins[at])
             if (begins[at] + length) % LINE_BYTES and not after:
                 prefetch_target(begins[at] + length)
+
+
+@inlined
+def _find_ahead(w, row, soon, high, down, next_tile):
+    """Return how far ahead of a row's source the source is that is prefetched meanwhile.
+
+    It is that of the row `soon`, or of the next tile, where prefetches are by rows.
+    """
+    if not w[fields.PREFETCHES_NEXT_ROWS]:
+        return tuning.TRANSPOSE_PREFETCH_BYTES
+    ahead = (soon - row) * down
+    return ahead if soon < high else ahead - high * down + next_tile
 
 
 @compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
@@ -339,32 +340,14 @@ def _transpose_tile(walk, extents, places, begins, target, source, buffer, later
             runs, here, length = _find_runs(walk, extents, places, begins, target, row, now, buffer)
             _fetch_edges(w, begins, runs, length, before, after)
             begin = source + row * down
-            ahead = tuning.TRANSPOSE_PREFETCH_BYTES
-            if w[fields.PREFETCHES_NEXT_ROWS]:
-                soon = row + now + beyond
-                then = source + soon * down
-                if soon >= high:
-                    then = next_source + (soon - high) * down
-                ahead = then - begin
+            ahead = _find_ahead(w, row, row + now + beyond, high, down, next_source - source)
             if now != parted and w[fields.BLOCKS]:
                 end, parted = _cut_into_parts(w, wide, now, parts), now
             if w[fields.LISTED]:
                 _transpose_listed(parts, end, begin, here, ahead, listed)
+            blocks, fills, group = (parts, end), (offsets, fills_end), (wide, now)
             full, length, kept = _fill_runs(
-                w,
-                parts,
-                end,
-                offsets,
-                fills_end,
-                begins,
-                buffer,
-                here,
-                length,
-                begin,
-                ahead,
-                wide,
-                now,
-                before,
+                w, blocks, fills, begins, buffer, (here, length), (begin, ahead), group, before
             )
             for at in range(runs):
                 run = full + at * down_here
