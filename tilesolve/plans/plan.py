@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import FrozenInstanceError
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +52,11 @@ class Plan:
 
     __slots__ = ("_executor", "_solution")
 
+    _solution: Solution
+    _executor: Executor | None
+
     def __init__(self, solution: Solution) -> None:
-        self._solution = solution
-        self._executor: Executor | None = None
+        self.__setstate__(solution)
 
     @property
     def solution(self) -> Solution:
@@ -64,7 +67,9 @@ class Plan:
     def executor(self) -> Executor:
         """What runs the solution, and keeps what it worked out for layouts of arrays."""
         if self._executor is None:
-            self._executor = _executor_type(self._solution)(self._solution)
+            executor = _executor_type(self._solution)(self._solution)
+            object.__setattr__(self, "_executor", executor)
+            return executor
         return self._executor
 
     @property
@@ -279,7 +284,14 @@ class Plan:
         return self._solution
 
     def __setstate__(self, solution: Solution) -> None:
-        self._solution, self._executor = solution, None
+        object.__setattr__(self, "_solution", solution)
+        object.__setattr__(self, "_executor", None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to {name!r} of a plan")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete {name!r} of a plan")
 
     def __repr__(self) -> str:
         return (
