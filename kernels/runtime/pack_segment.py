@@ -30,9 +30,11 @@ _KINDS = len(pack.KINDS)
 def _tabulate_offsets(offsets, group, step, panel):
     """Write where the indices of packed groups lie: for kernels that read in place."""
     found = as_pointer(offsets)
-    size = step // group
-    for index in range(state.MAX_TILE_INDICES):
-        found[index] = index // group * panel + index % group * size
+    size, here, first = step // group, 0, 0
+    while first < state.MAX_TILE_INDICES:
+        for lane in range(min(group, state.MAX_TILE_INDICES - first)):
+            found[first + lane] = here + lane * size
+        here, first = here + panel, first + group
 
 
 @inlined
