@@ -9,7 +9,7 @@ from tilesolve import Machine, Plan, Problem, plan
 from tilesolve.kernels.codegen.object_code import Family, build
 from tilesolve.machine import kernel_cache
 from tilesolve.machine.kernel_cache import family_of, load_kernels, start_compiling
-from tilesolve.plans import plan as plan_module
+from tilesolve.plans import executors
 
 FAMILY = Family("float32", 128, 6, 4)
 NAME = FAMILY.shapes[0].name
@@ -87,7 +87,7 @@ def test_what_another_process_fails_to_make_is_made_here(empty, monkeypatch, tmp
 def test_the_first_run_of_a_plan_begins_with_its_kernels(monkeypatch):
     """They are asked for before what runs plans is loaded, and only then."""
     begun = []
-    monkeypatch.setattr(plan_module, "_executor_types", [])
+    monkeypatch.setattr(executors, "_executor_types", [])
     monkeypatch.setattr(kernel_cache, "start_compiling", begun.append)
     machine = Machine.load("i7-6700k")
     found = plan(Problem.of("mn-mk-kn", 4), machine=machine, cache=False)

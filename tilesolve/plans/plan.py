@@ -24,6 +24,7 @@ from tilesolve.planning.solution import Chains, Search, Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
+from tilesolve.plans.executors import make_executor
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -67,7 +68,7 @@ class Plan:
     def executor(self) -> Executor:
         """What runs the solution, and keeps what it worked out for layouts of arrays."""
         if self._executor is None:
-            executor = _executor_type(self._solution)(self._solution)
+            executor = make_executor(self._solution)
             object.__setattr__(self, "_executor", executor)
             return executor
         return self._executor
@@ -432,22 +433,3 @@ def core_plan(found: Plan, cores: int) -> Plan:
         return found
     machine, accumulate = divide_machine(found.machine, cores), found.output == "accumulate"
     return plan(found.problem, machine=machine, threads=1, accumulate=accumulate)
-
-
-_executor_types: list[type[Executor]] = []
-"""What runs plans, once a plan has run."""
-
-
-def _executor_type(solution: Solution) -> type[Executor]:
-    """Return what runs solutions: code that planning alone does not load, looked up once.
-
-    It may have to be compiled, and so may the plan's kernels: both at once where cores are free.
-    """
-    if not _executor_types:
-        from tilesolve.machine.kernel_cache import family_of, start_compiling
-
-        start_compiling(family_of(solution.problem.dtype, solution.machine))
-        from tilesolve.running.execution import Executor
-
-        _executor_types.append(Executor)
-    return _executor_types[0]
