@@ -37,7 +37,7 @@ def _tabulate_offsets(offsets, group, step, panel):
         here, first = here + panel, first + group
 
 
-@inlined
+@compiled(POINTER, INT, INT, inner=True)
 def _run_packer(s, side, kind):
     """Call the packing kernel of a kind for what is in its frame."""
     frame = s[state.SELF] + WORD_BYTES * state.PACKER_FRAME
