@@ -65,13 +65,16 @@ the result has 4
                 f"the result has {shape[axis]}"
             )
         raise SizeError(f"{name} has the shape {out.shape}, the result has {shape}")
-    if dtype is not None:
+    # Small calls pass here: what holds costs no call of a function.
+    if dtype is not None and out.dtype != dtype:
         check_dtype(out, name, dtype, whose)
-    check_writable(out, name)
-    if overlaps_itself(out):
+    if not out.flags.writeable:
+        check_writable(out, name)
+    if not out.flags.forc and overlaps_itself(out):
         raise PlanError(f"{name} has elements that share memory: its strides are {out.strides}")
-    check_apart(out, name, operands)
-    return np.asarray(out)
+    if operands:
+        check_apart(out, name, operands)
+    return out if type(out) is np.ndarray else np.asarray(out)
 
 
 def check_writable(out: object, name: str) -> None:

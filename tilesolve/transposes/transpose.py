@@ -12,7 +12,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.machine.detect import default_threads
 from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import Array
-from tilesolve.system.checks import check_output, check_threads
+from tilesolve.system.checks import check_apart, check_output, check_threads
 from tilesolve.transposes.walk_setup import copy_strided
 
 
@@ -67,14 +67,10 @@ def transpose(
     if out is None:
         out = empty(transposed.shape, source.dtype)
     else:
-        check_output(
-            out,
-            "out",
-            transposed.shape,
-            dtype=transposed.dtype,
-            whose="the array's dtype",
-            operands={"the array": transposed},
-        )
+        shape, dtype = transposed.shape, transposed.dtype
+        check_output(out, "out", shape, dtype=dtype, whose="the array's dtype")
+        if np.may_share_memory(out, transposed):
+            check_apart(out, "out", {"the array": transposed})
     if transposed.nbytes:
         copy_strided(out, transposed, shared)
     return out
