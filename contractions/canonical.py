@@ -12,7 +12,7 @@ are tried once, so that many like operands cost a polynomial number of steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_letters
 from typing import Any
 
@@ -93,8 +93,11 @@ def canonicalize(problem: Problem) -> CanonicalForm:
     target = Spec(output, tensors)
     sizes = {renamed[letter]: extent for letter, extent in problem.extents}
     extents = tuple((letter, sizes[letter]) for letter in target.letters)
+    padding = (replace(one, tensor=1 + order.index(one.tensor - 1)) for one in problem.padding)
     return CanonicalForm(
-        Problem(target, extents, problem.dtype), tuple(renamed.items()), tuple(order)
+        Problem(target, extents, problem.dtype, tuple(padding)),
+        tuple(renamed.items()),
+        tuple(order),
     )
 
 

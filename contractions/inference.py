@@ -103,8 +103,8 @@ def infer(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     return sizes
 
 
-def require(spec: Spec, axis: OperandAxis, sizes: Mapping[str, int]) -> None:
-    """Raise `SizeError` unless the axis has the extent that the sizes demand.
+def require(spec: Spec, axis: OperandAxis, sizes: Mapping[str, int], zeros: int = 0) -> None:
+    """Raise `SizeError` unless the axis has the extent that the sizes demand, but for zeros.
 
     Examples
     --------
@@ -115,11 +115,12 @@ def require(spec: Spec, axis: OperandAxis, sizes: Mapping[str, int]) -> None:
     tilesolve.contractions.errors.SizeError: axis 1 of operand A of 'ij,jk->ik' has extent 3, \
 but 'j' with j=4 needs 4
     """
-    needed = axis.subscript.extent(sizes)
+    needed = axis.subscript.extent(sizes) - zeros
     if axis.extent != needed:
+        padded = f" and {zeros} zeros of padding" if zeros else ""
         raise SizeError(
             f"{axis} of {str(spec)!r} has extent {axis.extent}, "
-            f"but {str(axis.subscript)!r} with {_given(axis, sizes)} needs {needed}"
+            f"but {str(axis.subscript)!r} with {_given(axis, sizes)}{padded} needs {needed}"
         )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.inference import infer, pair_axes, require
+from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Problem:
         Pairs of a letter and its extent, in the order of ``spec.letters``.
     dtype
         One of ``DTYPES``.
+    padding
+        Zeros at the ends of operands' axes, which the arrays do not have.
 
     Examples
     --------
@@ -57,6 +60,7 @@ class Problem:
     spec: Spec
     extents: tuple[tuple[str, int], ...]
     dtype: str = "float64"
+    padding: tuple[Padding, ...] = field(default=())
 
     def __post_init__(self) -> None:
         letters = tuple(letter for letter, _ in self.extents)
@@ -73,6 +77,9 @@ class Problem:
                 )
         if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
             raise DtypeError(f"the dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.padding:
+            checked = check_padding(self.spec, dict(self.extents), self.padding)
+            object.__setattr__(self, "padding", checked)
 
     @classmethod
     def of(
@@ -80,6 +87,7 @@ class Problem:
         spec: Spec | str,
         sizes: Mapping[str, int] | str | int,
         dtype: npt.DTypeLike = "float64",
+        padding: Iterable[Padding] = (),
     ) -> Self:
         """Make a problem from a spec and sizes.
 
@@ -92,6 +100,8 @@ class Problem:
             or both), or one integer for all letters.
         dtype
             Anything that numpy takes for one of ``DTYPES``.
+        padding
+            Zeros at the ends of operands' axes.
 
         Examples
         --------
@@ -120,7 +130,27 @@ sizes are given for a, b
                     f"sizes are given for {', '.join(sizes) or 'nothing'}"
                 )
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
-        return cls(spec, extents, _dtype_name(dtype))
+        return cls(spec, extents, _dtype_name(dtype), tuple(padding))
+
+    def part(self, sizes: Mapping[str, int]) -> Self:
+        """Return the problem with smaller extents, with as much padding as leaves an element.
+
+        Examples
+        --------
+        >>> whole = Problem.of("h-[h+r]-r", "h=8 r=5", padding=[Padding(1, 0, 2, 2)])
+        >>> whole.part({"h": 1, "r": 3}).padding
+        (Padding(tensor=1, axis=0, before=2, after=0),)
+        """
+        reaches = {
+            (one.tensor, one.axis): self.spec.tensors[one.tensor].subscripts[one.axis]
+            for one in self.padding
+        }
+        return type(self).of(
+            self.spec,
+            sizes,
+            self.dtype,
+            (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding),
+        )
 
     @classmethod
     def from_arrays(
@@ -154,8 +184,12 @@ sizes are given for a, b
         return MappingProxyType(dict(self.extents))
 
     def shape(self, tensor: int) -> tuple[int, ...]:
-        """Return the shape of a tensor: 0 is the output, 1 the first operand."""
-        return self.spec.tensors[tensor].shape(dict(self.extents))
+        """Return the shape of a tensor's array: 0 is the output, 1 the first operand."""
+        reach = self.spec.tensors[tensor].shape(dict(self.extents))
+        if not self.padding:
+            return reach
+        zeros = {one.axis: one.before + one.after for one in self.padding if one.tensor == tensor}
+        return tuple(extent - zeros.get(axis, 0) for axis, extent in enumerate(reach))
 
     def strides(self, tensor: int) -> dict[str, int]:
         """Return the bytes between neighbours along each letter of a tensor in C order.
@@ -211,13 +245,17 @@ sizes are given for a, b
     def check_operands(self, *arrays: npt.ArrayLike) -> tuple[npt.NDArray[np.generic], ...]:
         """Return the operands as arrays; raise `SizeError` if a shape is not the problem's."""
         given = _as_arrays(self.spec, arrays)
+        zeros = {
+            (self.spec.names[one.tensor], one.axis): one.before + one.after for one in self.padding
+        }
         for axis in pair_axes(self.spec, [array.shape for array in given]):
-            require(self.spec, axis, self.sizes)
+            require(self.spec, axis, self.sizes, zeros.get((axis.operand, axis.position), 0))
         return given
 
     def __str__(self) -> str:
         sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
-        return " ".join(filter(None, (str(self.spec), sizes, self.dtype)))
+        padding = "; ".join(map(str, self.padding))
+        return " ".join(filter(None, (str(self.spec), sizes, self.dtype, padding)))
 
 
 def _home(spec: Spec, letter: str) -> str:

@@ -56,7 +56,8 @@ def reference(
     given = problem.check_operands(*arrays)
     number = {letter: i for i, letter in enumerate(spec.letters)}
     sublists: list[Any] = []  # an array and the numbers of its letters, for each operand
-    for name, tensor, array in zip(spec.names[1:], spec.operands, given, strict=True):
+    for at, (name, tensor) in enumerate(zip(spec.names[1:], spec.operands, strict=True), 1):
+        array = _padded(problem, at, given[at - 1])
         if not np.can_cast(array.dtype, kind, "same_kind"):
             raise DtypeError(
                 f"operand {name} of {str(spec)!r} is {array.dtype}, which numpy "
@@ -67,6 +68,15 @@ def reference(
     output = [number[letter] for letter in spec.output.letters]
     result = np.einsum(*sublists, output, optimize=False)
     return np.asarray(result, dtype=kind)
+
+
+def _padded(problem: Problem, at: int, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Return a tensor's array with its zeros."""
+    ends = [(0, 0)] * array.ndim
+    for one in problem.padding:
+        if one.tensor == at:
+            ends[one.axis] = (one.before, one.after)
+    return np.pad(array, ends) if any(map(any, ends)) else array
 
 
 def _gather(

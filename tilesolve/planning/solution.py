@@ -118,7 +118,7 @@ class Solution:
         """The share over classes; extents of 0 count as 1, since tiles have logarithms."""
         share = self.share
         sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
-        return fuse(Problem.of(share.spec, sizes, share.dtype))
+        return fuse(share.part(sizes))
 
     @property
     def parts(self) -> list[tuple[Problem, dict[str, int]]]:
@@ -130,8 +130,7 @@ class Solution:
         found = []
         for begin in range(0, whole, max(1, step)):
             sizes = {**self.problem.sizes, split: min(step, whole - begin)}
-            part = Problem.of(self.problem.spec, sizes, self.problem.dtype)
-            found.append((part, {split: begin}))
+            found.append((self.problem.part(sizes), {split: begin}))
         return found
 
     @property
@@ -167,4 +166,4 @@ def share_of(problem: Problem, split: str | None, threads: int) -> Problem:
         return problem
     sizes = dict(problem.sizes)
     sizes[split] = -(-sizes[split] // threads)
-    return Problem.of(problem.spec, sizes, problem.dtype)
+    return problem.part(sizes)

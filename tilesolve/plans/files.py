@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
@@ -19,7 +20,7 @@ from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
 from tilesolve.system.checks import check_threads
 
-FORMAT = 2
+FORMAT = 3
 """Version of the JSON; a file of another version is refused."""
 
 
@@ -33,6 +34,7 @@ def dump(solution: Solution) -> str:
                 "spec": str(problem.spec),
                 "sizes": dict(problem.sizes),
                 "dtype": problem.dtype,
+                "padding": _plain(problem.padding),
             },
             "machine": solution.machine.to_toml(),
             **{
@@ -56,7 +58,7 @@ def load(text: str) -> Solution:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 2 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 3 but None
     """
     try:
         data = json.loads(text)
@@ -103,7 +105,7 @@ def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
 def _solution(data: Mapping[str, Any]) -> Solution:
     problem, nest, cost = data["problem"], data["nest"], data["cost"]
     return Solution(
-        problem=Problem.of(problem["spec"], problem["sizes"], problem["dtype"]),
+        problem=_problem(problem),
         machine=Machine.from_toml(data["machine"]),
         threads=data["threads"],
         split=data["split"],
@@ -124,6 +126,11 @@ def _solution(data: Mapping[str, Any]) -> Solution:
         ),
         origin=Search(**_frozen(data["origin"])),
     )
+
+
+def _problem(data: Mapping[str, Any]) -> Problem:
+    padding = (Padding(**one) for one in data["padding"])
+    return Problem.of(data["spec"], data["sizes"], data["dtype"], padding)
 
 
 def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) -> Solution:

@@ -38,7 +38,7 @@ def make_setting(
     ('L3', 'L3')
     """
     sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
-    whole = Problem.of(share.spec, sizes, share.dtype)
+    whole = share.part(sizes)
     rate, frequency = core_rates(machine, share.dtype, microkernel, threads)
     places = _tiled_stores(machine, share, threads, microkernel, output)
     outermost = places[-1].name if len(places) > 1 else None
