@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError
-from tilesolve.contractions.inference import infer, pair_axes, require
+from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
 
@@ -245,12 +245,33 @@ sizes are given for a, b
     def check_operands(self, *arrays: npt.ArrayLike) -> tuple[npt.NDArray[np.generic], ...]:
         """Return the operands as arrays; raise `SizeError` if a shape is not the problem's."""
         given = _as_arrays(self.spec, arrays)
-        zeros = {
-            (self.spec.names[one.tensor], one.axis): one.before + one.after for one in self.padding
-        }
         for axis in pair_axes(self.spec, [array.shape for array in given]):
-            require(self.spec, axis, self.sizes, zeros.get((axis.operand, axis.position), 0))
+            self._require(axis)
         return given
+
+    def check_operand(self, at: int, array: npt.ArrayLike) -> npt.NDArray[np.generic]:
+        """Return one operand as an array, given its number from 0 on.
+
+        Raises
+        ------
+        SizeError
+            If its shape is not the problem's.
+        """
+        (given,) = _as_arrays(self.spec, (array,), at)
+        shapes = list(self.shapes[1:])
+        shapes[at] = given.shape
+        for axis in pair_axes(self.spec, shapes):
+            self._require(axis)
+        return given
+
+    def _require(self, axis: OperandAxis) -> None:
+        """Raise `SizeError` unless an axis has the extent that it must have."""
+        zeros = sum(
+            one.before + one.after
+            for one in self.padding
+            if (self.spec.names[one.tensor], one.axis) == (axis.operand, axis.position)
+        )
+        require(self.spec, axis, self.sizes, zeros)
 
     def __str__(self) -> str:
         sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
@@ -307,11 +328,14 @@ def _dtype_name(dtype: npt.DTypeLike | None) -> str:
 
 
 def _as_arrays(
-    spec: Spec, arrays: tuple[npt.ArrayLike, ...]
+    spec: Spec, arrays: tuple[npt.ArrayLike, ...], first: int = 0
 ) -> tuple[npt.NDArray[np.generic], ...]:
-    """Return what was passed as arrays; the error names the operand that is not one."""
+    """Return what was passed as arrays; the error names the operand that is not one.
+
+    They are operands from a number on.
+    """
     found = []
-    for position, array in enumerate(arrays):
+    for position, array in enumerate(arrays, first):
         try:
             found.append(np.asarray(array))
         except ValueError as error:

@@ -34,6 +34,18 @@ MAX_OVERLAP_PROOF_STEPS = 10_000
 """Effort of NumPy to prove that two arrays share no element before they count as overlapping."""
 
 
+def panel_bytes(sums: int, step_bytes: int) -> int:
+    """Return the bytes from one micro-panel to the next, given those of one step of k.
+
+    Examples
+    --------
+    >>> panel_bytes(10, 64), panel_bytes(9, 64)
+    (704, 576)
+    """
+    size = sums * step_bytes
+    return size + PANEL_GAP_BYTES * (size % (2 * PANEL_GAP_BYTES) == 0)
+
+
 def packed_bytes(panels: int, batches: int, sums: int, step_bytes: int) -> int:
     """Return the bytes that a packed copy takes at most, the guard behind it not counted.
 

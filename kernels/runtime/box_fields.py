@@ -26,4 +26,21 @@ CHANGED = 12
 NEXT_CHANGE = 14
 """How many boxes later the rows' and the columns' operand differ again; 0 for never."""
 
-SIZE = 16
+WINDOWS = 16
+"""Addresses of the records of the rows' and the columns' window copy; 0 where there is none."""
+
+PREPARED = 18
+"""Bytes from the beginning of the rows' and the columns' prepared copy to what the box has of it.
+"""
+
+PREPARED_PANEL = 20
+"""Bytes of a micro-panel of either prepared copy; 0 where there is none."""
+
+PREPARED_BATCH = 22
+"""Bytes of a batch of either prepared copy."""
+
+PREPARES = 24
+"""Whether either prepared copy has what the box has of it from this box, and not from one before.
+"""
+
+SIZE = 26

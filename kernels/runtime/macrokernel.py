@@ -14,6 +14,7 @@ import numpy as np
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import box_fields, call_fields, frames, state
+from tilesolve.kernels.runtime.boxes import enter_box
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
@@ -29,7 +30,8 @@ from tilesolve.kernels.runtime.compiled import (
     store_fence,
     word,
 )
-from tilesolve.kernels.runtime.pack_segment import pack_segment
+from tilesolve.kernels.runtime.copy_windows import copy_windows
+from tilesolve.kernels.runtime.pack_segment import pack_segment, tabulate_offsets
 from tilesolve.kernels.runtime.prefetch_queue import enqueue_next, list_prefetches
 from tilesolve.kernels.runtime.staging_buffer import STAGING_WORDS, flush_tiles, stage_tiles
 from tilesolve.packing import table_fields as table
@@ -357,26 +359,6 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
         s[loop3] += 1
 
 
-@inlined
-def _enter_box(s, record, number):
-    """Set what differs from one box to the next, given the fields of one."""
-    box = as_pointer(record)
-    s[state.BOX] = number
-    s[state.OUTPUT] = s[state.BASES] + box[box_fields.OFFSETS]
-    for side in range(2):
-        s[state.SOURCE + side] = s[state.BASES + 1 + side] + box[box_fields.OFFSETS + 1 + side]
-        s[state.TILES + side] = box[box_fields.TILES + side]
-        if box[box_fields.CHANGED + side]:
-            s[state.COPIED_SEGMENTS + 3 * side] = -1
-    for role in range(4):
-        s[state.TABLES + role] = box[box_fields.TABLES + role]
-    s[state.HAS_FIRST_SUM] = box[box_fields.HAS_FIRST_SUM]
-    width = s[state.NON_TEMPORAL_BYTES]
-    streams = width > 0 and box[box_fields.ALIGNED] and s[state.OUTPUT] % max(width, 1) == 0
-    s[state.FIRST_MODES + TileLayout.WHOLE] = Mode.STREAM if streams else s[state.WHOLE_MODE]
-    s[state.STAGES_OUTPUT] = width > 0 and not streams and box[box_fields.STAGED]
-
-
 @compiled(INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
 def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
     """Compute a problem box by box and return how many calls of a microkernel that took.
@@ -421,10 +403,11 @@ def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
     s[state.BASES] += as_pointer(out + OBJECT_HEADER_BYTES)[0]
     s[state.BASES + 1] += as_pointer(rows + OBJECT_HEADER_BYTES)[0]
     s[state.BASES + 2] += as_pointer(columns + OBJECT_HEADER_BYTES)[0]
-    s[state.COPY] += memory
-    s[state.COPY + 1] += memory
+    for side in range(2):
+        s[state.COPY + side] += memory
+        s[state.WINDOW_COPY + side] += memory
     for number in range(call[call_fields.BOX_COUNT]):
-        _enter_box(s, boxes + WORD_BYTES * box_fields.SIZE * number, number)
+        enter_box(s, boxes + WORD_BYTES * box_fields.SIZE * number, number)
         R, N = as_pointer(s[state.TABLES]), as_pointer(s[state.TABLES + 1])
         K, B = as_pointer(s[state.TABLES + 2]), as_pointer(s[state.TABLES + 3])
         invoke(s[state.WALK_LEVEL], s[state.TOP], s, 0, 0, 0, 0, R, N, K, B)
@@ -435,5 +418,10 @@ def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
 
 renew(__name__)
 
-ADDRESSES = np.array([address(function) for function in (pack_segment, enqueue_next, _walk_level)])
+ADDRESSES = np.array(
+    [
+        address(function)
+        for function in (pack_segment, enqueue_next, _walk_level, copy_windows, tabulate_offsets)
+    ]
+)
 """The fields of a state from `PACK_SEGMENT` to `KERNELS`."""

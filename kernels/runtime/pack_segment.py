@@ -26,10 +26,13 @@ from tilesolve.packing.sizes import PANEL_GAP_BYTES, WORD_BYTES
 _KINDS = len(pack.KINDS)
 
 
-@inlined
-def _tabulate_offsets(offsets, group, step, panel):
-    """Write where the indices of packed groups lie: for kernels that read in place."""
-    found = as_pointer(offsets)
+@compiled(POINTER, INT)
+def tabulate_offsets(s, side):
+    """Write where indices of packed groups lie: for kernels that read the other one in place."""
+    group, step = s[state.GROUP + side], s[state.STEP_BYTES + side]
+    panel = s[state.PANEL_BYTES + side]
+    offsets = state.PACKED_OFFSETS + state.MAX_TILE_INDICES * side
+    found = as_pointer(s[state.SELF] + WORD_BYTES * offsets)
     size, here, first = step // group, 0, 0
     while first < state.MAX_TILE_INDICES:
         for lane in range(min(group, state.MAX_TILE_INDICES - first)):
@@ -218,10 +221,8 @@ def pack_segment(s, side, x, k, b, X, K, B):
     s[state.PANEL_BYTES + side], s[state.BATCH_BYTES + side] = panel, batch_bytes
     s[state.COPIED_GROUP + side], s[state.COPIED_SUM + side] = g0, k0
     s[state.COPIED_BATCH + side] = b0
-    if not s[state.PACKED_LEVEL + 1 - side]:  # kernels that read the other one in place need these
-        offsets = state.PACKED_OFFSETS + state.MAX_TILE_INDICES * side
-        here = s[state.SELF] + WORD_BYTES * offsets
-        _tabulate_offsets(here, s[state.GROUP + side], step, panel)
+    if not s[state.PACKED_LEVEL + 1 - side]:
+        tabulate_offsets(s, side)
     s[frames.PACK_PANEL] = panel
     for batch in range(b0, b1):
         s[frames.PACK_SOURCE] = s[state.SOURCE + side] + B[B[table.OFFSETS + 1 + side] + batch]

@@ -14,6 +14,9 @@ from tilesolve.packing.offset_tables import TileLayout
 MAX_LEVELS = 8
 """Levels of a nest at most, the register tiles included."""
 
+PREPARED_LEVEL = MAX_LEVELS
+"""Stands for a level of packed copies that were prepared: none that is walked."""
+
 ROWS, COLUMNS, SUMS, BATCHES = range(4)
 """The roles of letters."""
 
@@ -69,7 +72,7 @@ LOOP_ENDS, LOOP_BEGINS, LOOP_WORDS = 4, 8, 12
 # Packed copies, for each operand
 
 PACKED_LEVEL = LOOPS + LOOP_WORDS * MAX_LEVELS
-"""At which level it is packed; 0: never."""
+"""At which level it is packed; 0: it is read in place; `PREPARED_LEVEL`: it was packed before."""
 
 PACK_KIND = PACKED_LEVEL + 2
 """Which packing kernel: a number of `pack.KINDS`."""
@@ -105,7 +108,13 @@ COPIED_BATCH = COPIED_SUM + 2
 BATCH_BYTES = COPIED_BATCH + 2
 """Bytes of one batch of the copy."""
 
-PACKED_OFFSETS = BATCH_BYTES + 2
+WINDOW_COPY = BATCH_BYTES + 2
+"""Address of its window copy; before a run the bytes from the workspace's beginning."""
+
+PREPARED_COPY = WINDOW_COPY + 2
+"""Address of its prepared copy; 0: none."""
+
+PACKED_OFFSETS = PREPARED_COPY + 2
 """`MAX_TILE_INDICES` words: offsets of packed rows or columns, for kernels that read the other
 operand in place."""
 
@@ -245,7 +254,13 @@ ENQUEUE_NEXT = PACK_SEGMENT + 1
 WALK_LEVEL = ENQUEUE_NEXT + 1
 """Address of the macrokernel's function for a level."""
 
-KERNELS = WALK_LEVEL + 1
+COPY_WINDOWS = WALK_LEVEL + 1
+"""Address of `copy_windows.copy_windows`."""
+
+TABULATE_OFFSETS = COPY_WINDOWS + 1
+"""Address of `pack_segment.tabulate_offsets`."""
+
+KERNELS = TABULATE_OFFSETS + 1
 """Addresses of the microkernels, by kind, groups of rows and columns."""
 
 SIZE = KERNELS + KERNEL_KINDS * tuning.MAX_TILE_VECTORS * tuning.MAX_TILE_COLUMNS

@@ -20,6 +20,12 @@ Output = Literal["accumulate", "store", "stream"]
 """How C is written: added to what is there, overwritten, or overwritten by non-temporal stores."""
 
 
+CopyKind = Literal["in place", "strips", "windows", "prepared"]
+"""How a call reads an operand: as it lies; from micro-panels that hold each sum of each row; from a
+window copy, which holds each element of the tile once; or from micro-panels made before all calls.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Band:
     """The tiling loops that complete the tile of one level.
@@ -56,9 +62,11 @@ class Nest:
     bands
         Innermost first; the last one's box is the whole problem.
     packed
-        For each operand the level in which its packed copy lives, None if it is read in place.
+        For each operand the level in which its copy lives, None if calls make none.
     output
         How C is written.
+    kinds
+        For each operand the kind of its copy; if empty, all copies are micro-panels.
 
     Examples
     --------
@@ -72,6 +80,7 @@ class Nest:
     bands: tuple[Band, ...]
     packed: tuple[str | None, ...] = ()
     output: Output = "accumulate"
+    kinds: tuple[CopyKind, ...] = ()
 
     @classmethod
     def of(
@@ -93,6 +102,19 @@ class Nest:
             cut = tuple((i, max(1, min(side[i], n))) for i, n in sizes.items())
             made.append(Band(level, letters, cut))
         return cls(tuple(made), packed, output)
+
+    def kind(self, operand: int) -> CopyKind:
+        """Return the kind of an operand's copy, given its number from 0 on.
+
+        Examples
+        --------
+        >>> nest = Nest((), packed=("L2", None))
+        >>> nest.kind(0), nest.kind(1)
+        ('strips', 'in place')
+        """
+        if self.kinds:
+            return self.kinds[operand]
+        return "strips" if self.packed and self.packed[operand] else "in place"
 
     def check(self, problem: Problem) -> None:
         """Raise an error unless the bands nest up to the whole problem, and C can be written so.

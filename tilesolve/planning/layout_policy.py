@@ -40,7 +40,11 @@ class LayoutPolicy:
     run
         Loops and tiles as they are run, and the letters' roles.
     packed
-        The number of the band whose tile has the operand's packed copy; 0: read in place.
+        The number of the band whose tile has the operand's micro-panels; 0: read without them.
+    windows
+        Whether the operand has a window copy of each box, which is read, or packed, in its place.
+    prepared
+        Whether the operand's micro-panels were made before.
     top
         The number of the band whose tile is tabulated at once.
     non_temporal
@@ -60,6 +64,8 @@ class LayoutPolicy:
     last: Mapping[str, int]
     run: RunnableNest
     packed: tuple[int, int]
+    windows: tuple[bool, bool]
+    prepared: tuple[bool, bool]
     top: int
     non_temporal: bool
     stages_output: bool
@@ -78,6 +84,7 @@ def policy_of(
     part: Problem,
     strides: Sequence[Strides],
     unaligned: Collection[int] = (),
+    prepared: Collection[int] = (),
 ) -> LayoutPolicy:
     """Return how a thread's part of a solution with two operands is run.
 
@@ -89,8 +96,8 @@ def policy_of(
         What the thread computes, see `Solution.parts`.
     strides
         Of the output, the first and the second operand.
-    unaligned
-        The numbers of operands that begin amid a line.
+    unaligned, prepared
+        The numbers of operands that begin amid a line, and of those with prepared copies.
     """
     machine, dtype = solution.machine, part.dtype
     fused = solution.fused
@@ -103,20 +110,28 @@ def policy_of(
         {letter: -step if letter in last else step for letter, step in of.items()} for of in given
     )
     levels = _copy_levels(solution, unaligned)
-    copies = levels[first], levels[1 - first]
+    copies = tuple(None if at in prepared else levels[at] for at in (first, 1 - first))
+    windows = tuple(_has_windows(solution, at) for at in (first, 1 - first))
+    ready = first in prepared, 1 - first in prepared
     run = RunnableNest.of(
         solution.nest,
         lanes(dtype, machine.vector_bits),
         register_tiles(dtype, min(machine.vector_registers, 32)),
         roles,
-        copies,
+        (copies[ROWS], copies[COLUMNS]),
     )
     names = [band.level for band in run.nest.bands]
     wanted = [names.index(copy) if copy else 0 for copy in copies]
-    top = max(run.outermost, *wanted)
+    # A window copy is one of a box.
+    top = max(wanted) if any(windows) and any(wanted) else max(run.outermost, *wanted)
     run = run.cut_to_table(top)
+    kinds = solution.nest.kind(first), solution.nest.kind(1 - first)
     # Only whole vectors of rows can be read in place; others are packed into the nearest tile.
-    packed = wanted[ROWS] or int(not _has_whole_vectors(part, run, output, rows)), wanted[COLUMNS]
+    whole = not windows[ROWS] and _has_whole_vectors(part, run, output, rows)
+    packed = (
+        top if ready[ROWS] else wanted[ROWS] * (kinds[ROWS] != "windows") or int(not whole),
+        top if ready[COLUMNS] else wanted[COLUMNS] * (kinds[COLUMNS] != "windows"),
+    )
     cell = dict(solution.nest.bands[0].box)
     return LayoutPolicy(
         rows_operand=first,
@@ -124,11 +139,15 @@ def policy_of(
         last=last,
         run=run,
         packed=packed,
+        windows=(windows[ROWS], windows[COLUMNS]),
+        prepared=ready,
         top=top,
         non_temporal=solution.output == "stream" and not stores_alias(part, machine, output, cell),
         stages_output=not third_cache_feeds(machine),
         prefetches_next_rows=machine.prefetches_next_rows(dtype),
-        prefetched=_prefetched(part, run, packed, (rows, columns), machine),
+        prefetched=(False, False)
+        if any(windows) or any(ready)
+        else _prefetched(part, run, packed, (rows, columns), machine),
         near_copy_bytes=_near_copy_bytes(machine),
     )
 
@@ -149,9 +168,15 @@ def levels_if_unaligned(solution: Solution) -> dict[int, str]:
         own = problem.spec.operands[at].letters
         others = [letter for letter in problem.sizes if letter not in own]
         once = [band for band in bands[1:-1] if all(band[i] >= problem.sizes[i] for i in others)]
-        if copy is None and once:
+        if copy is None and once and solution.nest.kind(at) == "in place":
             found[at] = once[0].level
     return found
+
+
+def _has_windows(solution: Solution, at: int) -> bool:
+    """Return whether an operand has window copies: also where zeros are packed with it."""
+    padded = any(one.tensor == at + 1 for one in solution.problem.padding)
+    return padded or solution.nest.kind(at) == "windows"
 
 
 def contiguous_letter(problem: Problem, strides: Strides) -> str | None:

@@ -31,6 +31,7 @@ from tilesolve.system.html_report import html_report
 if TYPE_CHECKING:
     from tilesolve.plans.certificate import Certificate
     from tilesolve.running.execution import Executor
+    from tilesolve.running.prepared import Prepared
 
 
 class Plan:
@@ -227,8 +228,8 @@ class Plan:
 
     def __call__(
         self,
-        first: npt.ArrayLike,
-        second: npt.ArrayLike,
+        first: npt.ArrayLike | Prepared,
+        second: npt.ArrayLike | Prepared,
         out: npt.NDArray[Any] | None = None,
         *,
         alpha: complex = 1.0,
@@ -239,7 +240,8 @@ class Plan:
         Parameters
         ----------
         first, second
-            The operands, of the plan's shapes and dtype; any strides, never modified.
+            The operands, of the plan's shapes and dtype; any strides, never modified. Either may be
+            one that `prepare` made.
         out
             Where the result goes; a new array if None. It may not share memory with an operand.
         alpha, beta
@@ -273,6 +275,33 @@ class Plan:
             if done is not None:
                 return done
         return executor.run(first, second, out, alpha, beta)
+
+    def prepare(self, array: npt.ArrayLike, operand: str = "B") -> Prepared:
+        """Return an operand that is packed now, once, for calls that take it in the array's place.
+
+        Parameters
+        ----------
+        array
+            The operand, of the plan's shape and dtype. A copy of it is kept.
+        operand
+            Its name in the spec.
+
+        Raises
+        ------
+        SizeError, DtypeError
+            If a shape or a dtype is not the plan's.
+        PlanError
+            If there is no such operand.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> matmul = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
+        >>> weights = matmul.prepare(2 * np.eye(4))
+        >>> matmul(np.eye(4), weights).tolist() == (2 * np.eye(4)).tolist()
+        True
+        """
+        return self.executor.prepare(operand, array)
 
     def __eq__(self, other: object) -> bool:
         return self._solution == other._solution if isinstance(other, Plan) else NotImplemented

@@ -22,6 +22,7 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
+from tilesolve.running.prepared import Prepared
 from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
 from tilesolve.system.workers import run_together
@@ -59,6 +60,7 @@ class Layout:
         second: Array,
         out: Array | None,
         unaligned: Sequence[int] = (),
+        prepared: Sequence[Prepared] = (),
     ) -> Self:
         """Check what the arrays alone tell and work out the tasks.
 
@@ -79,7 +81,11 @@ class Layout:
         strides = (steps, first.strides, second.strides)
         if not prod(shape):
             return cls(shape, dtype, [], ())
-        tasks = [Task.of(solution, *part, strides, unaligned) for part in solution.parts]
+        ready = [one.operand for one in prepared]
+        tasks = [Task.of(solution, *part, strides, unaligned, ready) for part in solution.parts]
+        for one in prepared:
+            for task in tasks:
+                one.use_in(task)
         return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)))
 
 
@@ -151,21 +157,26 @@ class Executor:
 
     def run(
         self,
-        first: npt.ArrayLike,
-        second: npt.ArrayLike,
+        first: npt.ArrayLike | Prepared,
+        second: npt.ArrayLike | Prepared,
         out: Array | None,
         alpha: complex,
         beta: complex,
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
+        prepared: tuple[Prepared, ...] = ()
         if type(first) is not np.ndarray or type(second) is not np.ndarray:
+            prepared = self._find_prepared(first, second)
+            first, second = (
+                one.array if isinstance(one, Prepared) else one for one in (first, second)
+            )
             first, second = _as_operands(problem, first, second)
         if type(alpha) is not float:
             alpha = _factor(problem, "alpha", alpha)
         if type(beta) is not float:
             beta = _factor(problem, "beta", beta)
-        layout = self._layout(first, second, out)
+        layout = self._layout(first, second, out, prepared)
         if out is None:
             if beta:
                 raise PlanError(f"beta is {beta}: there is no out to multiply by it")
@@ -180,23 +191,58 @@ class Executor:
             run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
         elif tasks:
             tasks[0].run((out, first, second), alpha, beta)
-            if not layout.aligned and type(out) is type(first) is type(second) is _ARRAY:
+            if (
+                not layout.aligned
+                and not prepared
+                and type(out) is type(first) is type(second) is _ARRAY
+            ):
                 if layout.recent is None:
                     layout.recent = Recent.of(layout, (out, first, second))
                 self.recent = layout.recent
         return out
 
-    def _layout(self, first: Array, second: Array, out: Array | None) -> Layout:
+    def prepare(self, operand: str, array: npt.ArrayLike) -> Prepared:
+        """Return an operand whose micro-panels are made, as calls with arrays in C order read them."""
+        found = Prepared.of(self.solution, operand, array)
+        problem = self.solution.problem
+        _check_count(problem)
+        given = [np.empty(shape, problem.dtype) for shape in problem.shapes[1:]]
+        given[found.operand] = found.array
+        self._layout(given[0], given[1], None, (found,))
+        return found
+
+    def _find_prepared(self, *operands: npt.ArrayLike | Prepared) -> tuple[Prepared, ...]:
+        """Return those of the operands that were prepared, once they are known to be this plan's."""
+        found = []
+        for at, (name, one) in enumerate(
+            zip(self.solution.problem.spec.names[1:], operands, strict=False)
+        ):
+            if not isinstance(one, Prepared):
+                continue
+            if one.operand != at:
+                own = self.solution.problem.spec.names[1 + one.operand]
+                raise PlanError(f"operand {own} was prepared, and is given as operand {name}")
+            if one.solution is not self.solution and one.solution != self.solution:
+                raise PlanError(f"operand {name} was prepared for another plan: {one!r}")
+            found.append(one)
+        return tuple(found)
+
+    def _layout(
+        self, first: Array, second: Array, out: Array | None, prepared: tuple[Prepared, ...]
+    ) -> Layout:
         """Return what is done for arrays like these."""
         key: tuple[Any, ...]
         key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
+        key += prepared
         if out is not None:
             if not isinstance(out, np.ndarray) or not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
             key += (out.shape, out.strides, out.dtype)
         layout = self.layouts.get(key)
         if layout is None:
-            layout = self._keep(key, Layout.of(self.solution, first, second, out))
+            layout = self._keep(
+                key, Layout.of(self.solution, first, second, out, prepared=prepared)
+            )
         if layout.aligned:
             unaligned = tuple(
                 at for at in layout.aligned if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
@@ -206,7 +252,7 @@ class Executor:
                 layout = self.layouts.get(key)
                 if layout is None:
                     layout = self._keep(
-                        key, Layout.of(self.solution, first, second, out, unaligned)
+                        key, Layout.of(self.solution, first, second, out, unaligned, prepared)
                     )
         return layout
 

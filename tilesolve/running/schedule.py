@@ -113,6 +113,9 @@ class Schedule:
         What was decided for these strides.
     family
         The kernels that are used.
+    strides
+        Bytes along each letter, of the output, the rows' operand and the columns' one as calls
+        read it: of its window copy, if it has one.
 
     Raises
     ------
@@ -123,6 +126,7 @@ class Schedule:
     problem: Problem
     policy: LayoutPolicy
     family: Family
+    strides: tuple[Strides, Strides, Strides]
 
     def __post_init__(self) -> None:
         count = len(self.nest.bands)
@@ -138,11 +142,6 @@ class Schedule:
     def roles(self) -> Roles:
         """The letters of rows, columns, sums and batches."""
         return self.policy.roles
-
-    @property
-    def strides(self) -> tuple[Strides, Strides, Strides]:
-        """Bytes along each letter, of the output, the rows' operand and the columns' one."""
-        return self.policy.strides
 
     @property
     def packed(self) -> tuple[int, int]:

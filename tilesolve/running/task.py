@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,16 +17,18 @@ from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import box_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
+from tilesolve.kernels.runtime.boxes import pack_boxes
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.kernel_cache import family_of, load_kernels
-from tilesolve.packing.buffers import workspace
+from tilesolve.packing.buffers import Bytes, workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import buffer_bytes
+from tilesolve.packing.sizes import buffer_bytes, panel_bytes
 from tilesolve.planning.layout_policy import policy_of
 from tilesolve.planning.solution import Solution
 from tilesolve.running.schedule import Boxes, Schedule
+from tilesolve.running.window_copies import lay_out_windows, read_strides, window_records
 from tilesolve.system import cancellation
 
 Visit = tuple[dict[str, tuple[int, ...]], Integers]
@@ -52,8 +55,12 @@ class Task:
         Offsets of packed k for both operands.
     words
         What a run is told, see `call_fields`.
+    records
+        Of each operand's window copy, see `window_fields`; nothing where it has none.
+    prepared_bytes
+        Bytes of both operands' prepared copies; 0 for none.
     workspace_bytes
-        Bytes of the packed copies of both operands.
+        Bytes of the copies of both operands that each run makes.
     """
 
     schedule: Schedule
@@ -63,6 +70,8 @@ class Task:
     state: Integers
     sums: Integers
     words: Integers
+    records: tuple[Integers | None, ...]
+    prepared_bytes: tuple[int, int]
     workspace_bytes: int
 
     @classmethod
@@ -73,6 +82,7 @@ class Task:
         start: dict[str, int],
         strides: Sequence[tuple[int, ...]],
         unaligned: Sequence[int] = (),
+        prepared: Sequence[int] = (),
     ) -> Task:
         """Return the task of a part of a solution's problem.
 
@@ -84,15 +94,20 @@ class Task:
             The part, and where its letters begin.
         strides
             Of the output and the operands.
-        unaligned
-            The numbers of operands that begin amid a line.
+        unaligned, prepared
+            The numbers of operands that begin amid a line, and of those with prepared copies.
         """
         family = family_of(problem.dtype, solution.machine)
         tensors = problem.spec.tensors
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
-        policy = policy_of(solution, problem, given, unaligned)
-        schedule = Schedule(problem, policy, family)
+        policy = policy_of(solution, problem, given, unaligned, prepared)
+        windows = lay_out_windows(solution.problem, problem, policy, strides)
+        schedule = Schedule(problem, policy, family, read_strides(policy, windows))
         boxes = schedule.boxes()
+        records = [
+            None if copy is None else window_records(copy, boxes, problem, policy, start)
+            for copy in windows
+        ]
         longest = max(box.axes[SUMS].size for box in boxes.tables)
         sizes = np.array([schedule.step(ROWS), schedule.step(COLUMNS)])
         sums = np.ascontiguousarray(sizes[:, None] * np.arange(longest + 1))
@@ -100,19 +115,42 @@ class Task:
         rows = policy.rows_operand
         in_order = given[0], given[1 + rows], given[2 - rows]
         bases = [_distance(start, of) + _distance(policy.last, of) for of in in_order]
+        for side, copy in enumerate(windows):
+            bases[1 + side] *= copy is None  # records count from the array's first element
         state[fields.BASES : fields.BASES + 3] = bases
         for side, row in enumerate(sums):
             state[fields.PACKED_SUM_OFFSETS + side] = row.ctypes.data
         taken = 0
-        for side in (ROWS, COLUMNS):
+        for side, copy in enumerate(windows):
+            segment = _largest_segment_bytes(schedule, boxes, side)
+            if side == ROWS:
+                state[fields.PREFETCHES_PANELS] = segment > policy.near_copy_bytes
             state[fields.COPY + side] = taken
-            step = schedule.step(side)
-            taken += buffer_bytes(max(box.segment_bytes(side, step) for box in boxes.tables))
-        exceeds = state[fields.COPY + COLUMNS] > policy.near_copy_bytes
-        state[fields.PREFETCHES_PANELS] = exceeds
-        steps = _steps(schedule, boxes)
+            taken += 0 if policy.prepared[side] else segment
+            state[fields.WINDOW_COPY + side] = taken
+            taken += buffer_bytes(copy.size_bytes) if copy else 0
+        steps, ready = _steps(schedule, boxes, records)
         words = np.array([state.ctypes.data, steps.ctypes.data, len(boxes), rows], np.int64)
-        return cls(schedule, start, boxes, steps, state, sums, words, taken)
+        return cls(schedule, start, boxes, steps, state, sums, words, tuple(records), ready, taken)
+
+    def prepare(self, side: int, address: int, copy: Bytes) -> None:
+        """Make the prepared copy of an operand whose array is at an address."""
+        pack_boxes(self.words.ctypes.data, side, address, copy.ctypes.data)
+
+    def prepared_key(self, side: int) -> bytes:
+        """Return what tells the prepared copies of an operand apart that tasks read."""
+        found = hashlib.sha256()
+        steps = self.steps.reshape(-1, box_fields.SIZE)
+        for field in (box_fields.OFFSETS + 1, box_fields.PREPARED, box_fields.PREPARED_PANEL):
+            found.update(steps[:, field + side].tobytes())
+        for box in self.boxes.tables:
+            for role in (side, SUMS, BATCHES):
+                found.update(box.tables[role].tobytes())
+        return found.digest()
+
+    def use_prepared(self, side: int, copy: Bytes) -> None:
+        """Have runs read a prepared copy."""
+        self.state[fields.PREPARED_COPY + side] = copy.ctypes.data
 
     def run(
         self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
@@ -161,8 +199,16 @@ def _distance(corner: Mapping[str, int], strides: Mapping[str, int]) -> int:
     return sum(strides.get(letter, 0) * at for letter, at in corner.items())
 
 
-def _steps(schedule: Schedule, boxes: Boxes) -> Integers:
-    """Return a row of `box_fields` for each box, one after the other."""
+def _largest_segment_bytes(schedule: Schedule, boxes: Boxes, side: int) -> int:
+    """Return the bytes of a buffer for the largest packed segment of an operand."""
+    step = schedule.step(side)
+    return buffer_bytes(max(box.segment_bytes(side, step) for box in boxes.tables))
+
+
+def _steps(
+    schedule: Schedule, boxes: Boxes, records: Sequence[Integers | None]
+) -> tuple[Integers, tuple[int, int]]:
+    """Return a row of `box_fields` for each box, in a row, and the bytes of prepared copies."""
     stages = schedule.policy.stages_output
     letters = tuple(schedule.problem.sizes)
     kinds = np.zeros((len(boxes.tables), box_fields.SIZE), np.int64)
@@ -181,19 +227,52 @@ def _steps(schedule: Schedule, boxes: Boxes) -> Integers:
     rows[:, box_fields.OFFSETS : box_fields.OFFSETS + len(schedule.strides)] = offsets
     sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
     rows[:, box_fields.HAS_FIRST_SUM] = ~boxes.corners[:, sums].any(axis=1)
-    for side in (ROWS, COLUMNS):
+    ready = [0, 0]
+    for side, record in enumerate(records):
         # A copy stays good while the operand's elements and their order do.
-        kept = [
-            box_fields.OFFSETS + 1 + side,
-            *(box_fields.TABLES + r for r in (side, SUMS, BATCHES)),
+        kept = rows[
+            :,
+            [
+                box_fields.OFFSETS + 1 + side,
+                *(box_fields.TABLES + r for r in (side, SUMS, BATCHES)),
+            ],
         ]
+        if record is not None:
+            size = record.itemsize * record.shape[1]
+            places = record.ctypes.data + size * np.arange(len(rows))
+            rows[:, box_fields.WINDOWS + side] = places
+            kept = np.hstack([kept, record])
+        if schedule.policy.prepared[side]:
+            ready[side] = _place_prepared(rows, schedule, boxes, side, kept)
         rows[:, box_fields.CHANGED + side] = 1
-        rows[1:, box_fields.CHANGED + side] = np.any(rows[1:, kept] != rows[:-1, kept], axis=1)
+        rows[1:, box_fields.CHANGED + side] = np.any(kept[1:] != kept[:-1], axis=1)
         fresh = np.flatnonzero(rows[:, box_fields.CHANGED + side])
         numbers = np.arange(len(rows))
         following = np.append(fresh, 0)[np.searchsorted(fresh, numbers, side="right")]
         rows[:, box_fields.NEXT_CHANGE + side] = np.maximum(0, following - numbers)
-    return rows.ravel()
+    return rows.ravel(), (ready[0], ready[1])
+
+
+def _place_prepared(
+    rows: Integers, schedule: Schedule, boxes: Boxes, side: int, kept: Integers
+) -> int:
+    """Set the fields of an operand's prepared copy, and return its bytes.
+
+    It has the micro-panels of each box, one after the other; boxes that have the same of the
+    operand share them.
+    """
+    step = schedule.step(side)
+    panels = np.array([panel_bytes(box.sums[side], step) for box in boxes.tables])[boxes.kinds]
+    counts = np.array([box.panels[side] for box in boxes.tables])[boxes.kinds]
+    batches = np.array([box.batches[side] for box in boxes.tables])[boxes.kinds]
+    rows[:, box_fields.PREPARED_PANEL + side] = panels
+    rows[:, box_fields.PREPARED_BATCH + side] = panels * counts
+    _, first, same = np.unique(kept, axis=0, return_index=True, return_inverse=True)
+    sizes = np.array([buffer_bytes(int(size)) for size in (panels * counts * batches)[first]])
+    ends = np.cumsum(sizes)
+    rows[:, box_fields.PREPARED + side] = (ends - sizes)[same.reshape(-1)]
+    rows[first, box_fields.PREPARES + side] = 1
+    return int(ends[-1])
 
 
 def _state(schedule: Schedule) -> Integers:
@@ -204,7 +283,9 @@ def _state(schedule: Schedule) -> Integers:
     for level, order in enumerate(policy.run.orders[: schedule.top + 1]):
         state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
     for side in (ROWS, COLUMNS):
-        state[fields.PACKED_LEVEL + side] = schedule.packed[side]
+        state[fields.PACKED_LEVEL + side] = (
+            fields.PREPARED_LEVEL if policy.prepared[side] else schedule.packed[side]
+        )
         state[fields.PACK_KIND + side] = schedule.pack_kinds[side]
         state[fields.STEP_BYTES + side] = schedule.step(side)
         state[fields.GROUP + side] = schedule.group(side)
