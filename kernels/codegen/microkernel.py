@@ -19,6 +19,7 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   bytes later are prefetched before whole vectors are stored non-temporally.
 * ``halved`` kernels read micro-panels, too, but of the last group only the first half of each
   vector; that group has no more rows, and C is written by the part and scattered modes only.
+* ``mixed`` kernels read A from micro-panels, as packed ones do, and B in place, as placed ones do.
 * Other kernels, ``placed`` in their symbols, read operands in place: element (r, k) of A is at
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each
   group, element (c, k) of B is at ``b + columns_b[c] + sums_b[k]``. Offsets are in bytes.
@@ -31,7 +32,7 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   prefetched while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in
-  `ADVANCED_FIELDS` grow by their ``_move``. The frame itself is only read.
+  `advanced_fields` grow by their ``_move``. The frame itself is only read.
 
 No other memory is touched. Nothing else is assumed of the alignment of arrays, not even that of
 their elements; frames and tables are aligned to their words, micro-panels to their numbers.
@@ -56,11 +57,20 @@ from tilesolve.kernels.codegen.store_output import (
 from tilesolve.kernels.codegen.unrolling import is_unrolled
 from tilesolve.kernels.codegen.vectors import INT64
 
-ADVANCED_FIELDS = {
-    True: ("a", "b", "next_a", "rows_c", "columns_c", "fetch"),
-    False: ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c"),
-}
-"""Fields that differ from one tile of a call to the next, by whether kernels read micro-panels."""
+
+def advanced_fields(shape: Shape) -> tuple[str, ...]:
+    """Return the fields that differ from one tile of a call to the next.
+
+    Examples
+    --------
+    >>> advanced_fields(Shape("float32", 256, 2, 6, 6, packed=False))
+    ('a', 'b', 'rows_a', 'columns_b', 'rows_c', 'columns_c')
+    """
+    if shape.mixed:
+        return ("a", "b", "next_a", "columns_b", "rows_c", "columns_c", "fetch")
+    if shape.packed:
+        return ("a", "b", "next_a", "rows_c", "columns_c", "fetch")
+    return ("a", "b", "rows_a", "columns_b", "rows_c", "columns_c")
 
 
 def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Function:
@@ -90,7 +100,7 @@ def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Functio
     last = steps_kept_back(frame, scaling) if interleaved_steps(shape) else INT64(0)
     first = builder.sub(frame.field("k"), last)
     split = LoopSplit.of(frame, first) if is_unrolled(shape) else None
-    names = ADVANCED_FIELDS[shape.packed]
+    names = advanced_fields(shape)
 
     def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         tile = frame.with_fields(dict(zip(names, values, strict=True)))
@@ -114,6 +124,6 @@ def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Functio
 
 
 def _advanced_values(tile: TileEmitter) -> list[ir.Value]:
-    """Return the values that `ADVANCED_FIELDS` have for the next tile of a call."""
-    names = ADVANCED_FIELDS[tile.shape.packed]
+    """Return the values that `advanced_fields` have for the next tile of a call."""
+    names = advanced_fields(tile.shape)
     return [tile.builder.add(tile.field(name), tile.field(f"{name}_move")) for name in names]

@@ -43,6 +43,8 @@ class Family:
         Columns that lie together in a micro-panel.
     halved
         Whether there are kernels whose last vectors are half as wide.
+    mixed
+        Whether it is the family of mixed kernels, which complements that of all others.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Family:
     registers: int
     group: int
     halved: bool = False
+    mixed: bool = False
 
     @classmethod
     def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
@@ -94,6 +97,11 @@ class Family:
     def shapes(self) -> tuple[Shape, ...]:
         """All microkernels."""
         kinds = [(True, False), (False, False), (True, True)]
+        if self.mixed:
+            return tuple(
+                Shape(self.dtype, self.bits, *sides, self.group, packed=True, mixed=True)
+                for sides in self.tiles
+            )
         return tuple(
             Shape(self.dtype, self.bits, *sides, self.group, packed, halved)
             for packed, halved in kinds

@@ -96,6 +96,8 @@ class Shape:
     halved
         Whether the last group's vectors are half as wide, as it has no more rows. Such kernels
         read micro-panels, and never write whole vectors.
+    mixed
+        Whether only rows come from micro-panels, and columns are read in place.
 
     Examples
     --------
@@ -111,11 +113,13 @@ class Shape:
     group: int
     packed: bool
     halved: bool = False
+    mixed: bool = False
 
     @property
     def name(self) -> str:
         """The symbol that the kernel has in its object file."""
         kind = "halved" if self.halved else "packed" if self.packed else "placed"
+        kind = "mixed" if self.mixed else kind
         return f"{kind}_{self.dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
 
     @property

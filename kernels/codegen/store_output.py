@@ -122,6 +122,9 @@ def _prefetch_next_panels(tile: TileEmitter) -> None:
     """Emit prefetches of the first lines of the micro-panels that the call's next tile reads."""
     builder, shape = tile.builder, tile.shape
     a, b = (builder.add(tile.field(name), tile.field(f"{name}_move")) for name in "ab")
+    if shape.mixed:
+        _prefetch_panels(tile, a, tile.field("a_step"), shape.vectors)
+        return
     moves = builder.icmp_signed("!=", tile.field("b_move"), INT64(0))
     with builder.if_else(moves, likely=True) as (columns, rows):
         with columns:

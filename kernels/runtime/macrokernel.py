@@ -113,9 +113,8 @@ def _set_rows(s, role, count, turns, loops, tile, sums, R, K, B):
         if role == _ROWS:
             s[frames.A_MOVE], a_turn = a_turn, 0
         next_turn = _prefetch_panels(s, role, count, turns, k1 - k0, loops, R)
-        if s[state.PACKED_LEVEL + 1]:
-            s[frames.A_STEP] = s[state.PANEL_BYTES]
-        else:
+        s[frames.A_STEP] = s[state.PANEL_BYTES]
+        if not s[state.PACKED_LEVEL + 1]:
             s[frames.ROWS_A] = s[state.SELF] + WORD_BYTES * state.PACKED_OFFSETS
             s[frames.SUMS_A] = s[state.PACKED_SUM_OFFSETS]
             s[frames.A_AHEAD] = 0
@@ -279,7 +278,9 @@ def _call_tiles(s, role, count, turns, loops, R, N, K, B):
     turn_by = a_turn, rows_a_turn, next_turn, b_turn, columns_b_turn
     first = _set_output(s, stored, rows, columns, sums[0], b, R, N, B)
     kind = state.PACKED
-    if not (s[state.PACKED_LEVEL] and s[state.PACKED_LEVEL + 1]):
+    if not s[state.PACKED_LEVEL + 1]:
+        kind = state.MIXED if s[state.PACKED_LEVEL] else state.IN_PLACE
+    elif not s[state.PACKED_LEVEL]:
         kind = state.IN_PLACE
     elif 2 * (groups * s[state.GROUP] - high) >= s[state.GROUP]:
         kind = state.HALVED

@@ -20,11 +20,11 @@ PREPARED_LEVEL = MAX_LEVELS
 ROWS, COLUMNS, SUMS, BATCHES = range(4)
 """The roles of letters."""
 
-PACKED, IN_PLACE, HALVED = range(3)
-"""The kinds of microkernels: they read micro-panels, read in place, or read micro-panels and have
-last vectors that are half as wide."""
+PACKED, IN_PLACE, HALVED, MIXED = range(4)
+"""The kinds of microkernels: they read micro-panels, read in place, read micro-panels and have last
+vectors that are half as wide, or read rows from micro-panels and columns in place."""
 
-KERNEL_KINDS = 3
+KERNEL_KINDS = 4
 """How many kinds there are."""
 
 MAX_TILE_INDICES = 64

@@ -191,18 +191,15 @@ class Executor:
             run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
         elif tasks:
             tasks[0].run((out, first, second), alpha, beta)
-            if (
-                not layout.aligned
-                and not prepared
-                and type(out) is type(first) is type(second) is _ARRAY
-            ):
+            plain = type(out) is type(first) is type(second) is _ARRAY
+            if plain and not layout.aligned and not prepared:
                 if layout.recent is None:
                     layout.recent = Recent.of(layout, (out, first, second))
                 self.recent = layout.recent
         return out
 
     def prepare(self, operand: str, array: npt.ArrayLike) -> Prepared:
-        """Return an operand whose micro-panels are made, as calls with arrays in C order read them."""
+        """Return an operand with the micro-panels that calls with arrays in C order read."""
         found = Prepared.of(self.solution, operand, array)
         problem = self.solution.problem
         _check_count(problem)
@@ -212,7 +209,7 @@ class Executor:
         return found
 
     def _find_prepared(self, *operands: npt.ArrayLike | Prepared) -> tuple[Prepared, ...]:
-        """Return those of the operands that were prepared, once they are known to be this plan's."""
+        """Return those of the operands that were prepared, after a look whether it was for here."""
         found = []
         for at, (name, one) in enumerate(
             zip(self.solution.problem.spec.names[1:], operands, strict=False)

@@ -16,8 +16,8 @@ from tilesolve.system.checks import check_dtype
 class Prepared:
     """An operand of a plan whose micro-panels are made before all calls.
 
-    It keeps a copy of the array: what is done to the array later changes nothing. Copies and pickles
-    have the array only, and pack it again.
+    It keeps a copy of the array: what is done to the array later changes nothing. Copies and
+    pickles have the array only, and pack it again.
 
     Parameters
     ----------

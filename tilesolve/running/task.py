@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -279,6 +279,9 @@ def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
     state = _kernel_addresses(family).copy()
+    if policy.windows[COLUMNS] and schedule.packed[ROWS]:
+        mixed = _addresses_of_kinds(state)[fields.MIXED]
+        _find_kernels(replace(family, mixed=True), mixed)
     state[fields.TOP] = schedule.top
     for level, order in enumerate(policy.run.orders[: schedule.top + 1]):
         state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
@@ -301,6 +304,18 @@ def _state(schedule: Schedule) -> Integers:
     return state
 
 
+def _addresses_of_kinds(state: Integers) -> Integers:
+    """Return the part of a state that has the microkernels' addresses: by kind, rows, columns."""
+    return state[fields.KERNELS :].reshape(fields.KERNEL_KINDS, MAX_TILE_VECTORS, MAX_TILE_COLUMNS)
+
+
+def _find_kernels(family: Family, addresses: Integers) -> None:
+    """Set the addresses of kernels of one kind, by rows and columns."""
+    loaded = load_kernels(family)
+    for shape in family.shapes:
+        addresses[shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
+
+
 @lru_cache(maxsize=32)
 def _kernel_addresses(family: Family) -> Integers:
     """Return a state that knows where code is, and what ends a run, no more."""
@@ -308,14 +323,14 @@ def _kernel_addresses(family: Family) -> Integers:
     state = np.zeros(fields.SIZE, np.int64)
     state[fields.STOP] = cancellation.CANCEL_ADDRESS
     state[fields.PACK_SEGMENT : fields.KERNELS] = macrokernel.ADDRESSES
-    addresses = state[fields.KERNELS :].reshape(
-        fields.KERNEL_KINDS, MAX_TILE_VECTORS, MAX_TILE_COLUMNS
-    )
+    addresses = _addresses_of_kinds(state)
     for shape in family.shapes:
         kind = fields.HALVED if shape.halved else fields.PACKED if shape.packed else fields.IN_PLACE
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
     if not family.halved:
         addresses[fields.HALVED] = addresses[fields.PACKED]
+    # Where mixed kernels are not loaded, those that read both in place do.
+    addresses[fields.MIXED] = addresses[fields.IN_PLACE]
     for side, strip in enumerate(family.micro_panels):
         for number, kind_of_packer in enumerate(pack.KINDS):
             at = fields.PACKERS + len(pack.KINDS) * side + number

@@ -11,7 +11,7 @@ from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen import accumulate, object_code
 from tilesolve.kernels.codegen.emitter import TileEmitter
-from tilesolve.kernels.codegen.microkernel import ADVANCED_FIELDS
+from tilesolve.kernels.codegen.microkernel import advanced_fields
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.tuning import MIN_STEPS_TO_PREFETCH_C
