@@ -95,7 +95,13 @@ def canonicalize(problem: Problem) -> CanonicalForm:
     extents = tuple((letter, sizes[letter]) for letter in target.letters)
     padding = (replace(one, tensor=1 + order.index(one.tensor - 1)) for one in problem.padding)
     return CanonicalForm(
-        Problem(target, extents, problem.dtype, tuple(padding)),
+        Problem(
+            target,
+            extents,
+            problem.dtype,
+            tuple(padding),
+            tuple(1 + order.index(at - 1) for at in problem.constant),
+        ),
         tuple(renamed.items()),
         tuple(order),
     )

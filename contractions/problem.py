@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
-from tilesolve.contractions.spec import Spec
+from tilesolve.contractions.spec import Spec, Tensor
 
 if TYPE_CHECKING:
     from tilesolve.contractions.classes import IndexClass
@@ -45,6 +45,8 @@ class Problem:
         One of ``DTYPES``.
     padding
         Zeros at the ends of operands' axes, which the arrays do not have.
+    constant
+        Positions of the tensors that stay the same from call to call: 1 is the first operand.
 
     Examples
     --------
@@ -60,7 +62,8 @@ class Problem:
     spec: Spec
     extents: tuple[tuple[str, int], ...]
     dtype: str = "float64"
-    padding: tuple[Padding, ...] = field(default=())
+    padding: tuple[Padding, ...] = ()
+    constant: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         letters = tuple(letter for letter, _ in self.extents)
@@ -80,6 +83,8 @@ class Problem:
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
+        if self.constant:
+            object.__setattr__(self, "constant", _check_constant(self.spec, self.constant))
 
     @classmethod
     def of(
@@ -88,6 +93,7 @@ class Problem:
         sizes: Mapping[str, int] | str | int,
         dtype: npt.DTypeLike = "float64",
         padding: Iterable[Padding] = (),
+        constant: Iterable[int] = (),
     ) -> Self:
         """Make a problem from a spec and sizes.
 
@@ -102,6 +108,8 @@ class Problem:
             Anything that numpy takes for one of ``DTYPES``.
         padding
             Zeros at the ends of operands' axes.
+        constant
+            Positions of the tensors that stay the same from call to call.
 
         Examples
         --------
@@ -130,7 +138,7 @@ sizes are given for a, b
                     f"sizes are given for {', '.join(sizes) or 'nothing'}"
                 )
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
-        return cls(spec, extents, _dtype_name(dtype), tuple(padding))
+        return cls(spec, extents, _dtype_name(dtype), tuple(padding), tuple(constant))
 
     def part(self, sizes: Mapping[str, int]) -> Self:
         """Return the problem with smaller extents, with as much padding as leaves an element.
@@ -150,7 +158,23 @@ sizes are given for a, b
             sizes,
             self.dtype,
             (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding),
+            self.constant,
         )
+
+    def with_last(self, letter: str | None) -> Self:
+        """Return the problem with a letter of the output moved to its end; None moves none.
+
+        Examples
+        --------
+        >>> str(Problem.of("mn-mk-kn", 8).with_last("m"))
+        'nm-mk-kn n=8 m=8 k=8 float64'
+        """
+        output = self.spec.output
+        if letter is None or output.letters[-1] == letter:
+            return self
+        order = sorted(output.subscripts, key=lambda subscript: subscript.letters == (letter,))
+        spec = Spec(Tensor(tuple(order)), self.spec.operands)
+        return type(self).of(spec, self.sizes, self.dtype, self.padding, self.constant)
 
     @classmethod
     def from_arrays(
@@ -276,7 +300,20 @@ sizes are given for a, b
     def __str__(self) -> str:
         sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
         padding = "; ".join(map(str, self.padding))
-        return " ".join(filter(None, (str(self.spec), sizes, self.dtype, padding)))
+        names = ", ".join(self.spec.names[at] for at in self.constant)
+        constant = f"constant {names}" if names else ""
+        return " ".join(filter(None, (str(self.spec), sizes, self.dtype, padding, constant)))
+
+
+def _check_constant(spec: Spec, constant: Iterable[int]) -> tuple[int, ...]:
+    """Return positions of operands in order, each once."""
+    for at in constant:
+        if not 1 <= at <= len(spec.operands):
+            raise SizeError(
+                f"tensor {at} cannot be constant: {str(spec)!r} has {len(spec.operands)} "
+                "operands, counted from 1"
+            )
+    return tuple(sorted(set(constant)))
 
 
 def _home(spec: Spec, letter: str) -> str:

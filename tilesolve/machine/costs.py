@@ -65,6 +65,9 @@ class Costs:
         80.0, "cycles/tile", "adding a register tile to C, at least, where C lies in L2"
     )
     pack_cycles: float = _cost(2.5, "cycles/element", "packing an element, wherever it lies")
+    window_cycles: float = _cost(
+        0.3, "cycles/element", "copying an element of a box's windows, zeros included"
+    )
     near_share: float = _share(
         0.4, "of the cost of packing or reading in place that is left where L2 holds all tensors"
     )

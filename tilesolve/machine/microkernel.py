@@ -29,6 +29,8 @@ class Microkernel:
         Cycles that a call costs besides its arithmetic: entry, and C in and out.
     pack_cycles
         Cycles that packing one element costs.
+    window_cycles
+        Cycles that one element of a window copy costs.
     in_place_rows_cycles
         Cycles that an element of rows read in place costs each time it enters the second cache.
     in_place_columns_cycles
@@ -47,6 +49,7 @@ class Microkernel:
     efficiency: float = 1.0
     call_cycles: float = DEFAULT_COSTS.call_cycles
     pack_cycles: float = DEFAULT_COSTS.pack_cycles
+    window_cycles: float = DEFAULT_COSTS.window_cycles
     in_place_rows_cycles: float = DEFAULT_COSTS.in_place_rows_cycles
     in_place_columns_cycles: float = DEFAULT_COSTS.in_place_columns_cycles
     in_place_rows_slowdown: float = 1.0
@@ -83,6 +86,7 @@ def default_microkernel(machine: Machine, dtype: str) -> Microkernel:
         columns,
         call_cycles=costs.call_cycles,
         pack_cycles=costs.pack_cycles,
+        window_cycles=costs.window_cycles,
         in_place_rows_cycles=costs.in_place_rows_cycles,
         in_place_columns_cycles=costs.in_place_columns_cycles,
         in_place_rows_slowdown=_least_rows_slowdown(machine),

@@ -225,7 +225,8 @@ def _reading(
     output = running & set(problem.spec.output.letters[-1:])
     copies = nest.packed or (None,) * len(problem.spec.operands)
     for number, (operand, copy) in enumerate(zip(problem.spec.operands, copies, strict=True), 1):
-        if copy is None and operand.subscripts:
+        in_place = nest.kind(number - 1) == "in place"
+        if copy is None and in_place and operand.subscripts:
             rows = running & set(operand.subscripts[-1].letters) == output
             entered = found.moved[min(1 + rows, len(found.moved) - 1)][number] / problem.itemsize
             seconds += (
@@ -246,11 +247,13 @@ def arithmetic(
     Examples
     --------
     >>> problem, kernel = Problem.of("mn-mk-kn", 64), Microkernel(8, 6)
-    >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), calls=512.0)
+    >>> found = Traffic((), (), (), (0.0, 4096.0, 4096.0), 0.0, calls=512.0)
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
     20.0
     """
-    cycles = found.calls * kernel.call_cycles + sum(found.packed) * kernel.pack_cycles
+    panels = sum(found.packed) - found.relaid
+    cycles = found.calls * kernel.call_cycles + panels * kernel.pack_cycles
+    cycles = cycles + found.relaid * kernel.window_cycles
     seconds: Sizes = problem.flops / rate + cycles / frequency
     return seconds
 
@@ -270,6 +273,7 @@ def tiling(nest: Nest, problem: Problem) -> Tiling:
         tuple(dict(band.box) for band in nest.bands),
         nest.packed or (None,) * len(problem.spec.operands),
         nest.output,
+        nest.kinds,
     )
 
 

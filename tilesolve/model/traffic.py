@@ -16,8 +16,10 @@ import numpy as np
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
+from tilesolve.contractions.spec import Spec
+from tilesolve.model.copies import repeats, with_panels
 from tilesolve.model.footprints import Sizes, divisor, footprint
-from tilesolve.model.nest import Output, tile_counts
+from tilesolve.model.nest import CopyKind, Output, tile_counts
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
 from tilesolve.planning.policy import PACK_CROSSINGS
 
@@ -97,9 +99,11 @@ class Tiling:
     boxes
         For each band the tile of each letter; the last is the whole problem.
     packed
-        For each operand the level that its packed copy lives in; None: read in place.
+        For each operand the level that its copy lives in; None: calls make none.
     output
         How C is written.
+    kinds
+        For each operand the kind of its copy; if empty, all copies are micro-panels.
 
     Examples
     --------
@@ -113,6 +117,7 @@ class Tiling:
     boxes: tuple[Mapping[str, Sizes], ...]
     packed: tuple[str | None, ...]
     output: Output
+    kinds: tuple[CopyKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,13 +133,15 @@ class Traffic:
     packing
         The part of the volumes that packing causes.
     packed
-        Elements of each tensor that are packed, repetitions counted.
+        Elements of each tensor that are copied, repetitions counted.
+    relaid
+        Those of them that window copies have.
     calls
         Boxes of the first band: calls of the microkernel.
 
     Examples
     --------
-    >>> Traffic(((8.0,),), ((16.0,),), ((0.0,),), (0.0,), 1).volumes[0][0]
+    >>> Traffic(((8.0,),), ((16.0,),), ((0.0,),), (0.0,), 0.0, 1).volumes[0][0]
     16.0
     """
 
@@ -142,7 +149,12 @@ class Traffic:
     volumes: tuple[tuple[Sizes, ...], ...]
     packing: tuple[tuple[Sizes, ...], ...]
     packed: tuple[Sizes, ...]
+    relaid: Sizes
     calls: Sizes
+
+
+_PANEL = 0
+"""Stands for the bytes of a line where a tensor is read from micro-panels."""
 
 
 class _Path:
@@ -188,20 +200,23 @@ class _Path:
         """Loops of one call of the microkernel, which touches all it touches at once."""
         self.sides = sum(rank[letter] == 0 for letter, _ in self.loops[: self.call])
         """Those of them that one step of its sums goes over."""
+        self.tensors = problem.spec.tensors
+        self.panels = with_panels(problem.spec, tuple(range(1, len(self.tensors)))).tensors
         self._known: dict[tuple[int, int, bool], list[Sizes]] = {}
         self._latest: dict[int, list[Position]] = {}
 
     def footprints(self, lines: Sequence[int], *, largest: bool = False) -> list[list[Sizes]]:
         """Return each tensor's footprint at the statement and after each loop.
 
-        Largest boxes decide what fits, mean ones how much moves.
+        Largest boxes decide what fits, mean ones how much moves. A line of `_PANEL` bytes counts
+        what micro-panels hold.
         """
         return [self._steps(t, line, largest) for t, line in enumerate(lines)]
 
     def _steps(self, t: int, line: int, largest: bool) -> list[Sizes]:
         key = (t, line, largest)
         if key not in self._known:
-            tensor = self.problem.spec.tensors[t]
+            tensor = self.tensors[t] if line else self.panels[t]
             boxes = self._largest if largest else self._mean
             steps = [footprint(self.problem, tensor, boxes[0], line, self._grids[0])]
             for (letter, _), box, grid in zip(self.loops, boxes[1:], self._grids[1:], strict=True):
@@ -212,14 +227,14 @@ class _Path:
             self._known[key] = steps
         return self._known[key]
 
-    def copied_bytes(self, t: int, inside: int) -> Sizes:
-        """Return the bytes of a tensor that are copied, the tile of so many loops at a time.
+    def copied_bytes(self, t: int, inside: int, line: int) -> Sizes:
+        """Return the bytes of a copy of a tensor, made for the tile of so many loops at a time.
 
         A copy is made whole, with all that it shares with the tile before it, whenever a loop
         outside has moved to another one (Eqs 11-14).
         """
-        letters = self.problem.spec.tensors[t].letters
-        amount = self._steps(t, 1, largest=False)[inside]
+        letters = self.tensors[t].letters
+        amount = self._steps(t, line, largest=False)[inside]
         moved: Truth = False
         for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
             if letter in letters:
@@ -270,13 +285,23 @@ class _Residency:
     """
 
     def __init__(
-        self, path: _Path, place: Store, at: int, copies: Sequence[int], names: Sequence[str]
+        self,
+        path: _Path,
+        place: Store,
+        at: int,
+        copies: Sequence[int],
+        lines: Sequence[int | None],
+        names: Sequence[str],
     ) -> None:
         self.path, self.place, self.registers = path, place, at == 0
-        tensors = path.problem.spec.tensors
+        tensors = path.tensors
         copied = [c if at else 0 for c in copies]
         self.held = path.footprints(
-            [1 if c and at <= c else place.line for c in copied], largest=True
+            [
+                line if line is not None and (at <= c or not c) else place.line
+                for c, line in zip(copied, lines, strict=True)
+            ],
+            largest=True,
         )
         sources = path.footprints([place.line] * len(tensors), largest=True)
         # Registers hold the output's tile; the operands pass through the few that are left.
@@ -407,16 +432,27 @@ def traffic(
     [262144.0, 131072.0]
     """
     path = _Path(problem, tiling)
-    tensors, names = problem.spec.tensors, [place.name for place in places]
+    names = [place.name for place in places]
     copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
+    lines = [None, *(_copy_line(problem.spec, t, kind) for t, kind in enumerate(_kinds(tiling), 1))]
     packed = [
-        path.copied_bytes(t, path.through[names[at]]) if at else 0.0 for t, at in enumerate(copies)
+        path.copied_bytes(t, path.through[names[at]], lines[t] or 0) if at else 0.0
+        for t, at in enumerate(copies)
     ]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
-        residency = _Residency(path, place, at, copies, names)
-        # The working set of a copy's own store holds the copy; what comes in is the source.
-        mean = path.footprints([1 if at < c else place.line for c in copies])
+        residency = _Residency(path, place, at, copies, lines, names)
+        # The working set of a copy's own store holds the copy; what comes in is the source. One
+        # that was prepared is read everywhere.
+        seen = [
+            line if line is not None and (at < c or not c) else place.line
+            for c, line in zip(copies, lines, strict=True)
+        ]
+        mean = path.footprints(seen)
+        tensors = [
+            own if line else panel
+            for own, panel, line in zip(path.tensors, path.panels, seen, strict=True)
+        ]
         stays = residency.stays if rule == "distance" else residency.fits
         if at:
             came = walk(tensors, path.loops, mean, stays, path.runs)
@@ -439,4 +475,18 @@ def traffic(
         packing.append(tuple(extra))
         volumes.append(tuple(a + b for a, b in zip([written, *came[1:]], extra, strict=True)))
     count = tuple(size / problem.itemsize for size in packed)
-    return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, path.calls)
+    windows = (kind == "windows" for kind in ("in place", *_kinds(tiling)))
+    relaid: Sizes = sum(n for n, relaid in zip(count, windows, strict=True) if relaid)
+    return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, path.calls)
+
+
+def _kinds(tiling: Tiling) -> tuple[CopyKind, ...]:
+    """Return the kind of each operand's copy."""
+    return tiling.kinds or tuple("strips" if level else "in place" for level in tiling.packed)
+
+
+def _copy_line(spec: Spec, tensor: int, kind: CopyKind) -> int | None:
+    """Return the bytes of a line of a tensor's copy, see `_Path.footprints`; None for no copy."""
+    if kind == "in place":
+        return None
+    return _PANEL if kind != "windows" and repeats(spec, tensor) else 1

@@ -95,7 +95,7 @@ def unfuse(
                 loops = _along_output(problem, loops, within, sizes, aliased=aliased)
         box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
         bands.append(Band(band.level, tuple(loops), box_of))
-    return Nest(tuple(bands), nest.packed, nest.output)
+    return Nest(tuple(bands), nest.packed, nest.output, nest.kinds)
 
 
 def _depths(problem: Problem, nest: Nest) -> list[int]:

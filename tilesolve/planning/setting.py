@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesolve.contractions.spec import Spec
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.machine.microkernel import Microkernel
+from tilesolve.model.copies import repeats, with_panels
 from tilesolve.model.fused import Fused
-from tilesolve.model.nest import Output
+from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.traffic import Store
 
 Choice = tuple[str | None, ...]
@@ -41,6 +43,8 @@ class Setting:
         Least iterations in every tile, so that it writes long runs of C.
     even
         For indices that stand for several letters, tiles that cut all of them into equal boxes.
+    kinds
+        For each operand the kind of its copy; if empty, all copies are micro-panels.
     overlap
         Share of the time of other levels that shows beside the slowest one's.
     """
@@ -55,12 +59,30 @@ class Setting:
     lines: tuple[tuple[str, int], ...] = ()
     runs: tuple[tuple[str, int], ...] = ()
     even: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    kinds: tuple[CopyKind, ...] = ()
     overlap: float = DEFAULT_COSTS.level_overlap
 
     @property
     def levels(self) -> int:
         """Number of caches, which is the number of tiles to solve for."""
         return len(self.places) - 1
+
+    def spec_at(self, level: int) -> Spec:
+        """Return the spec with operands as a level's tile holds them: micro-panels may repeat some.
+
+        Level 0 is the register file, 1 the nearest cache.
+        """
+        spec = self.fused.problem.spec
+        if not any(repeats(spec, at) for at in range(1, len(spec.tensors))):
+            return spec
+        names = [place.name for place in self.places]
+        kinds = self.kinds or ["strips" if copy else "in place" for copy in self.packed]
+        held = tuple(
+            at
+            for at, (kind, copy) in enumerate(zip(kinds, self.packed, strict=True), start=1)
+            if kind == "prepared" or (kind == "strips" and copy and level <= names.index(copy))
+        )
+        return with_panels(spec, held)
 
     def smallest(self, index: str, level: int = 0) -> int:
         """Return the least tile of an index: the register tile's side, or that of a level."""

@@ -80,6 +80,8 @@ class Solution:
         Cores that share the work.
     split
         The letter whose range the threads divide; None for one thread.
+    vector
+        The letter that vectors lie along, if that is not the output's last one.
     output
         How C is written.
     microkernel
@@ -100,6 +102,7 @@ class Solution:
     machine: Machine
     threads: int
     split: str | None
+    vector: str | None
     output: Output
     microkernel: Microkernel
     choice: Choice
@@ -110,8 +113,11 @@ class Solution:
 
     @property
     def share(self) -> Problem:
-        """The part of the problem that one thread computes."""
-        return share_of(self.problem, self.split, self.threads)
+        """The part of the problem that one thread computes, as tiles are found for it.
+
+        The letter that vectors lie along comes last in its output.
+        """
+        return share_of(self.problem, self.split, self.threads).with_last(self.vector)
 
     @property
     def fused(self) -> Fused:
@@ -125,12 +131,12 @@ class Solution:
         """What each thread computes: a problem, and where its letters begin."""
         split = self.split
         if split is None:
-            return [(self.problem, {})]
+            return [(self.problem.with_last(self.vector), {})]
         whole, step = self.problem.sizes[split], self.share.sizes[split]
         found = []
         for begin in range(0, whole, max(1, step)):
             sizes = {**self.problem.sizes, split: min(step, whole - begin)}
-            found.append((self.problem.part(sizes), {split: begin}))
+            found.append((self.problem.part(sizes).with_last(self.vector), {split: begin}))
         return found
 
     @property

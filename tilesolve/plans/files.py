@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.errors import PlanError
@@ -14,7 +14,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.nest import Band, Nest
+from tilesolve.model.nest import Band, CopyKind, Nest
 from tilesolve.model.price import LevelPrice, Price
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
@@ -35,6 +35,7 @@ def dump(solution: Solution) -> str:
                 "sizes": dict(problem.sizes),
                 "dtype": problem.dtype,
                 "padding": _plain(problem.padding),
+                "constant": _plain(problem.constant),
             },
             "machine": solution.machine.to_toml(),
             **{
@@ -77,6 +78,11 @@ def _checked(found: Solution) -> Solution:
     output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
     if found.split is not None and found.split not in output:
         raise PlanError(f"its threads divide {found.split!r}, the output has {', '.join(output)}")
+    if found.vector is not None and found.vector not in output:
+        raise PlanError(f"vectors lie along {found.vector!r}, the output has {', '.join(output)}")
+    for kind in found.nest.kinds:
+        if kind not in get_args(CopyKind):
+            raise PlanError(f"an operand is read by {kind!r}; known are {get_args(CopyKind)}")
     for level in found.nest.packed or ():
         if level is not None and level not in levels:
             raise PlanError(f"an operand is packed into {level!r}, there are {sorted(levels)}")
@@ -109,6 +115,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
         machine=Machine.from_toml(data["machine"]),
         threads=data["threads"],
         split=data["split"],
+        vector=data["vector"],
         output=data["output"],
         microkernel=Microkernel(**data["microkernel"]),
         choice=_tuple(data["choice"]),
@@ -117,6 +124,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
             tuple(Band(**_frozen(band)) for band in nest["bands"]),
             _tuple(nest["packed"]),
             nest["output"],
+            _tuple(nest["kinds"]),
         ),
         cost=Price(
             tuple(LevelPrice(**_frozen(level)) for level in cost["levels"]),
@@ -130,7 +138,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
 
 def _problem(data: Mapping[str, Any]) -> Problem:
     padding = (Padding(**one) for one in data["padding"])
-    return Problem.of(data["spec"], data["sizes"], data["dtype"], padding)
+    return Problem.of(data["spec"], data["sizes"], data["dtype"], padding, data["constant"])
 
 
 def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) -> Solution:
@@ -150,6 +158,7 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         solution,
         problem=problem,
         split=names.letters[solution.split] if solution.split else None,
+        vector=names.letters[solution.vector] if solution.vector else None,
         choice=names.choice(solution.choice),
         classes=names.classes(solution.classes),
         nest=names.nest(solution.nest),
@@ -217,7 +226,12 @@ class _Names:
             order = tuple(self.letters[i] for i in band.order)
             sides = tuple((i, box[i]) for i in self.problem.spec.letters)
             bands.append(Band(band.level, order, sides))
-        return replace(nest, bands=tuple(bands), packed=self.operands(nest.packed))
+        return replace(
+            nest,
+            bands=tuple(bands),
+            packed=self.operands(nest.packed),
+            kinds=self.operands(nest.kinds) if nest.kinds else (),
+        )
 
     def cost(self, cost: Price) -> Price:
         levels = tuple(

@@ -98,7 +98,7 @@ class Task:
             The numbers of operands that begin amid a line, and of those with prepared copies.
         """
         family = family_of(problem.dtype, solution.machine)
-        tensors = problem.spec.tensors
+        tensors = solution.problem.spec.tensors
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
         policy = policy_of(solution, problem, given, unaligned, prepared)
         windows = lay_out_windows(solution.problem, problem, policy, strides)

@@ -30,7 +30,12 @@ COUNTS = (
 """Steps of k: none, fewer than there are sets of sums, around as many as stores are interleaved
 with, and around where C is prefetched."""
 
-ALONE = {f"{name}_move": 0 for names in ADVANCED_FIELDS.values() for name in names} | {
+ADVANCED = {
+    name
+    for packed, mixed in ((True, False), (False, False), (True, True))
+    for name in advanced_fields(Shape("float32", 256, 1, 1, 8, packed, mixed=mixed))
+}
+ALONE = {f"{name}_move": 0 for name in ADVANCED} | {
     "more": 0,
     "next_step": 24,
 }

@@ -9,8 +9,9 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.fused import fuse
-from tilesolve.model.nest import Output
+from tilesolve.model.copies import repeats
+from tilesolve.model.fused import Fused, fuse
+from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.price import core_rates, stores
 from tilesolve.model.traffic import Store
 from tilesolve.planning.geometric.integers import trivial_tilings
@@ -43,6 +44,7 @@ def make_setting(
     places = _tiled_stores(machine, share, threads, microkernel, output)
     outermost = places[-1].name if len(places) > 1 else None
     fused = fuse(whole)
+    kinds = _copy_kinds(share, fused) if outermost else ()
     # Classes have no layout, so that their volumes are counted in elements, not in lines.
     elements = tuple(replace(place, line=1) for place in places)
     lines = line_sides(whole, places[-1].line)
@@ -52,7 +54,7 @@ def make_setting(
         microkernel,
         rate,
         frequency,
-        (outermost,) * len(share.spec.operands),
+        tuple(outermost if kind != "prepared" else None for kind in kinds),
         output,
         tiles_of(whole, fused, [lines], places[-1]),
         even=tuple(
@@ -60,6 +62,7 @@ def make_setting(
             for index, letters in fused.groups
             if len(letters) > 1
         ),
+        kinds=kinds,
         overlap=machine.costs.level_overlap,
     )
     scattered = output == "stream" and _writes_long(whole, machine)
@@ -80,6 +83,24 @@ def make_setting(
                 return found
         return make_setting(share, machine, threads, "store", microkernel)
     return usual if not usual.lines or satisfiable(usual) else bare
+
+
+def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
+    """Return the kinds of copies that tiles are first found for; empty if all are micro-panels.
+
+    Constant operands are prepared. Columns that share elements are copied as windows, which
+    kernels read as fast as micro-panels; rows are read as vectors, which windows do not hold.
+    """
+    found: list[CopyKind] = []
+    for at, operand in enumerate(share.spec.operands, start=1):
+        columns = not set(fused.letters(fused.rows) if fused.rows else ()) & set(operand.letters)
+        if at in share.constant:
+            found.append("prepared")
+        elif columns and repeats(share.spec, at):
+            found.append("windows")
+        else:
+            found.append("strips")
+    return tuple(found) if set(found) != {"strips"} else ()
 
 
 def satisfiable(setting: Setting) -> bool:

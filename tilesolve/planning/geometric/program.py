@@ -186,9 +186,11 @@ def _tiling_loops(setting: Setting, choice: Choice, level: int) -> list[Symbolic
 
 def _moved_elements(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
     """Return the elements of each tensor that a cache takes in."""
-    spec = setting.fused.problem.spec
     loops = tuple(_tiling_loops(setting, choice, level))
-    return amounts(spec, level, loops, setting.levels, _unit_indices(setting, level))
+    # A copy's own cache takes in its source.
+    return amounts(
+        setting.spec_at(level + 1), level, loops, setting.levels, _unit_indices(setting, level)
+    )
 
 
 def _loaded_elements(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
@@ -201,9 +203,7 @@ def _loaded_elements(setting: Setting, calls: Signomial) -> tuple[Signomial, ...
     steps = calls
     for index in setting.fused.reduced:
         steps = steps * Signomial.symbol(tile(1, index, levels))
-    output, *operands = (
-        symbolic_footprint(t, 0, levels, ones) for t in setting.fused.problem.spec.tensors
-    )
+    output, *operands = (symbolic_footprint(t, 0, levels, ones) for t in setting.spec_at(1).tensors)
     return output * calls, *(side * steps for side in operands)
 
 
@@ -247,8 +247,10 @@ def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Sig
         *(_moved_elements(setting, choice, level) for level in caches),
     ]
     packed = [
-        _copied_elements(setting, choice, at, tensor) if at else Signomial(())
-        for tensor, at in zip(problem.spec.tensors, buffers, strict=True)
+        _copied_elements(setting, choice, at, setting.spec_at(at).tensors[t])
+        if at
+        else Signomial(())
+        for t, at in enumerate(buffers)
     ]
     whole = float(prod(problem.shape(0)))
     for at, place in enumerate(setting.places):
@@ -260,8 +262,11 @@ def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Sig
             volumes.append(moved[at][t] + copied)
         yield place.server, place.seconds(volumes) * size
     cycles = calls * setting.microkernel.call_cycles
-    for amount in packed:
-        cycles = cycles + amount * setting.microkernel.pack_cycles
+    kernel = setting.microkernel
+    for amount, kind in zip(packed[1:], setting.kinds or ("strips",) * len(buffers), strict=False):
+        cycles = cycles + amount * (
+            kernel.window_cycles if kind == "windows" else kernel.pack_cycles
+        )
     yield "compute", cycles * (1 / setting.frequency) + problem.flops / setting.rate
 
 
@@ -282,7 +287,8 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
         if level > 1 and choice[level - 2] is None:
             continue
         ones = _unit_indices(setting, level)
-        sides = [symbolic_footprint(t, level, setting.levels, ones) * size for t in spec.tensors]
+        held = setting.spec_at(level).tensors
+        sides = [symbolic_footprint(t, level, setting.levels, ones) * size for t in held]
         coming = Signomial.constant(0)
         if first := next((c for c in choice[level - 1 :] if c), None):
             sweep = _sweep(setting, choice, level, first[0])

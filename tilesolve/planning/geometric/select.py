@@ -15,7 +15,7 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.lines import lines_of, run_of, run_waste
-from tilesolve.model.nest import Nest
+from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, price, stores
 from tilesolve.packing.sizes import PAGE_BYTES
@@ -257,13 +257,19 @@ def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -
     loops may come between. Runs of an operand that are pages apart take some time each.
     """
     last, nearest = _outermost(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
-    tiles = [last, *(last if copy else nearest for copy in nest.packed)]
+    tiles = [
+        last,
+        *(
+            last if copy or nest.kind(at) == "prepared" else nearest
+            for at, copy in enumerate(nest.packed)
+        ),
+    ]
     memory, volumes = stores(machine)[-1], cost.levels[-1].volumes
     wasted, visits = [], 0.0
     for t, (tensor, tile) in enumerate(zip(share.spec.tensors, tiles, strict=True)):
         run = run_of(share, tensor, tile)
         wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
-        if t:
+        if t and nest.kind(t - 1) != "prepared":
             size = footprint(share, tensor, tile, 1)
             runs = runs_of(share.strides(t), tile, PAGE_BYTES)
             each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
@@ -301,18 +307,23 @@ def _packing(target: _Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nes
     fused, microkernel = target.setting.fused, target.setting.microkernel
     rows = fused.letters(fused.rows) if fused.rows else ()
     vector = share.spec.output.letters[-1:]
-    options = []
-    for operand, copy in zip(share.spec.operands, tiles.packed, strict=True):
+    padded = {one.tensor for one in share.padding}
+    options: list[list[tuple[str | None, CopyKind]]] = []
+    for at, (operand, copy) in enumerate(zip(share.spec.operands, tiles.packed, strict=True)):
         loaded = any(letter in rows for letter in operand.letters)
         unit = operand.subscripts[-1] if operand.subscripts else None
         along = unit is not None and unit.plain and unit.letters == vector
-        options.append([copy, None] if copy and (along or not loaded) else [copy])
+        readable = copy and (along or not loaded) and at + 1 not in padded
+        usual = (copy, tiles.kind(at))
+        options.append([usual, (None, "in place")] if readable else [usual])
     priced = []
-    for packed in product(*options):
+    for copies in product(*options):
+        packed = tuple(level for level, _ in copies)
+        kinds = tuple(kind for _, kind in copies) if tiles.kinds else ()
         candidate = unfuse(
             share,
             fused,
-            replace(tiles, packed=packed),
+            replace(tiles, packed=packed, kinds=kinds),
             machine.memory.line,
             lanes(share.dtype, machine.vector_bits),
             avoids_aliased_stores=machine.avoids_aliased_stores(share.dtype),
@@ -337,7 +348,7 @@ def _reads_well(share: Problem, nest: Nest, machine: Machine) -> bool:
     register_box, line = dict(nest.bands[0].box), machine.memory.line
     near = fits_second_cache(share, machine)
     for number, copy in enumerate(nest.packed, start=1):
-        if copy is None:
+        if copy is None and nest.kind(number - 1) == "in place":
             run = run_of(share, share.spec.tensors[number], register_box)
             if run < min(line, share.bytes[number]):
                 return False

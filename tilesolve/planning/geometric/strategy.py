@@ -125,6 +125,7 @@ def _solution(
         machine=machine,
         threads=threads,
         split=split,
+        vector=None,
         output=setting.output,
         microkernel=setting.microkernel,
         choice=best.choice,

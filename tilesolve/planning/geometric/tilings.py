@@ -209,6 +209,7 @@ def _tiling(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.f
         tuple(_boxes(setting, columns)),
         setting.packed,
         setting.output,
+        setting.kinds,
     )
 
 
@@ -236,7 +237,7 @@ def _keeps_limits(
     boxes = _boxes(setting, columns)
     good = np.ones(_width(columns), dtype=bool)
     for level, place in enumerate(setting.places[1:], start=1):
-        held = [footprint(problem, tensor, boxes[level], 1) for tensor in problem.spec.tensors]
+        held = [footprint(problem, t, boxes[level], 1) for t in setting.spec_at(level).tensors]
         fits = sum(held) <= place.capacity
         if (ways := place.ways_for(len(held))) is not None:
             way = place.capacity / ways
@@ -265,4 +266,5 @@ def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Ne
         ),
         setting.packed,
         setting.output,
+        setting.kinds,
     )

@@ -1,0 +1,59 @@
+"""Copies: what micro-panels hold of a tensor.
+
+A micro-panel has each sum of each row. So it repeats what windows share, and what does not depend
+on a sum. All other copies have each element once, as arrays do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+
+from tilesolve.contractions.roles import Roles
+from tilesolve.contractions.spec import Spec, Subscript, Tensor
+
+
+@lru_cache(maxsize=512)
+def panel_tensor(spec: Spec, tensor: int) -> Tensor:
+    """Return an operand as micro-panels hold it: one axis for each of its letters and of the sums.
+
+    Examples
+    --------
+    >>> str(panel_tensor(Spec.parse("hk-[h+r]c-rck"), 1))
+    'hrc'
+    >>> str(panel_tensor(Spec.parse("ij-ik-kjl"), 1))
+    'ikl'
+    """
+    own = spec.tensors[tensor].letters
+    letters = (*own, *(i for i in Roles.of_spec(spec).sums if i not in own))
+    return Tensor(tuple(Subscript(((1, letter),)) for letter in letters))
+
+
+def repeats(spec: Spec, tensor: int) -> bool:
+    """Return whether micro-panels hold elements of an operand more than once.
+
+    Examples
+    --------
+    >>> spec = Spec.parse("hk-[h+r]c-rck")
+    >>> repeats(spec, 1), repeats(spec, 2)
+    (True, False)
+    """
+    own = spec.tensors[tensor]
+    shared = sum(len(s.terms) for s in own.subscripts) != len(own.subscripts)
+    return shared or set(panel_tensor(spec, tensor).letters) != set(own.letters)
+
+
+@lru_cache(maxsize=512)
+def with_panels(spec: Spec, tensors: Collection[int]) -> Spec:
+    """Return a spec with some operands as micro-panels hold them.
+
+    Examples
+    --------
+    >>> str(with_panels(Spec.parse("hk-[h+r]c-rck"), (1,)))
+    'hk-hrc-rck'
+    """
+    operands = (
+        panel_tensor(spec, at) if at in tensors else tensor
+        for at, tensor in enumerate(spec.operands, start=1)
+    )
+    return Spec(spec.output, tuple(operands))
