@@ -68,6 +68,9 @@ class Costs:
     window_cycles: float = _cost(
         0.3, "cycles/element", "copying an element of a box's windows, zeros included"
     )
+    scattered_store_cycles: float = _cost(
+        3.0, "cycles/element", "writing an element of C whose rows do not lie side by side"
+    )
     near_share: float = _share(
         0.4, "of the cost of packing or reading in place that is left where L2 holds all tensors"
     )

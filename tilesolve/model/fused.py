@@ -5,6 +5,7 @@ Within a class only products of extents enter a volume, so each class becomes on
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -76,9 +77,19 @@ def fuse(problem: Problem) -> Fused:
         Problem.of(fused, sizes, problem.dtype),
         tuple((names[group.name], group.letters) for group in classes),
         rows,
-        max(others, key=sizes.__getitem__, default=None),
+        _columns(fused, others, sizes),
         roles.sums,
     )
+
+
+def _columns(fused: Spec, others: Sequence[str], sizes: Mapping[str, int]) -> str | None:
+    """Return the index of a register tile's columns: the largest, or one that is half as large.
+
+    Of those the one that comes last in the output, whose elements lie closest together there.
+    """
+    largest = max((sizes[i] for i in others), default=0)
+    able = [i for i in others if 2 * sizes[i] >= largest]
+    return max(able, key=fused.output.letters.index, default=None)
 
 
 def _fused(tensor: Tensor, index_of: dict[str, str]) -> Tensor:

@@ -67,6 +67,8 @@ class Nest:
         How C is written.
     kinds
         For each operand the kind of its copy; if empty, all copies are micro-panels.
+    scattered
+        Whether C is written across the rows of register tiles, which do not lie side by side in it.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Nest:
     packed: tuple[str | None, ...] = ()
     output: Output = "accumulate"
     kinds: tuple[CopyKind, ...] = ()
+    scattered: bool = False
 
     @classmethod
     def of(

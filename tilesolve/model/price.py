@@ -192,6 +192,10 @@ def price(
     rate, frequency = core_rates(machine, problem.dtype, kernel, threads)
     seconds = arithmetic(problem, kernel, rate, frequency, found)
     seconds += _reading(problem, nest, kernel, found, rate, frequency)
+    if nest.scattered:
+        # Registers take in C's tile once for each call that writes it.
+        written = found.moved[0][0] / problem.itemsize
+        seconds += float(written) * machine.costs.scattered_store_cycles / frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
 

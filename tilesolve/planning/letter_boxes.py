@@ -7,6 +7,7 @@ letter (section 5.4). Sides that do not divide the extents waste iterations at t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, gcd, prod
 from types import MappingProxyType
@@ -95,7 +96,7 @@ def unfuse(
                 loops = _along_output(problem, loops, within, sizes, aliased=aliased)
         box_of = tuple((letter, sizes[letter]) for letter in problem.spec.letters)
         bands.append(Band(band.level, tuple(loops), box_of))
-    return Nest(tuple(bands), nest.packed, nest.output, nest.kinds)
+    return replace(nest, bands=tuple(bands))
 
 
 def _depths(problem: Problem, nest: Nest) -> list[int]:

@@ -45,6 +45,8 @@ class Setting:
         For indices that stand for several letters, tiles that cut all of them into equal boxes.
     kinds
         For each operand the kind of its copy; if empty, all copies are micro-panels.
+    scattered
+        Whether C is written across rows, which do not lie side by side in it.
     overlap
         Share of the time of other levels that shows beside the slowest one's.
     """
@@ -60,6 +62,7 @@ class Setting:
     runs: tuple[tuple[str, int], ...] = ()
     even: tuple[tuple[str, tuple[int, ...]], ...] = ()
     kinds: tuple[CopyKind, ...] = ()
+    scattered: bool = False
     overlap: float = DEFAULT_COSTS.level_overlap
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy.typing as npt
 
@@ -15,7 +16,10 @@ Sizes = Mapping[str, int] | str | int
 
 
 def problem_of(
-    spec: Spec | str | Problem, sizes: Sizes | None, dtype: npt.DTypeLike = "float64"
+    spec: Spec | str | Problem,
+    sizes: Sizes | None,
+    dtype: npt.DTypeLike = "float64",
+    constant: str = "",
 ) -> Problem:
     """Return the problem that the arguments of `plan` name.
 
@@ -27,7 +31,18 @@ def problem_of(
     if isinstance(spec, Problem):
         if sizes is not None:
             raise SizeError("a Problem has its sizes already; do not give any beside it")
-        return spec
-    if sizes is None:
+        found = spec
+    elif sizes is None:
         raise SizeError(f"sizes are missing: give an extent for each letter of {str(spec)!r}")
-    return Problem.of(spec, sizes, dtype)
+    else:
+        found = Problem.of(spec, sizes, dtype)
+    if not constant:
+        return found
+    names = found.spec.names[1:]
+    for name in constant:
+        if name not in names:
+            raise SizeError(
+                f"operand {name!r} cannot be constant: {str(found.spec)!r} has {', '.join(names)}"
+            )
+    positions = (1 + names.index(name) for name in constant)
+    return replace(found, constant=(*found.constant, *positions))

@@ -111,13 +111,14 @@ def cached(
     dtype: npt.DTypeLike,
     threads: int,
     accumulate: bool,
+    constant: str,
     make: Callable[[Solution], _T],
 ) -> _T:
     """Return what is made of a solution, from memory; else of one from disk, or solved now.
 
     Parameters
     ----------
-    spec, sizes, machine, dtype, threads, accumulate
+    spec, sizes, machine, dtype, threads, accumulate, constant
         As in `plan`.
     make
         Makes what callers share; the same in all calls.
@@ -131,11 +132,12 @@ def cached(
         dtype if isinstance(dtype, str) else np.dtype(dtype).str,
         threads,
         accumulate,
+        constant,
     )
     try:
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
-        problem = problem_of(spec, sizes, dtype)
+        problem = problem_of(spec, sizes, dtype, constant)
         return make(solve(problem, Machine.load(machine), threads, not accumulate))
     with _lock:
         kept: _T | None = _memory.get(key)
@@ -143,7 +145,9 @@ def cached(
             _memory.move_to_end(key)
             return kept
     found = make(
-        _from_disk(problem_of(spec, sizes, dtype), Machine.load(machine), threads, accumulate)
+        _from_disk(
+            problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, accumulate
+        )
     )
     with _lock:
         _memory[key] = found

@@ -125,6 +125,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
             _tuple(nest["packed"]),
             nest["output"],
             _tuple(nest["kinds"]),
+            nest["scattered"],
         ),
         cost=Price(
             tuple(LevelPrice(**_frozen(level)) for level in cost["levels"]),

@@ -415,6 +415,7 @@ def plan(
     dtype: npt.DTypeLike = "float64",
     threads: int | None = None,
     accumulate: bool = False,
+    constant: str = "",
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -433,6 +434,9 @@ def plan(
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     accumulate
         Whether the result is added to what the output holds.
+    constant
+        Names of operands that stay the same from call to call, such as ``"B"``: calls take what
+        `Plan.prepare` makes of them, so that packing them costs nothing.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -443,9 +447,9 @@ def plan(
     """
     threads = default_threads() if threads is None else check_threads(threads)
     if not cache or not plan_cache.is_enabled():
-        problem = problem_of(spec, sizes, dtype)
+        problem = problem_of(spec, sizes, dtype, constant)
         return Plan(solve(problem, Machine.load(machine), threads, not accumulate))
-    return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate, Plan)
+    return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate, constant, Plan)
 
 
 def core_plan(found: Plan, cores: int) -> Plan:

@@ -24,7 +24,13 @@ from tilesolve.planning.setting import Setting
 
 
 def make_setting(
-    share: Problem, machine: Machine, threads: int, output: Output, microkernel: Microkernel
+    share: Problem,
+    machine: Machine,
+    threads: int,
+    output: Output,
+    microkernel: Microkernel,
+    *,
+    scattered: bool = False,
 ) -> Setting:
     """Return what a tiling is searched for; sizes of 0 count as 1, which have logarithms.
 
@@ -44,6 +50,7 @@ def make_setting(
     places = _tiled_stores(machine, share, threads, microkernel, output)
     outermost = places[-1].name if len(places) > 1 else None
     fused = fuse(whole)
+    operands = range(1, len(share.spec.tensors))
     kinds = _copy_kinds(share, fused) if outermost else ()
     # Classes have no layout, so that their volumes are counted in elements, not in lines.
     elements = tuple(replace(place, line=1) for place in places)
@@ -54,7 +61,7 @@ def make_setting(
         microkernel,
         rate,
         frequency,
-        tuple(outermost if kind != "prepared" else None for kind in kinds),
+        tuple(None if at in share.constant else outermost for at in operands),
         output,
         tiles_of(whole, fused, [lines], places[-1]),
         even=tuple(
@@ -63,6 +70,7 @@ def make_setting(
             if len(letters) > 1
         ),
         kinds=kinds,
+        scattered=scattered,
         overlap=machine.costs.level_overlap,
     )
     scattered = output == "stream" and _writes_long(whole, machine)
@@ -81,7 +89,7 @@ def make_setting(
         for found in (replace(usual, runs=sums), replace(bare, runs=sums)):
             if any(_keeps_limits(found, first) for first in innermost_classes(fused)):
                 return found
-        return make_setting(share, machine, threads, "store", microkernel)
+        return make_setting(share, machine, threads, "store", microkernel, scattered=scattered)
     return usual if not usual.lines or satisfiable(usual) else bare
 
 

@@ -22,6 +22,7 @@ from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.solution import Search, Solution, share_of
+from tilesolve.planning.vector_letter import vector_letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,22 @@ class GeometricProgram:
         ['i', 'k']
         """
         places = stores(machine, threads)
+        vector = vector_letter(problem, machine)
         output: Output = "accumulate"
         if overwrite:
             kept = min(places[-1].capacity, machine.last_cache_bytes)
-            output = "stream" if _outgrows(problem, kept) else "store"
+            # What is written across rows is written through the caches.
+            streams = vector is None and _outgrows(problem, kept)
+            output = "stream" if streams else "store"
         found = [
-            _solution(problem, machine, threads, split, output)
+            _solution(problem, machine, threads, split, vector, output)
             for split in _splits(problem, threads)
         ]
         yield from found
         for one in found:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
             if one.output == "stream" and (not satisfiable(setting_for(one)) or _recopies(one)):
-                yield _solution(problem, machine, threads, one.split, "store")
+                yield _solution(problem, machine, threads, one.split, vector, "store")
 
 
 def setting_for(solution: Solution) -> Setting:
@@ -64,6 +68,7 @@ def setting_for(solution: Solution) -> Setting:
         solution.threads,
         solution.output,
         solution.microkernel,
+        scattered=solution.vector is not None,
     )
 
 
@@ -113,10 +118,11 @@ def _solution(
     machine: Machine,
     threads: int,
     split: str | None,
+    vector: str | None,
     output: Output,
 ) -> Solution:
-    share = share_of(problem, split, threads)
-    setting, relaxed = _relaxed(share, machine, threads, output)
+    share = share_of(problem, split, threads).with_last(vector)
+    setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
     found = best_candidate(setting, relaxed, share, machine, threads)
     best, integral = found.optimum, found.integral
     runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
@@ -125,7 +131,7 @@ def _solution(
         machine=machine,
         threads=threads,
         split=split,
-        vector=None,
+        vector=vector,
         output=setting.output,
         microkernel=setting.microkernel,
         choice=best.choice,
@@ -149,7 +155,7 @@ def _solution(
 
 
 def _relaxed(
-    share: Problem, machine: Machine, threads: int, output: Output
+    share: Problem, machine: Machine, threads: int, output: Output, *, scattered: bool
 ) -> tuple[Setting, Relaxation]:
     """Return what to solve for, and its continuous optima.
 
@@ -166,16 +172,16 @@ def _relaxed(
     starts = 1 if convex else STARTS
     group = lanes(share.dtype, machine.vector_bits)
     microkernel = register_tile(share, machine, non_temporal=output == "stream")
-    setting = make_setting(share, machine, threads, output, microkernel)
+    setting = make_setting(share, machine, threads, output, microkernel, scattered=scattered)
     if setting.output != output:  # no cache holds whole sums
-        return _relaxed(share, machine, threads, setting.output)
+        return _relaxed(share, machine, threads, setting.output, scattered=scattered)
     try:
         return setting, relax(setting, starts=starts)
     except SolverError:
         if output == "stream":  # the smallest tiles fit, but with no choice of loops
-            return _relaxed(share, machine, threads, "store")
+            return _relaxed(share, machine, threads, "store", scattered=scattered)
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
-            smaller = make_setting(share, machine, threads, output, narrower)
+            smaller = make_setting(share, machine, threads, output, narrower, scattered=scattered)
             if satisfiable(smaller):
                 return smaller, relax(smaller, starts=starts)
         if satisfiable(setting):

@@ -267,4 +267,5 @@ def nest_of(setting: Setting, choice: Choice, chains: Mapping[str, Chain]) -> Ne
         setting.packed,
         setting.output,
         setting.kinds,
+        setting.scattered,
     )
