@@ -134,7 +134,7 @@ def offset_table(
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups
         put(table_fields.STORED, stored)
         put(table_fields.ALIKE, _count_alike(np.diff(axis.bounds[0]), stored))
-        put(table_fields.STEADY, _count_steady(target))
+        put(table_fields.STEADY, count_steady(target))
         lanes = source[starts[:, None] + np.minimum(np.arange(group), counts[:, None] - 1)]
         put(table_fields.LANES, lanes.ravel())
         units = (source[starts],) * 3
@@ -179,7 +179,7 @@ def _count_alike(sizes: Integers, stored: Integers) -> Integers:
     return found
 
 
-def _count_steady(offsets: Integers) -> Integers:
+def count_steady(offsets: Integers) -> Integers:
     """Return for each entry how many from there on are as far apart as the first two."""
     count = len(offsets)
     if count < 3:

@@ -43,4 +43,13 @@ PREPARES = 24
 """Whether either prepared copy has what the box has of it from this box, and not from one before.
 """
 
-SIZE = 26
+HAS_LAST_SUM = 26
+"""Whether the box has the last k of all."""
+
+SUM_COUNT = 27
+"""How many k it has."""
+
+OPERANDS = 28
+"""Address of what an epilogue reads in the box, see `epilogue_fields`; 0 without one."""
+
+SIZE = 29

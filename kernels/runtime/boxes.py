@@ -54,6 +54,9 @@ def enter_box(s, record, number):
     for role in range(4):
         s[state.TABLES + role] = box[box_fields.TABLES + role]
     s[state.HAS_FIRST_SUM] = box[box_fields.HAS_FIRST_SUM]
+    s[state.HAS_LAST_SUM] = box[box_fields.HAS_LAST_SUM]
+    s[state.SUM_COUNT] = box[box_fields.SUM_COUNT]
+    s[state.BOX_OPERANDS] = box[box_fields.OPERANDS]
     width = s[state.NON_TEMPORAL_BYTES]
     streams = width > 0 and box[box_fields.ALIGNED] and s[state.OUTPUT] % max(width, 1) == 0
     s[state.FIRST_MODES + TileLayout.WHOLE] = Mode.STREAM if streams else s[state.WHOLE_MODE]

@@ -80,7 +80,18 @@ def _repeat_run(myself, arguments, count):
         copies = as_pointer(given[5] + OBJECT_HEADER_BYTES)[0]
         thread = _release_lock()
         result(
-            told[call_fields.RUN], words, out, first, second, copies, 0, factor, 0.0, summand, 0.0
+            told[call_fields.RUN],
+            words,
+            out,
+            first,
+            second,
+            copies,
+            0,
+            0,
+            factor,
+            0.0,
+            summand,
+            0.0,
         )
         _take_lock(thread)
     _count_reference(found)

@@ -358,10 +358,12 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
                 s[loop1] += turns
             s[loop2] += 1
         s[loop3] += 1
+    if level == 1 and s[state.EPILOGUE]:
+        invoke(s[state.EPILOGUE], s, r, n, k, b, R, N, K, B)
 
 
-@compiled(INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
-def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
+@compiled(INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
+def run(words, out, first, second, memory, operands, trace, alpha, alpha_i, beta, beta_i):
     """Compute a problem box by box and return how many calls of a microkernel that took.
 
     Arguments are plain numbers, which reach compiled code in a third of a microsecond together.
@@ -375,6 +377,8 @@ def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
         Addresses of the output and the operands, which are arrays.
     memory
         Address of the workspace for both packed copies.
+    operands
+        Address of the addresses of the epilogue's operands.
     trace
         Address of the trace; 0 for none.
     alpha, alpha_i, beta, beta_i
@@ -390,6 +394,7 @@ def run(words, out, first, second, memory, trace, alpha, alpha_i, beta, beta_i):
         s[field] = before[field]
     single = s[state.SINGLE]
     s[state.SELF], s[state.TRACE], s[state.BOXES] = here, trace, boxes
+    s[state.OPERANDS] = operands
     s[state.PREFETCH_LIST] = on_stack(_PREFETCH_WORDS)
     s[state.STAGES_OUTPUT] = 0
     s[state.STAGING_BUFFER] = (on_stack(STAGING_WORDS) + LINE_BYTES - 1) & -LINE_BYTES

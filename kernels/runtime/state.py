@@ -203,9 +203,32 @@ STAGED_END_ROW = STAGED_FIRST_COLUMN + 1
 
 STAGED_END_COLUMN = STAGED_END_ROW + 1
 
+# The epilogue
+
+EPILOGUE = STAGED_END_COLUMN + 1
+"""Address of the pass of `epilogues` over what a segment of the first level wrote; 0 for none."""
+
+EPILOGUE_PROGRAM = EPILOGUE + 1
+"""Address of its program, see `epilogue_fields`."""
+
+OPERANDS = EPILOGUE_PROGRAM + 1
+"""Address of the addresses of its operands."""
+
+OPERAND_COUNT = OPERANDS + 1
+"""How many operands it has."""
+
+BOX_OPERANDS = OPERAND_COUNT + 1
+"""Address of `epilogue_fields.OPERAND_WORDS` for each of them in this box."""
+
+HAS_LAST_SUM = BOX_OPERANDS + 1
+"""Whether this box has the last k of all."""
+
+SUM_COUNT = HAS_LAST_SUM + 1
+"""How many k this box has."""
+
 # Boxes and calls
 
-TABLES = STAGED_END_COLUMN + 1
+TABLES = SUM_COUNT + 1
 """Addresses of the roles' tables."""
 
 TILES = TABLES + 4

@@ -8,6 +8,7 @@ import pytest
 from tilesolve import Machine, Problem, plan
 from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.planning import solve as solving
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import levels_if_unaligned, policy_of
 from tilesolve.planning.solve import solve
 from tilesolve.running.execution import Layout
@@ -24,7 +25,7 @@ def contiguous(problem):
 def test_running_obeys_the_policy(spec, threads):
     """A task's schedule and state are those that the policy names."""
     problem = Problem.of(spec, 24)
-    solution = solve(problem, MACHINE, threads, overwrite=True)
+    solution = solve(problem, MACHINE, threads, Demand())
     arrays = [np.zeros(shape) for shape in problem.shapes]
     layout = Layout.of(solution, *arrays[1:], arrays[0])
     assert len(layout.tasks) == len(solution.parts) == threads
@@ -56,7 +57,7 @@ def test_rows_without_whole_vectors_are_packed_and_the_report_says_so():
 def test_backwards_arrays_are_walked_from_their_ends():
     """Then they are as contiguous as others."""
     problem = Problem.of("mn-mk-kn", 16)
-    solution = solve(problem, MACHINE, 1, overwrite=True)
+    solution = solve(problem, MACHINE, 1, Demand())
     forwards = contiguous(problem)
     backwards = [{i: -step for i, step in of.items()} for of in forwards]
     policies = [policy_of(solution, problem, strides) for strides in (forwards, backwards)]
@@ -69,7 +70,7 @@ def test_large_copies_are_not_near():
     """Half of the second cache is what a copy may take, where there is one."""
     problem = Problem.of("mn-mk-kn", 16)
     for machine in (MACHINE, MACHINE.replace(levels=MACHINE.levels[-1:])):
-        solution = replace(solve(problem, MACHINE, 1, overwrite=True), machine=machine)
+        solution = replace(solve(problem, MACHINE, 1, Demand()), machine=machine)
         policy = policy_of(solution, problem, contiguous(problem))
         near = machine.second_cache
         wanted = machine.costs.kept_share * near.usable if near else float("inf")
@@ -78,14 +79,14 @@ def test_large_copies_are_not_near():
 
 def test_nothing_is_packed_for_its_place_where_the_second_cache_holds_all():
     """A line that is fetched twice costs little there."""
-    solution = solve(Problem.of("mn-mk-kn", 16), MACHINE, 1, overwrite=True)
+    solution = solve(Problem.of("mn-mk-kn", 16), MACHINE, 1, Demand())
     assert levels_if_unaligned(solution) == {}
 
 
 def test_the_fastest_solution_of_all_strategies_is_taken(monkeypatch):
     """Of equally fast ones the first strategy's."""
     problem = Problem.of("mn-mk-kn", 64)
-    usual = solve(problem, MACHINE, 1, overwrite=True)
+    usual = solve(problem, MACHINE, 1, Demand())
     slower = replace(usual, cost=replace(usual.cost, compute=2 * usual.seconds))
     faster_cost = replace(
         usual.cost,
@@ -107,4 +108,4 @@ def test_the_fastest_solution_of_all_strategies_is_taken(monkeypatch):
         ((Fixed(usual), Fixed(replace(usual, threads=2))), usual),
     ):
         monkeypatch.setattr(solving, "STRATEGIES", strategies)
-        assert solve(problem, MACHINE, 1, overwrite=True) is best
+        assert solve(problem, MACHINE, 1, Demand()) is best

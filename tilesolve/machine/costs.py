@@ -71,6 +71,9 @@ class Costs:
     scattered_store_cycles: float = _cost(
         3.0, "cycles/element", "writing an element of C whose rows do not lie side by side"
     )
+    epilogue_cycles: float = _cost(
+        0.15, "cycles/element", "one step of an epilogue on an element of C"
+    )
     near_share: float = _share(
         0.4, "of the cost of packing or reading in place that is left where L2 holds all tensors"
     )

@@ -7,8 +7,10 @@ expressions and the nonlinear program come from the same walk and are tested aga
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
@@ -260,6 +262,31 @@ def arithmetic(
     cycles = cycles + found.relaid * kernel.window_cycles
     seconds: Sizes = problem.flops / rate + cycles / frequency
     return seconds
+
+
+def with_epilogue(
+    cost: Price, problem: Problem, epilogue: Epilogue | None, machine: Machine, threads: int = 1
+) -> Price:
+    """Return a price with what an epilogue takes: its operands are read once by every level.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, machine)
+    >>> with_epilogue(cost, problem, Epilogue.parse("+n relu"), machine).compute > cost.compute
+    True
+    """
+    if epilogue is None:
+        return cost
+    read = sum(prod(shape) for shape in epilogue.shapes(problem)) * problem.itemsize
+    levels = []
+    for level, place in zip(cost.levels, stores(machine, threads), strict=True):
+        seconds = level.seconds + read / (place.read or place.bandwidth)
+        levels.append(replace(level, seconds=seconds))
+    steps = len(epilogue.operations) * prod(problem.shape(0)) * machine.costs.epilogue_cycles
+    cycles = machine.frequency * machine.busy_cores(threads) / threads
+    return replace(cost, levels=tuple(levels), compute=cost.compute + steps / cycles)
 
 
 def tiling(nest: Nest, problem: Problem) -> Tiling:

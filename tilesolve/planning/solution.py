@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
@@ -82,6 +83,8 @@ class Solution:
         The letter whose range the threads divide; None for one thread.
     vector
         The letter that vectors lie along, if that is not the output's last one.
+    epilogue
+        What is done to each element of C in the end; None for nothing.
     output
         How C is written.
     microkernel
@@ -103,6 +106,7 @@ class Solution:
     threads: int
     split: str | None
     vector: str | None
+    epilogue: Epilogue | None
     output: Output
     microkernel: Microkernel
     choice: Choice

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
 
 
@@ -14,7 +15,7 @@ class Strategy(Protocol):
     """What finds solutions; all of them are priced by the same model."""
 
     def solutions(
-        self, problem: Problem, machine: Machine, threads: int, *, overwrite: bool
+        self, problem: Problem, machine: Machine, threads: int, demand: Demand
     ) -> Iterable[Solution]:
         """Yield solutions, the ones preferred among equally fast ones first.
 
@@ -26,8 +27,8 @@ class Strategy(Protocol):
             Where.
         threads
             Cores that share the work.
-        overwrite
-            Whether the output is overwritten; else the result is added to it.
+        demand
+            How C is wanted.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +24,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans.arguments import Sizes, problem_of
@@ -110,7 +112,7 @@ def cached(
     machine: Machine | str | None,
     dtype: npt.DTypeLike,
     threads: int,
-    accumulate: bool,
+    demand: Demand,
     constant: str,
     make: Callable[[Solution], _T],
 ) -> _T:
@@ -118,8 +120,10 @@ def cached(
 
     Parameters
     ----------
-    spec, sizes, machine, dtype, threads, accumulate, constant
+    spec, sizes, machine, dtype, threads, constant
         As in `plan`.
+    demand
+        How C is wanted.
     make
         Makes what callers share; the same in all calls.
     """
@@ -131,23 +135,21 @@ def cached(
         machine if isinstance(machine, Machine) else _machine_key(machine),
         dtype if isinstance(dtype, str) else np.dtype(dtype).str,
         threads,
-        accumulate,
+        demand,
         constant,
     )
     try:
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype, constant)
-        return make(solve(problem, Machine.load(machine), threads, not accumulate))
+        return make(solve(problem, Machine.load(machine), threads, demand))
     with _lock:
         kept: _T | None = _memory.get(key)
         if kept is not None:
             _memory.move_to_end(key)
             return kept
     found = make(
-        _from_disk(
-            problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, accumulate
-        )
+        _from_disk(problem_of(spec, sizes, dtype, constant), Machine.load(machine), threads, demand)
     )
     with _lock:
         _memory[key] = found
@@ -167,13 +169,16 @@ def _machine_key(machine: str | None) -> Hashable:
     return (named, str(path), state.st_mtime_ns, state.st_ino, state.st_size)
 
 
-def _from_disk(problem: Problem, machine: Machine, threads: int, accumulate: bool) -> Solution:
+def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
     form = canonicalize(problem)
-    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, accumulate))
+    if demand.epilogue is not None:
+        demand.epilogue.check(problem)
+        demand = replace(demand, epilogue=demand.epilogue.rename(dict(form.letters)))
+    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, demand))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine)
     if found is None:
-        found = solve(form.problem, machine, threads, not accumulate)
+        found = solve(form.problem, machine, threads, demand)
         try:
             files.write_atomically(path, dump(found))
         except FileAccessError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self, get_args
 
 from tilesolve.contractions.canonical import CanonicalForm
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import Problem
@@ -41,8 +42,9 @@ def dump(solution: Solution) -> str:
             **{
                 field.name: _plain(getattr(solution, field.name))
                 for field in fields(Solution)
-                if field.name not in ("problem", "machine")
+                if field.name not in ("problem", "machine", "epilogue")
             },
+            "epilogue": None if solution.epilogue is None else str(solution.epilogue),
         }
     )
 
@@ -86,6 +88,8 @@ def _checked(found: Solution) -> Solution:
     for level in found.nest.packed or ():
         if level is not None and level not in levels:
             raise PlanError(f"an operand is packed into {level!r}, there are {sorted(levels)}")
+    if found.epilogue is not None:
+        found.epilogue.check(found.problem)
     found.nest.check(found.share)
     return found
 
@@ -116,6 +120,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
         threads=data["threads"],
         split=data["split"],
         vector=data["vector"],
+        epilogue=None if data["epilogue"] is None else Epilogue.parse(data["epilogue"]),
         output=data["output"],
         microkernel=Microkernel(**data["microkernel"]),
         choice=_tuple(data["choice"]),
@@ -160,6 +165,7 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         problem=problem,
         split=names.letters[solution.split] if solution.split else None,
         vector=names.letters[solution.vector] if solution.vector else None,
+        epilogue=solution.epilogue.rename(names.letters) if solution.epilogue else None,
         choice=names.choice(solution.choice),
         classes=names.classes(solution.classes),
         nest=names.nest(solution.nest),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
@@ -17,6 +19,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Choice, Setting
@@ -98,6 +101,11 @@ class Plan:
     def output(self) -> Output:
         """How C is written."""
         return self._solution.output
+
+    @property
+    def epilogue(self) -> Epilogue | None:
+        """What is done to each element of C in the end."""
+        return self._solution.epilogue
 
     @property
     def microkernel(self) -> Microkernel:
@@ -212,8 +220,9 @@ class Plan:
         >>> found.whatif(compute=0.5).price.bottleneck
         'compute'
         """
-        machine, overwrite = scale_figures(self.machine, factors), self.output != "accumulate"
-        return Plan(solve(self.problem, machine, self.threads, overwrite))
+        machine = scale_figures(self.machine, factors)
+        demand = Demand(self.output != "accumulate", self.epilogue)
+        return Plan(solve(self.problem, machine, self.threads, demand))
 
     def certify(self, *, limit: float = 300.0) -> Certificate:
         """Prove with SCIP how far the integer tiles are from the best ones.
@@ -234,8 +243,11 @@ class Plan:
         *,
         alpha: complex = 1.0,
         beta: complex = 0.0,
+        operands: Sequence[npt.ArrayLike] = (),
     ) -> npt.NDArray[Any]:
         """Compute the contraction of two arrays: ``alpha * contraction + beta * out``.
+
+        The plan's epilogue is applied to that.
 
         Parameters
         ----------
@@ -246,6 +258,8 @@ class Plan:
             Where the result goes; a new array if None. It may not share memory with an operand.
         alpha, beta
             Factors of the contraction and of what `out` holds; with ``beta=0`` it is not read.
+        operands
+            Of the epilogue, in its order, with axes in the order of the letters that it names.
 
         Returns
         -------
@@ -255,7 +269,7 @@ class Plan:
         Raises
         ------
         SizeError
-            If a shape is not the plan's.
+            If a shape is not the plan's, or there are not as many operands as it takes.
         DtypeError
             If a dtype is not the plan's.
         PlanError
@@ -274,7 +288,7 @@ class Plan:
             done = recent.again(first, second, out, alpha, beta)
             if done is not None:
                 return done
-        return executor.run(first, second, out, alpha, beta)
+        return executor.run(first, second, out, alpha, beta, operands)
 
     def prepare(self, array: npt.ArrayLike, operand: str = "B") -> Prepared:
         """Return an operand that is packed now, once, for calls that take it in the array's place.
@@ -402,6 +416,8 @@ class Plan:
         """
         from tilesolve.plans.batch import run_batch
 
+        if self.epilogue is not None and self.epilogue.operands:
+            raise PlanError(f"a batch has no operands for the epilogue {str(self.epilogue)!r}")
         cores = self.threads if threads is None else check_threads(threads)
         runner = partial(core_plan, self)
         return run_batch(self.problem, runner, firsts, seconds, outs, cores, alpha, beta)
@@ -415,6 +431,7 @@ def plan(
     dtype: npt.DTypeLike = "float64",
     threads: int | None = None,
     accumulate: bool = False,
+    epilogue: Epilogue | str | None = None,
     constant: str = "",
     cache: bool = True,
 ) -> Plan:
@@ -434,6 +451,9 @@ def plan(
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     accumulate
         Whether the result is added to what the output holds.
+    epilogue
+        What is done to each element in the end, such as ``"+n relu"``, see `Epilogue.parse`; a
+        call takes its operands as ``operands``.
     constant
         Names of operands that stay the same from call to call, such as ``"B"``: calls take what
         `Plan.prepare` makes of them, so that packing them costs nothing.
@@ -446,10 +466,14 @@ def plan(
     524288
     """
     threads = default_threads() if threads is None else check_threads(threads)
+    chain = Epilogue.parse(epilogue) if isinstance(epilogue, str) else epilogue
+    demand = Demand(not accumulate, chain if chain and chain.operations else None)
     if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype, constant)
-        return Plan(solve(problem, Machine.load(machine), threads, not accumulate))
-    return plan_cache.cached(spec, sizes, machine, dtype, threads, accumulate, constant, Plan)
+        if demand.epilogue is not None:
+            demand.epilogue.check(problem)
+        return Plan(solve(problem, Machine.load(machine), threads, demand))
+    return plan_cache.cached(spec, sizes, machine, dtype, threads, demand, constant, Plan)
 
 
 def core_plan(found: Plan, cores: int) -> Plan:
@@ -465,4 +489,5 @@ def core_plan(found: Plan, cores: int) -> Plan:
     if cores == 1 and found.threads == 1:
         return found
     machine, accumulate = divide_machine(found.machine, cores), found.output == "accumulate"
-    return plan(found.problem, machine=machine, threads=1, accumulate=accumulate)
+    epilogue = found.epilogue
+    return plan(found.problem, machine=machine, threads=1, accumulate=accumulate, epilogue=epilogue)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import DtypeError, PlanError
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime.array_guard import describe_arrays
 from tilesolve.kernels.runtime.fast_call import ADDRESSES, prepare_call
@@ -61,6 +61,7 @@ class Layout:
         out: Array | None,
         unaligned: Sequence[int] = (),
         prepared: Sequence[Prepared] = (),
+        operands: Sequence[Array] = (),
     ) -> Self:
         """Check what the arrays alone tell and work out the tasks.
 
@@ -82,7 +83,14 @@ class Layout:
         if not prod(shape):
             return cls(shape, dtype, [], ())
         ready = [one.operand for one in prepared]
-        tasks = [Task.of(solution, *part, strides, unaligned, ready) for part in solution.parts]
+        chain = solution.epilogue.operands if solution.epilogue else []
+        others = [
+            dict(zip(letters, array.strides, strict=True))
+            for letters, array in zip(chain, operands, strict=True)
+        ]
+        tasks = [
+            Task.of(solution, *part, strides, unaligned, ready, others) for part in solution.parts
+        ]
         for one in prepared:
             for task in tasks:
                 one.use_in(task)
@@ -162,6 +170,7 @@ class Executor:
         out: Array | None,
         alpha: complex,
         beta: complex,
+        operands: Sequence[npt.ArrayLike] = (),
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
@@ -176,7 +185,8 @@ class Executor:
             alpha = _factor(problem, "alpha", alpha)
         if type(beta) is not float:
             beta = _factor(problem, "beta", beta)
-        layout = self._layout(first, second, out, prepared)
+        others = self._check_operands(operands)
+        layout = self._layout(first, second, out, prepared, others)
         if out is None:
             if beta:
                 raise PlanError(f"beta is {beta}: there is no out to multiply by it")
@@ -185,14 +195,18 @@ class Executor:
             names = (f"operand {name}" for name in problem.spec.names[1:])
             operands = dict(zip(names, (first, second), strict=True))
             check_apart(out, _name_of_output(problem), operands)
+        places = None
+        if others:
+            check_apart(out, _name_of_output(problem), self._named(others))
+            places = np.array([array.ctypes.data for array in others], np.int64)
         tasks = layout.tasks
         if len(tasks) > 1:
             arrays = (out, first, second)
-            run_together([partial(task.run, arrays, alpha, beta) for task in tasks])
+            run_together([partial(task.run, arrays, alpha, beta, places) for task in tasks])
         elif tasks:
-            tasks[0].run((out, first, second), alpha, beta)
+            tasks[0].run((out, first, second), alpha, beta, places)
             plain = type(out) is type(first) is type(second) is _ARRAY
-            if plain and not layout.aligned and not prepared:
+            if plain and not layout.aligned and not prepared and not others:
                 if layout.recent is None:
                     layout.recent = Recent.of(layout, (out, first, second))
                 self.recent = layout.recent
@@ -224,13 +238,43 @@ class Executor:
             found.append(one)
         return tuple(found)
 
+    def _check_operands(self, operands: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
+        """Return the epilogue's operands as arrays, if they are what it takes."""
+        epilogue, problem = self.solution.epilogue, self.solution.problem
+        shapes = epilogue.shapes(problem) if epilogue else []
+        if len(operands) != len(shapes):
+            raise SizeError(
+                f"epilogue {str(epilogue or '')!r} of {str(problem.spec)!r} takes {len(shapes)} "
+                f"operands, got {len(operands)}"
+            )
+        arrays = tuple(map(np.asarray, operands))
+        for (name, array), shape in zip(self._named(arrays).items(), shapes, strict=True):
+            if array.shape != shape:
+                raise SizeError(f"{name} must have shape {shape}, got {array.shape}")
+            check_dtype(array, name, np.dtype(problem.dtype))
+        return arrays
+
+    def _named(self, operands: Sequence[Array]) -> dict[str, Array]:
+        """Return the epilogue's operands with what messages call them."""
+        steps = self.solution.epilogue.operations if self.solution.epilogue else ()
+        names = (str(step) for step in steps if step.takes_operand)
+        return {
+            f"operand {number} ({name!r}) of the epilogue": array
+            for number, (name, array) in enumerate(zip(names, operands, strict=True))
+        }
+
     def _layout(
-        self, first: Array, second: Array, out: Array | None, prepared: tuple[Prepared, ...]
+        self,
+        first: Array,
+        second: Array,
+        out: Array | None,
+        prepared: tuple[Prepared, ...],
+        others: tuple[Array, ...] = (),
     ) -> Layout:
         """Return what is done for arrays like these."""
         key: tuple[Any, ...]
         key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
-        key += prepared
+        key += (*prepared, *(array.strides for array in others))
         if out is not None:
             if not isinstance(out, np.ndarray) or not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
@@ -238,7 +282,8 @@ class Executor:
         layout = self.layouts.get(key)
         if layout is None:
             layout = self._keep(
-                key, Layout.of(self.solution, first, second, out, prepared=prepared)
+                key,
+                Layout.of(self.solution, first, second, out, prepared=prepared, operands=others),
             )
         if layout.aligned:
             unaligned = tuple(
@@ -249,7 +294,8 @@ class Executor:
                 layout = self.layouts.get(key)
                 if layout is None:
                     layout = self._keep(
-                        key, Layout.of(self.solution, first, second, out, unaligned, prepared)
+                        key,
+                        Layout.of(self.solution, first, second, out, unaligned, prepared, others),
                     )
         return layout
 

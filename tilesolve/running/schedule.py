@@ -321,12 +321,11 @@ class Schedule:
 
     def indices(self, role: int, sizes: Mapping[str, int]) -> dict[str, Integers]:
         """Return each letter's index in the order in which a box is walked."""
-        found = {}
-        for letter in self.roles[role]:
-            only = {letter: 1}
-            tiles, strides = self._tiles(role, sizes), (only, only, only)
-            found[letter] = self._axis(role, tiles, strides).offsets[0]
-        return found
+        return {letter: self.offsets(role, sizes, {letter: 1}) for letter in self.roles[role]}
+
+    def offsets(self, role: int, sizes: Mapping[str, int], of: Strides) -> Integers:
+        """Return the offsets of a role's indices in a tensor, in the order of a box's walk."""
+        return self._axis(role, self._tiles(role, sizes), (of, of, of)).offsets[0]
 
 
 def _longest(axis: RoleAxis, level: int) -> int:

@@ -25,8 +25,9 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import buffer_bytes, panel_bytes
-from tilesolve.planning.layout_policy import policy_of
+from tilesolve.planning.layout_policy import Strides, policy_of
 from tilesolve.planning.solution import Solution
+from tilesolve.running.epilogue_tables import EpilogueTables
 from tilesolve.running.schedule import Boxes, Schedule
 from tilesolve.running.window_copies import lay_out_windows, read_strides, window_records
 from tilesolve.system import cancellation
@@ -57,6 +58,8 @@ class Task:
         What a run is told, see `call_fields`.
     records
         Of each operand's window copy, see `window_fields`; nothing where it has none.
+    epilogue
+        What the pass over C reads; None if there is none.
     prepared_bytes
         Bytes of both operands' prepared copies; 0 for none.
     workspace_bytes
@@ -71,6 +74,7 @@ class Task:
     sums: Integers
     words: Integers
     records: tuple[Integers | None, ...]
+    epilogue: EpilogueTables | None
     prepared_bytes: tuple[int, int]
     workspace_bytes: int
 
@@ -83,6 +87,7 @@ class Task:
         strides: Sequence[tuple[int, ...]],
         unaligned: Sequence[int] = (),
         prepared: Sequence[int] = (),
+        operands: Sequence[Strides] = (),
     ) -> Task:
         """Return the task of a part of a solution's problem.
 
@@ -96,6 +101,8 @@ class Task:
             Of the output and the operands.
         unaligned, prepared
             The numbers of operands that begin amid a line, and of those with prepared copies.
+        operands
+            Bytes along each letter, of each of the epilogue's operands.
         """
         family = family_of(problem.dtype, solution.machine)
         tensors = solution.problem.spec.tensors
@@ -130,8 +137,24 @@ class Task:
             state[fields.WINDOW_COPY + side] = taken
             taken += buffer_bytes(copy.size_bytes) if copy else 0
         steps, ready = _steps(schedule, boxes, records)
+        epilogue = None
+        if solution.epilogue is not None:
+            epilogue = EpilogueTables.of(solution.epilogue, schedule, boxes, start, operands)
+            _add_epilogue(state, steps, epilogue, problem.dtype)
         words = np.array([state.ctypes.data, steps.ctypes.data, len(boxes), rows], np.int64)
-        return cls(schedule, start, boxes, steps, state, sums, words, tuple(records), ready, taken)
+        return cls(
+            schedule,
+            start,
+            boxes,
+            steps,
+            state,
+            sums,
+            words,
+            tuple(records),
+            epilogue,
+            ready,
+            taken,
+        )
 
     def prepare(self, side: int, address: int, copy: Bytes) -> None:
         """Make the prepared copy of an operand whose array is at an address."""
@@ -153,14 +176,23 @@ class Task:
         self.state[fields.PREPARED_COPY + side] = copy.ctypes.data
 
     def run(
-        self, arrays: Sequence[Array], alpha: complex, beta: complex, trace: Integers | None = None
+        self,
+        arrays: Sequence[Array],
+        alpha: complex,
+        beta: complex,
+        operands: Integers | None = None,
+        trace: Integers | None = None,
     ) -> int:
-        """Compute the part and return how many calls of a microkernel that took."""
+        """Compute the part and return how many calls of a microkernel that took.
+
+        `operands` are the addresses of the epilogue's.
+        """
         memory = workspace(self.workspace_bytes)
         calls: int = macrokernel.run(
             self.words.ctypes.data,
             *map(id, arrays),
             memory.address,
+            0 if operands is None else operands.ctypes.data,
             0 if trace is None else trace.ctypes.data,
             alpha.real,
             alpha.imag,
@@ -180,7 +212,7 @@ class Task:
             [self.schedule.indices(role, sizes) for role in range(4)] for sizes in boxes.sizes
         ]
         found = []
-        for row in trace[: self.run(arrays, 1, 0, trace)]:
+        for row in trace[: self.run(arrays, 1, 0, trace=trace)]:
             corner = dict(zip(names, boxes.corners[row[9]].tolist(), strict=True))
             covered: dict[str, tuple[int, ...]] = {}
             ranges = ((row[0], row[1]), (row[2], row[3]), (row[4], row[5]), (row[6], 1))
@@ -227,6 +259,12 @@ def _steps(
     rows[:, box_fields.OFFSETS : box_fields.OFFSETS + len(schedule.strides)] = offsets
     sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
     rows[:, box_fields.HAS_FIRST_SUM] = ~boxes.corners[:, sums].any(axis=1)
+    sizes = np.array([[of[letter] for letter in letters] for of in boxes.sizes], np.int64)
+    ends = boxes.corners + sizes.reshape(len(boxes.sizes), len(letters))[boxes.kinds]
+    extents = np.array([schedule.problem.sizes[letter] for letter in letters], np.int64)
+    rows[:, box_fields.HAS_LAST_SUM] = (ends == extents)[:, sums].all(axis=1)
+    counts = np.array([box.axes[SUMS].size for box in boxes.tables], np.int64)
+    rows[:, box_fields.SUM_COUNT] = counts[boxes.kinds]
     ready = [0, 0]
     for side, record in enumerate(records):
         # A copy stays good while the operand's elements and their order do.
@@ -273,6 +311,18 @@ def _place_prepared(
     rows[:, box_fields.PREPARED + side] = (ends - sizes)[same.reshape(-1)]
     rows[first, box_fields.PREPARES + side] = 1
     return int(ends[-1])
+
+
+def _add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables, dtype: str) -> None:
+    """Tell runs of the pass over C; what is compiled for it is loaded where it is needed."""
+    from tilesolve.kernels.runtime.epilogues import ADDRESSES
+
+    state[fields.EPILOGUE] = ADDRESSES[dtype]
+    state[fields.EPILOGUE_PROGRAM] = tables.program.ctypes.data
+    state[fields.OPERAND_COUNT] = tables.records.shape[1]
+    size = tables.records.itemsize * prod(tables.records.shape[1:])
+    places = tables.records.ctypes.data + size * np.arange(len(tables.records))
+    steps.reshape(-1, box_fields.SIZE)[:, box_fields.OPERANDS] = places
 
 
 def _state(schedule: Schedule) -> Integers:

@@ -14,7 +14,8 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
-from tilesolve.model.price import stores
+from tilesolve.model.price import stores, with_epilogue
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
 from tilesolve.planning.geometric.select import best_candidate
@@ -30,7 +31,7 @@ class GeometricProgram:
     """Solves for class tiles in logarithms, rounds them, and turns them into boxes of letters."""
 
     def solutions(
-        self, problem: Problem, machine: Machine, threads: int, *, overwrite: bool
+        self, problem: Problem, machine: Machine, threads: int, demand: Demand
     ) -> Iterator[Solution]:
         """Yield one solution for each letter that threads may divide, and for each way to write C.
 
@@ -38,26 +39,27 @@ class GeometricProgram:
         --------
         >>> problem = Problem.of("ik-ij-jk", {"i": 2000, "j": 40, "k": 40})
         >>> machine = Machine.load("i7-6700k")
-        >>> [one.split for one in GeometricProgram().solutions(problem, machine, 2, overwrite=True)]
+        >>> [one.split for one in GeometricProgram().solutions(problem, machine, 2, Demand())]
         ['i', 'k']
         """
         places = stores(machine, threads)
         vector = vector_letter(problem, machine)
         output: Output = "accumulate"
-        if overwrite:
+        if demand.overwrite:
             kept = min(places[-1].capacity, machine.last_cache_bytes)
-            # What is written across rows is written through the caches.
-            streams = vector is None and _outgrows(problem, kept)
+            # What is written across rows, or gone over once more, is written through the caches.
+            near = vector is not None or demand.epilogue is not None
+            streams = not near and _outgrows(problem, kept)
             output = "stream" if streams else "store"
         found = [
-            _solution(problem, machine, threads, split, vector, output)
+            _solution(problem, machine, threads, split, vector, output, demand)
             for split in _splits(problem, threads)
         ]
         yield from found
         for one in found:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
             if one.output == "stream" and (not satisfiable(setting_for(one)) or _recopies(one)):
-                yield _solution(problem, machine, threads, one.split, vector, "store")
+                yield _solution(problem, machine, threads, one.split, vector, "store", demand)
 
 
 def setting_for(solution: Solution) -> Setting:
@@ -120,6 +122,7 @@ def _solution(
     split: str | None,
     vector: str | None,
     output: Output,
+    demand: Demand,
 ) -> Solution:
     share = share_of(problem, split, threads).with_last(vector)
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
@@ -132,12 +135,13 @@ def _solution(
         threads=threads,
         split=split,
         vector=vector,
+        epilogue=demand.epilogue,
         output=setting.output,
         microkernel=setting.microkernel,
         choice=best.choice,
         classes=integral.chains,
         nest=found.nest,
-        cost=found.price,
+        cost=with_epilogue(found.price, share, demand.epilogue, machine, threads),
         origin=Search(
             considered=relaxed.considered,
             pruned=relaxed.pruned,

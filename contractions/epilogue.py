@@ -1,0 +1,221 @@
+"""Epilogues: what is done to each element of an output once it is computed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import erf, sqrt
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.problem import Problem
+
+FUNCTIONS = ("relu", "relu6", "clip", "leaky", "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
+"""Functions of one number; `clip` takes a least and a largest value, `leaky` a slope."""
+
+_COUNTS = {"clip": 2, "leaky": 1}
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
+_CALL = re.compile(rf"([a-z][a-z0-9-]*)(?:\(({_NUMBER})(?:,({_NUMBER}))?\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of an epilogue.
+
+    Parameters
+    ----------
+    name
+        ``"*"`` or ``"+"`` for an operand, or one of `FUNCTIONS`.
+    letters
+        Of the operand: those of the output that it has an axis for.
+    numbers
+        Arguments of the function.
+
+    Examples
+    --------
+    >>> print(Operation("clip", numbers=(0.0, 6.0)))
+    clip(0,6)
+    """
+
+    name: str
+    letters: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def takes_operand(self) -> bool:
+        """Whether it has an operand."""
+        return self.name in ("*", "+")
+
+    def __str__(self) -> str:
+        if self.takes_operand:
+            return self.name + "".join(self.letters)
+        return self.name + (f"({','.join(f'{n:g}' for n in self.numbers)})" if self.numbers else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """A chain of operations, applied in order to each element.
+
+    Parameters
+    ----------
+    operations
+        The first one first.
+
+    Examples
+    --------
+    >>> chain = Epilogue.parse("*k +k relu6")
+    >>> print(chain), [letters for letters in chain.operands]
+    *k +k relu6
+    (None, [('k',), ('k',)])
+    """
+
+    operations: tuple[Operation, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a chain: operations with spaces between them.
+
+        ``*k`` multiplies by an operand with the axes that the letters name, ``+nk`` adds one; all
+        else is one of `FUNCTIONS`. A single ``+`` or ``*`` takes one number for all elements, as an
+        array without axes.
+
+        Raises
+        ------
+        SpecError
+            If an operation is not known, or lacks its numbers.
+        """
+        return cls(tuple(map(_read, text.split())))
+
+    @property
+    def operands(self) -> list[tuple[str, ...]]:
+        """The letters of each operand, in the order in which calls take them."""
+        return [one.letters for one in self.operations if one.takes_operand]
+
+    def rename(self, letters: Mapping[str, str]) -> Epilogue:
+        """Return the chain with other letters.
+
+        Examples
+        --------
+        >>> print(Epilogue.parse("+n gelu").rename({"n": "b"}))
+        +b gelu
+        """
+        return Epilogue(
+            tuple(
+                replace(one, letters=tuple(letters[i] for i in one.letters))
+                for one in self.operations
+            )
+        )
+
+    def check(self, problem: Problem) -> None:
+        """Raise an error unless the chain can follow a problem.
+
+        Raises
+        ------
+        SpecError
+            If an operand has a letter twice, or one that the output has not.
+        DtypeError
+            If a function of real numbers would get complex ones.
+        """
+        output = problem.spec.output.letters
+        for one in self.operations:
+            for letter in one.letters:
+                if letter not in output:
+                    raise SpecError(
+                        f"epilogue {str(one)!r}: {letter!r} is no letter of the output "
+                        f"{''.join(output)!r}"
+                    )
+            if len(set(one.letters)) < len(one.letters):
+                raise SpecError(f"epilogue {str(one)!r}: a letter stands twice")
+            if problem.dtype.startswith("complex") and not one.takes_operand:
+                raise DtypeError(f"epilogue {str(one)!r} is of real numbers, not {problem.dtype}")
+
+    def shapes(self, problem: Problem) -> list[tuple[int, ...]]:
+        """Return the shape of each operand.
+
+        Examples
+        --------
+        >>> Epilogue.parse("+n relu").shapes(Problem.of("mn-mk-kn", "m=2 n=3 k=4"))
+        [(3,)]
+        """
+        return [tuple(problem.sizes[i] for i in letters) for letters in self.operands]
+
+    def apply(
+        self, problem: Problem, result: npt.NDArray[Any], operands: Sequence[npt.ArrayLike]
+    ) -> npt.NDArray[Any]:
+        """Return what the chain makes of a problem's result, with NumPy, in the result's dtype.
+
+        Raises
+        ------
+        SizeError
+            If there are not as many operands as the chain takes, or one has another shape.
+        """
+        if len(operands) != len(self.operands):
+            raise SizeError(
+                f"epilogue {str(self)!r} takes {len(self.operands)} operands, got {len(operands)}"
+            )
+        given = iter(zip(operands, self.shapes(problem), strict=True))
+        output = problem.spec.output.letters
+        for one in self.operations:
+            if not one.takes_operand:
+                result = _function(one, result)
+                continue
+            operand, shape = next(given)
+            array = np.asarray(operand)
+            if array.shape != shape:
+                raise SizeError(
+                    f"the operand of epilogue {str(one)!r} must have shape {shape}, "
+                    f"got {array.shape}"
+                )
+            order = sorted(range(array.ndim), key=lambda at: output.index(one.letters[at]))
+            wide = tuple(problem.sizes[i] if i in one.letters else 1 for i in output)
+            array = array.transpose(order).reshape(wide)
+            result = result * array if one.name == "*" else result + array
+        return result
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.operations))
+
+
+def _read(token: str) -> Operation:
+    if token[0] in "*+":
+        if not all(letter.isalpha() for letter in token[1:]):
+            raise SpecError(f"epilogue {token!r}: letters must follow {token[0]!r}")
+        return Operation(token[0], tuple(token[1:]))
+    found = _CALL.fullmatch(token)
+    if found is None or found[1] not in FUNCTIONS:
+        raise SpecError(
+            f"epilogue {token!r} is not known; known are *letters, +letters, {', '.join(FUNCTIONS)}"
+        )
+    numbers = tuple(float(n) for n in found.groups()[1:] if n is not None)
+    wanted = _COUNTS.get(found[1], 0)
+    if len(numbers) != wanted:
+        raise SpecError(
+            f"epilogue {token!r}: {found[1]} takes {wanted} numbers, got {len(numbers)}"
+        )
+    return Operation(found[1], numbers=numbers)
+
+
+def _function(one: Operation, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a function of each number."""
+    if one.name in ("relu", "relu6"):
+        x = np.maximum(x, 0)
+        return np.minimum(x, 6) if one.name == "relu6" else x
+    if one.name == "clip":
+        low, high = one.numbers
+        x = np.where(x < low, x.dtype.type(low), x)
+        return np.where(x > high, x.dtype.type(high), x)
+    if one.name == "leaky":
+        return np.where(x < 0, x * x.dtype.type(one.numbers[0]), x)
+    if one.name == "sigmoid":
+        return 1 / (1 + np.exp(-x))
+    if one.name == "tanh":
+        return np.tanh(x)
+    if one.name == "silu":
+        return x / (1 + np.exp(-x))
+    if one.name == "gelu":
+        return x * (1 + np.vectorize(erf, otypes=[float])(x / sqrt(2))) / 2
+    return x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
