@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import prod
 from typing import Literal, Self, get_args
 
-import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.convolution_arguments import (
+    Ends,
+    PaddingArgument,
+    count_dimensions,
+    read_number,
+    read_numbers,
+    read_padding,
+    read_shape,
+    read_sizes,
+)
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.contractions.padding import Padding
-from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.problem import Problem, dtype_name
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
+from tilesolve.contractions.views import View
 
-Layout = Literal["NCHW", "NHWC"]
-"""Where channels stand in images and results: before all pixels, or after them."""
-
-Ends = tuple[int, int]
-"""Zeros before and after what an axis has."""
-
-PaddingArgument = int | str | Sequence[int | Sequence[int]]
-"""Padding as `Convolution.of` takes it."""
+Layout = Literal["NCHW", "NHWC", "NCHWc"]
+"""Where channels stand in images and results: before all pixels, after them, or in blocks, of
+which each stands after the pixels."""
 
 _PIXELS, _TAPS = "dhw", "trs"
 
@@ -51,12 +55,18 @@ class Convolution:
         Where channels stand.
     dtype
         Of all arrays.
+    blocks
+        How many channels of an image and of a result make a block, in the layout ``"NCHWc"``.
 
     Examples
     --------
     >>> layer = Convolution.of((1, 3, 224, 224), (64, 3, 7, 7), stride=2, padding=3)
+    >>> print(layer)
+    7x7 3→64, 224x224, stride 2, padding 3, NCHW float32
     >>> layer.out_shape, layer.flops
     ((1, 64, 112, 112), 236027904)
+    >>> print(layer.problem.spec)
+    khw-c[2h+r][2w+s]-kcrs
     """
 
     batch: int
@@ -70,6 +80,7 @@ class Convolution:
     groups: int
     layout: Layout
     dtype: str
+    blocks: tuple[int, int] = (1, 1)
 
     @classmethod
     def of(
@@ -91,7 +102,8 @@ class Convolution:
         x_shape
             Of the images, in the layout's order.
         w_shape
-            Of the filters: filters, channels of a group, then the window.
+            Of the filters: filters, channels of a group, then the window. With blocks: those of
+            filters, those of channels, the window, the channels and the filters of a block.
         stride, dilation
             A number, or one for each dimension.
         padding
@@ -100,7 +112,7 @@ class Convolution:
         groups
             Parts that channels and filters are divided into.
         layout
-            ``"NCHW"`` or ``"NHWC"``, whatever the number of dimensions is.
+            ``"NCHW"``, ``"NHWC"`` or ``"NCHWc"``, whatever the number of dimensions is.
         dtype
             Of all arrays.
 
@@ -110,81 +122,79 @@ class Convolution:
             If shapes do not fit each other, or an argument is out of range.
         SpecError
             If there is no such layout or padding.
+        DtypeError
+            If tilesolve does not compute in the dtype.
+
+        Examples
+        --------
+        >>> Convolution.of((1, 3, 8, 8), (4, 2, 3, 3))
+        Traceback (most recent call last):
+            ...
+        tilesolve.contractions.errors.SizeError: w has 2 channels (shape (4, 2, 3, 3)), but x has \
+3 in 1 groups (shape (1, 3, 8, 8), NCHW)
         """
         if layout not in get_args(Layout):
-            known = " and ".join(get_args(Layout))
+            known = ", ".join(get_args(Layout))
             raise SpecError(f"layout {layout!r} is not known; {known} are")
-        x, w = tuple(map(operator.index, x_shape)), tuple(map(operator.index, w_shape))
-        dimensions = len(x) - 2
-        if not 1 <= dimensions <= len(_PIXELS):
-            raise SizeError(f"x has {len(x)} axes, shape {x}: 3 to 5 are supported")
-        if len(w) != len(x):
-            raise SizeError(f"w has {len(w)} axes, shape {w}, but x has {len(x)}, shape {x}")
-        batch, channels, size = x[0], x[1], x[2:]
-        if layout == "NHWC":
-            channels, size = x[-1], x[1:-1]
-        groups = _positive("groups", groups)
-        filters, window = w[0], w[2:]
-        for name, count in (("channels", channels), ("filters", filters)):
-            if count % groups:
-                raise SizeError(f"groups={groups} do not divide {count} {name}")
-        if w[1] * groups != channels:
-            raise SizeError(
-                f"w has {w[1]} channels (shape {w}), but x has {channels} in {groups} groups "
-                f"(shape {x}, {layout})"
-            )
-        steps = _per_dimension("stride", stride, dimensions)
-        gaps = _per_dimension("dilation", dilation, dimensions)
+        x, w = read_shape("x", x_shape), read_shape("w", w_shape)
+        groups = read_number("groups", groups, 1)
+        dimensions = count_dimensions(x, w, layout)
+        window = w[2 : 2 + dimensions]
         if min(window) < 1:
             raise SizeError(f"the window of w is empty: shape {w}")
-        ends = _ends(padding, window, steps, gaps)
-        found = cls(
-            batch, channels, filters, size, window, steps, gaps, ends, groups, layout,
-            np.dtype(dtype).name,
-        )  # fmt: skip
-        for at, (pixels, reach) in enumerate(zip(size, found._reaches, strict=True)):
+        batch, channels, filters, size, blocks = read_sizes(x, w, groups, layout)
+        steps = read_numbers("stride", stride, dimensions)
+        gaps = read_numbers("dilation", dilation, dimensions)
+        reaches = [gap * (n - 1) + 1 for gap, n in zip(gaps, window, strict=True)]
+        ends = read_padding(padding, reaches, steps)
+        for at, (pixels, reach) in enumerate(zip(size, reaches, strict=True)):
             padded = pixels + sum(ends[at])
             if reach > padded:
                 raise SizeError(
-                    f"the window reaches over {reach} pixels of dimension {at}, which has "
-                    f"{pixels}, {padded} with padding"
+                    f"the window of w reaches over {reach} pixels of dimension {at}, of which x "
+                    f"has {pixels}, {padded} with padding"
                 )
-        return found
-
-    @property
-    def _reaches(self) -> tuple[int, ...]:
-        """Pixels from the first to the last of a window."""
-        return tuple(d * (n - 1) + 1 for d, n in zip(self.dilation, self.window, strict=True))
+        kind: Layout = layout  # type: ignore[assignment] - looked up above
+        return cls(
+            *(batch, channels, filters, size, window, steps, gaps, ends),
+            *(groups, kind, dtype_name(dtype), blocks),
+        )
 
     @property
     def out_size(self) -> tuple[int, ...]:
         """Pixels of a result."""
         return tuple(
-            (pixels + before + after - reach) // step + 1
-            for pixels, (before, after), reach, step in zip(
-                self.size, self.padding, self._reaches, self.stride, strict=True
+            (pixels + before + after - gap * (taps - 1) - 1) // step + 1
+            for pixels, (before, after), gap, taps, step in zip(
+                *(self.size, self.padding, self.dilation, self.window, self.stride), strict=True
             )
         )
 
     @property
     def x_shape(self) -> tuple[int, ...]:
         """The shape of the images."""
-        return self._shape(self.channels, self.size)
+        return self._shape(self.channels, self.size, self.blocks[0])
 
     @property
     def w_shape(self) -> tuple[int, ...]:
         """The shape of the filters."""
-        return (self.filters, self.channels // self.groups, *self.window)
+        own, (last, first) = self.channels // self.groups, self.blocks
+        if self.layout != "NCHWc":
+            return (self.filters, own, *self.window)
+        last = min(last, own)
+        return (self.filters // first, own // last, *self.window, last, first)
 
     @property
     def out_shape(self) -> tuple[int, ...]:
         """The shape of the results."""
-        return self._shape(self.filters, self.out_size)
+        return self._shape(self.filters, self.out_size, self.blocks[1])
 
-    def _shape(self, channels: int, pixels: tuple[int, ...]) -> tuple[int, ...]:
+    def _shape(self, channels: int, pixels: tuple[int, ...], block: int) -> tuple[int, ...]:
         if self.layout == "NHWC":
             return (self.batch, *pixels, channels)
-        return (self.batch, channels, *pixels)
+        if self.layout == "NCHW":
+            return (self.batch, channels, *pixels)
+        return (self.batch, channels // block, *pixels, block)
 
     @property
     def flops(self) -> int:
@@ -201,111 +211,210 @@ class Convolution:
 
     @property
     def depthwise(self) -> bool:
-        """Whether each channel has one filter of its own."""
-        return self.groups == self.channels == self.filters
+        """Whether each filter sees one channel, of several."""
+        return self.groups == self.channels > 1
 
     @property
     def problem(self) -> Problem:
-        """The layer as a problem over the arrays as they are viewed: see `views`."""
-        return _problem(self, flat=False)
+        """The layer as a problem, over arrays as `form` views them."""
+        return self.form().problem
 
     @property
     def flat_problem(self) -> Problem:
         """The same with all pixels as one letter, where it is pointwise: a product of matrices."""
-        return _problem(self, flat=self.pointwise)
+        return self.form(flat=self.pointwise).problem
 
-    def view_images(self, x: npt.NDArray[np.generic], *, flat: bool) -> npt.NDArray[np.generic]:
-        """Return images with the axes of the problem; pixels that no window touches are left out.
+    def form(self, *, flat: bool = False) -> Form:
+        """Return the layer as a problem, and how it views the arrays; flat: of a pointwise one.
 
-        Raises
-        ------
-        SizeError
-            If their pixels are no one axis in memory, and that is wanted.
+        Examples
+        --------
+        >>> layer = Convolution.of((8, 14, 14, 32), (64, 32, 1, 1), layout="NHWC")
+        >>> print(layer.form().problem.spec, layer.form(flat=True).problem.spec)
+        nhwk-nhwc-ck xk-xc-ck
         """
-        first = 2 if self.layout == "NCHW" else 1
-        cut = (slice(None),) * first + tuple(slice(0, count) for count in _used(self))
-        return self.view_results(x[cut], flat=flat)
+        return _Letters(self, flat).form()
 
-    def view_results(self, x: npt.NDArray[np.generic], *, flat: bool) -> npt.NDArray[np.generic]:
-        """Return results with the axes of the problem.
-
-        Raises
-        ------
-        SizeError
-            If their pixels are no one axis in memory, and that is wanted.
-        """
-        channels_first = self.layout == "NCHW"
-        shape = list(x.shape)
-        if self.groups > 1 and not self.depthwise:
-            at = 1 if channels_first else len(shape) - 1
-            shape[at : at + 1] = [self.groups, shape[at] // self.groups]
-        if flat and self.pointwise:
-            first = len(shape) - len(self.size) if channels_first else 0
-            end = len(shape) if channels_first else 1 + len(self.size)
-            shape[first:end] = [prod(shape[first:end])]
-        if self.batch == 1 and not (flat and self.pointwise and not channels_first):
-            shape = shape[1:]
-        view = x.view()
-        try:
-            view.shape = tuple(shape)
-        except AttributeError:
-            raise SizeError(
-                f"an array of strides {x.strides} has no view of shape {shape}"
-            ) from None
-        return view
-
-    def view_filters(self, w: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return filters with the axes of the problem: those of windows of one tap are left out."""
-        taps = [n for n in self.window if n > 1]
-        if self.depthwise:
-            return w.reshape(self.filters, *taps)
-        groups = [self.groups] if self.groups > 1 else []
-        return w.reshape(*groups, self.filters // self.groups, self.channels // self.groups, *taps)
-
-
-def _problem(layer: Convolution, *, flat: bool) -> Problem:
-    """Return a layer as a problem; flat: with one letter for all pixels."""
-    count = len(layer.size)
-    pixels, taps = _PIXELS[-count:], _TAPS[-count:]
-    wide = [n > 1 for n in layer.window]
-    sizes = dict(zip(pixels, layer.out_size, strict=True))
-    sizes |= dict(zip(compress(taps, wide), compress(layer.window, wide), strict=True))
-    sizes |= {"n": layer.batch, "g": layer.groups}
-    sizes |= {"k": layer.filters // layer.groups, "c": layer.channels // layer.groups}
-    inside = [
-        Subscript(((step, pixel), (gap, tap)) if several else ((step, pixel),))
-        for pixel, tap, step, gap, several in zip(
-            pixels, taps, layer.stride, layer.dilation, wide, strict=True
+    def __str__(self) -> str:
+        sides = [one if one == other else f"{one}+{other}" for one, other in self.padding]
+        parts = (
+            f"{_times(self.window)} {self.channels}→{self.filters}",
+            _times(self.size),
+            f"batch {self.batch}" if self.batch != 1 else "",
+            _unusual("stride", self.stride, 1),
+            _unusual("padding", sides, 0),
+            _unusual("dilation", self.dilation, 1),
+            f"{self.groups} groups" if self.groups != 1 else "",
+            f"{self.layout} {self.dtype}",
         )
-    ]
-    outside = [Subscript(((1, pixel),)) for pixel in pixels]
-    if flat:
-        sizes["x"] = prod(layer.out_size) * (layer.batch if layer.layout == "NHWC" else 1)
-        inside = outside = [Subscript(((1, "x"),))]
-    batch = layer.batch > 1 and not (flat and layer.layout == "NHWC")
-    if layer.depthwise:
-        sizes["c"], groups, own, filters = layer.channels, "", "c", "c"
-    else:
-        groups, own, filters = "g" if layer.groups > 1 else "", "c", "k"
-    spec = Spec(
-        _tensor(layer, batch, groups + filters, outside),
-        (
-            _tensor(layer, batch, groups + own, inside),
-            Tensor(
-                tuple(
-                    Subscript(((1, i),))
-                    for i in (
-                        *groups,
-                        *dict.fromkeys(filters + own),
-                        *compress(taps, wide),
-                    )
-                )
-            ),
-        ),
-    )
-    first = int(batch) + (len(groups + own) if layer.layout == "NCHW" else 0)
-    padding = [] if flat else _paddings(layer, first)
-    return Problem.of(spec, {i: sizes[i] for i in spec.letters}, layer.dtype, padding, (2,))
+        return ", ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A convolution as a problem, and how it views the arrays of the layer.
+
+    Parameters
+    ----------
+    problem
+        What is computed; filters are constant.
+    images, filters, results
+        How the arrays are viewed.
+    channels
+        How an array with a number for each channel of the results is viewed.
+    channel_letters
+        The letters of that.
+    """
+
+    problem: Problem
+    images: View
+    filters: View
+    results: View
+    channels: View
+    channel_letters: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Letters:
+    """The letters of a layer; flat: with one for all pixels."""
+
+    layer: Convolution
+    flat: bool
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether images have a letter of their own."""
+        return self.layer.batch != 1 and not self.joins_batch
+
+    @property
+    def joins_batch(self) -> bool:
+        """Whether pixels of all images are one letter."""
+        return self.flat and self.layer.layout == "NHWC"
+
+    @property
+    def groups(self) -> str:
+        """The letter of groups, where there are any that are no channels."""
+        return "g" if self.layer.groups > 1 and not self.layer.depthwise else ""
+
+    @property
+    def own(self) -> tuple[str, str]:
+        """The letters of channels in images: those that stand first, and those of a block."""
+        if self.layer.layout == "NCHWc":
+            return ("C", "c")
+        return (self.groups + "c", "")
+
+    @property
+    def made(self) -> tuple[str, str]:
+        """The same of results."""
+        layer = self.layer
+        if layer.layout == "NCHWc":
+            return ("C", "c") if layer.depthwise else ("K", "k")
+        if layer.depthwise:
+            return ("c" if layer.filters == layer.channels else "cm", "")
+        return (self.groups + "k", "")
+
+    @property
+    def taps(self) -> str:
+        """The letters of a window, but for dimensions along which it has one tap."""
+        names = _TAPS[-len(self.layer.size) :]
+        return "".join(compress(names, (n > 1 for n in self.layer.window)))
+
+    @property
+    def pixels(self) -> str:
+        """The letters of pixels of a result."""
+        return "x" if self.flat else _PIXELS[-len(self.layer.size) :]
+
+    @property
+    def stored(self) -> str:
+        """The letters of filters as they are given: in torch's order, or with blocks last."""
+        (outer, block), (first, last) = self.own, self.made
+        new = "".join(i for i in outer if i not in first)
+        return first + new + self.taps + block.replace(last, "") + last
+
+    @property
+    def weights(self) -> str:
+        """The letters of filters in the problem: channels are last where those of images are."""
+        if self.layer.layout != "NHWC":
+            return self.stored
+        first = self.groups + self.taps
+        channels = [i for i in self.stored if i not in first]
+        return first + "".join(sorted(channels, key=self.made[0].find))
+
+    def sizes(self) -> dict[str, int]:
+        """Return the extents of all letters that a layer may have."""
+        layer = self.layer
+        found = dict(zip(_PIXELS[-len(layer.size) :], layer.out_size, strict=True))
+        found |= dict(zip(_TAPS[-len(layer.size) :], layer.window, strict=True))
+        found["n"], found["g"] = layer.batch, layer.groups
+        found["x"] = prod(layer.out_size) * (layer.batch if self.joins_batch else 1)
+        own, (last, first) = layer.channels // layer.groups, layer.blocks
+        if layer.layout == "NCHWc":
+            return found | {
+                **{"C": layer.channels // last, "c": last},
+                **{"K": layer.filters // first, "k": first},
+            }
+        found["c"] = layer.channels if layer.depthwise else own
+        found["k"] = found["m"] = layer.filters // layer.groups
+        return found
+
+    def form(self) -> Form:
+        """Return the problem and the views."""
+        layer, sizes = self.layer, self.sizes()
+        inside = [self._walk(at) for at in range(len(layer.size))]
+        outside = [_plain(pixel) for pixel in self.pixels]
+        image = self._tensor(outside if self.flat else inside, *self.own)
+        spec = Spec(
+            self._tensor(outside, *self.made), (image, Tensor(tuple(map(_plain, self.weights))))
+        )
+        first = int(self.has_batch) + (len(self.own[0]) if layer.layout != "NHWC" else 0)
+        problem = Problem.of(
+            spec,
+            {i: sizes[i] for i in spec.letters},
+            layer.dtype,
+            [] if self.flat else _paddings(layer, first),
+            (2,),
+        )
+        used = [slice(0, count) for count in _used(layer)]
+        letters, stored = "".join(self.made), self.stored
+        return Form(
+            problem,
+            self._view(problem.shapes[1], used),
+            View((), tuple(sizes[i] for i in stored), tuple(map(stored.index, self.weights))),
+            self._view(problem.shapes[0], [slice(None)] * len(layer.size)),
+            View(shape=tuple(sizes[i] for i in letters)),
+            letters,
+        )
+
+    def _walk(self, at: int) -> Subscript:
+        """Return where a window is along one dimension."""
+        layer, names = self.layer, _TAPS[-len(self.layer.size) :]
+        terms = [(layer.stride[at], self.pixels[0 if self.flat else at])]
+        if layer.window[at] > 1:
+            terms.append((layer.dilation[at], names[at]))
+        return Subscript(tuple(terms))
+
+    def _tensor(self, pixels: Iterable[Subscript], outer: str, block: str) -> Tensor:
+        """Return a tensor of images in the layer's layout."""
+        batch = [_plain("n")] if self.has_batch else []
+        axes = [list(map(_plain, outer)), list(pixels), list(map(_plain, block))]
+        if self.layer.layout == "NHWC":
+            axes = [axes[1], axes[0]]
+        return Tensor((*batch, *(one for group in axes for one in group)))
+
+    def _view(self, shape: tuple[int, ...], pixels: Sequence[slice]) -> View:
+        """Return how images or results are viewed, given their shape in the problem."""
+        layer = self.layer
+        batch: int | slice = 0 if not self.has_batch and not self.joins_batch else slice(None)
+        first = [batch] if layer.layout == "NHWC" else [batch, slice(None)]
+        kept = len([one for one in first if isinstance(one, slice)])
+        merged = None
+        if self.flat:
+            merged = (0 if self.joins_batch else kept, kept + len(pixels) - 1)
+        return View((*first, *pixels), shape, merged=merged)
+
+
+def _plain(letter: str) -> Subscript:
+    return Subscript(((1, letter),))
 
 
 def _paddings(layer: Convolution, first: int) -> list[Padding]:
@@ -329,65 +438,12 @@ def _used(layer: Convolution) -> list[int]:
     return [min(pixels, max(0, reach - before)) for pixels, reach, (before, _) in ends]
 
 
-def _tensor(layer: Convolution, batch: bool, channels: str, pixels: Sequence[Subscript]) -> Tensor:
-    """Return a tensor of images in the layer's layout."""
-    images = [Subscript(((1, "n"),))] if batch else []
-    inner = [Subscript(((1, letter),)) for letter in channels]
-    axes = [*pixels, *inner] if layer.layout == "NHWC" else [*inner, *pixels]
-    return Tensor((*images, *axes))
+def _times(values: Iterable[object]) -> str:
+    return "x".join(map(str, values))
 
 
-def _positive(name: str, value: int) -> int:
-    """Return a number that has to be 1 or more."""
-    try:
-        found = operator.index(value)
-    except TypeError:
-        raise SizeError(f"{name} must be an integer, got {value!r}") from None
-    if found < 1:
-        raise SizeError(f"{name} must be at least 1, got {found}")
-    return found
-
-
-def _per_dimension(name: str, value: int | Sequence[int], dimensions: int) -> tuple[int, ...]:
-    """Return a number for each dimension."""
-    values = tuple(value) if isinstance(value, Sequence) else (value,) * dimensions
-    if len(values) != dimensions:
-        raise SizeError(f"{name} has {len(values)} numbers, x has {dimensions} spatial dimensions")
-    return tuple(_positive(name, one) for one in values)
-
-
-def _ends(
-    padding: PaddingArgument, window: tuple[int, ...], steps: tuple[int, ...], gaps: tuple[int, ...]
-) -> tuple[Ends, ...]:
-    """Return the zeros before and after each dimension."""
-    if isinstance(padding, str):
-        return _named_padding(padding, window, steps, gaps)
-    given = padding if isinstance(padding, Sequence) else (padding,) * len(window)
-    if len(given) != len(window):
-        raise SizeError(f"padding has {len(given)} entries, x has {len(window)} spatial dimensions")
-    found = []
-    for one in given:
-        ends = tuple(one) if isinstance(one, Sequence) else (one, one)
-        if len(ends) != 2:
-            raise SizeError(f"padding of a dimension is a number or a pair, got {one!r}")
-        try:
-            before, after = map(operator.index, ends)
-        except TypeError:
-            raise SizeError(f"padding must be integers, got {one!r}") from None
-        if before < 0 or after < 0:
-            raise SizeError(f"padding must not be negative, got {one!r}")
-        found.append((before, after))
-    return tuple(found)
-
-
-def _named_padding(
-    name: str, window: tuple[int, ...], steps: tuple[int, ...], gaps: tuple[int, ...]
-) -> tuple[Ends, ...]:
-    if name == "valid":
-        return ((0, 0),) * len(window)
-    if name != "same":
-        raise SpecError(f"padding {name!r} is not known; 'same' and 'valid' are")
-    if any(step != 1 for step in steps):
-        raise SizeError(f"padding 'same' needs a stride of 1, got {steps}")
-    rest = [gap * (n - 1) for gap, n in zip(gaps, window, strict=True)]
-    return tuple((n // 2, n - n // 2) for n in rest)
+def _unusual(name: str, values: Sequence[object], usual: object) -> str:
+    """Return a name with its values, or nothing where they are what they are most often."""
+    if all(value == usual for value in values):
+        return ""
+    return f"{name} {values[0] if len(set(values)) == 1 else _times(values)}"

@@ -138,7 +138,7 @@ sizes are given for a, b
                     f"sizes are given for {', '.join(sizes) or 'nothing'}"
                 )
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
-        return cls(spec, extents, _dtype_name(dtype), tuple(padding), tuple(constant))
+        return cls(spec, extents, dtype_name(dtype), tuple(padding), tuple(constant))
 
     def part(self, sizes: Mapping[str, int]) -> Self:
         """Return the problem with smaller extents, with as much padding as leaves an element.
@@ -350,7 +350,7 @@ def _read_sizes(text: str) -> dict[str, int]:
     return sizes
 
 
-def _dtype_name(dtype: npt.DTypeLike | None) -> str:
+def dtype_name(dtype: npt.DTypeLike | None) -> str:
     """Return the name of a supported dtype, however it is given."""
     supported = ", ".join(DTYPES)
     if dtype is None:

@@ -238,6 +238,7 @@ NUMBERS = {
         "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
         "contractions.classes": "_NAMED",
+        "contractions.convolution_arguments": "MAX_DIMENSIONS",
         "contractions.problem": "MAX_EXTENT",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",
