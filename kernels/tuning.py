@@ -143,6 +143,9 @@ late."""
 MAX_KEPT_EINSUMS = 4096
 """Calls of einsum, and expressions behind them, that are kept; with more, all are forgotten."""
 
+MAX_KEPT_CONVOLUTIONS = 1024
+"""Kinds of calls of `conv` whose plans are kept; the one not used for longest goes first."""
+
 # Probes: how bandwidth, frequency and microkernels are measured
 
 SWEEP_BYTES = 512

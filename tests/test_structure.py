@@ -32,6 +32,7 @@ LAYERS = (
     "plans",
     "transposes",
     "expressions",
+    "convolutions",
     "caches",
     "show",
     "bench",

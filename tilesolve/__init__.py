@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tilesolve.contractions.reference import reference as reference
     from tilesolve.contractions.spec import Spec as Spec
     from tilesolve.contractions.suites import suite as suite
+    from tilesolve.convolutions.batch_norm import fold_batchnorm as fold_batchnorm
+    from tilesolve.convolutions.conv import conv as conv
+    from tilesolve.convolutions.layer import ConvLayer as ConvLayer
+    from tilesolve.convolutions.layer import conv_layer as conv_layer
     from tilesolve.expressions.compile import expression as expression
     from tilesolve.expressions.einsum import einsum as einsum
     from tilesolve.expressions.einsum import tensordot as tensordot
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from tilesolve.transposes.transpose import transpose as transpose
 
 _HOMES = {
+    "ConvLayer": "convolutions.layer",
     "Expression": "expressions.expression",
     "Level": "machine.level",
     "Machine": "machine.model",
@@ -38,8 +43,11 @@ _HOMES = {
     "Spec": "contractions.spec",
     "TilesolveError": "contractions.errors",
     "clear_cache": "caches",
+    "conv": "convolutions.conv",
+    "conv_layer": "convolutions.layer",
     "einsum": "expressions.einsum",
     "expression": "expressions.compile",
+    "fold_batchnorm": "convolutions.batch_norm",
     "plan": "plans.plan",
     "reference": "contractions.reference",
     "suite": "contractions.suites",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesolve.convolutions import conv
 from tilesolve.expressions import einsum
 from tilesolve.machine import kernel_cache
 from tilesolve.plans import cache as plan_cache
@@ -28,9 +29,9 @@ class Cleared:
 def clear_cache() -> Cleared:
     """Remove all solved plans and compiled kernels from the cache folder.
 
-    Plans in memory are forgotten, too, and what `einsum` keeps of earlier calls. `Plan` and
-    `Expression` objects that somebody holds stay as they are, and kernels that have been loaded
-    serve on.
+    Plans in memory are forgotten, too, and what `einsum` and `conv` keep of earlier calls. `Plan`,
+    `Expression` and `ConvLayer` objects that somebody holds stay as they are, and kernels that have
+    been loaded serve on.
 
     Raises
     ------
@@ -46,4 +47,5 @@ def clear_cache() -> Cleared:
     Cleared(plans=0, kernels=0)
     """
     einsum.forget_calls()
+    conv.forget_convolutions()
     return Cleared(plan_cache.clear(), kernel_cache.clear())

@@ -2,41 +2,12 @@
 
 import numpy as np
 import pytest
+from convolution_cases import block_filters, from_layout, layers, slow_convolution, to_layout
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from slow_convolution import block_filters, from_layout, slow_convolution, to_layout
 
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.reference import reference
-
-
-@st.composite
-def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
-    """Arguments of a layer: shapes in NCHW and torch's order, and the rest."""
-    layout = draw(st.sampled_from(layouts))
-    order = draw(st.integers(1, 3))
-    each = lambda low, high: tuple(draw(st.integers(low, high)) for _ in range(order))  # noqa: E731
-    window, dilation, stride = each(1, 3), each(1, 2), each(1, 3)
-    padding = tuple((draw(st.integers(0, 4)), draw(st.integers(0, 4))) for _ in range(order))
-    reach = [d * (n - 1) + 1 for d, n in zip(dilation, window, strict=True)]
-    size = tuple(
-        draw(st.integers(max(1, r - sum(ends)), r + most))
-        for r, ends in zip(reach, padding, strict=True)
-    )
-    groups = draw(st.sampled_from([1, 1, 2, 3]))
-    blocks = (1, 1)
-    own, made = draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    if layout == "NCHWc":
-        blocks = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-        if groups > 1:
-            groups, own, made, blocks = groups * blocks[0], 1, 1, (blocks[0],) * 2
-        else:
-            own, made = own * blocks[0], made * blocks[1]
-    x_shape = (draw(st.integers(1, 2)), own * groups, *size)
-    w_shape = (made * groups, own, *window)
-    rest = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    return x_shape, w_shape, rest, layout, blocks
 
 
 def random_layer(arguments, seed=0):

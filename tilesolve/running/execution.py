@@ -219,7 +219,10 @@ class Executor:
         _check_count(problem)
         given = [np.empty(shape, problem.dtype) for shape in problem.shapes[1:]]
         given[found.operand] = found.array
-        self._layout(given[0], given[1], None, (found,))
+        epilogue = self.solution.epilogue
+        shapes = epilogue.shapes(problem) if epilogue else []
+        others = tuple(np.empty(shape, problem.dtype) for shape in shapes)
+        self._layout(given[0], given[1], None, (found,), others)
         return found
 
     def _find_prepared(self, *operands: npt.ArrayLike | Prepared) -> tuple[Prepared, ...]:

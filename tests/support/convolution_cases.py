@@ -1,6 +1,7 @@
-"""Convolutions by sliding windows over a padded copy, in float64: what layers are held to."""
+"""Convolutions to test with, and what they give by sliding windows over a padded copy."""
 
 import numpy as np
+from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 
@@ -53,3 +54,31 @@ def block_filters(w, blocks):
     last, first = min(blocks[0], c), blocks[1]
     parts = w.reshape(k // first, first, c // last, last, *window)
     return np.ascontiguousarray(np.moveaxis(parts, (3, 1), (-2, -1)))
+
+
+@st.composite
+def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
+    """Arguments of a layer: shapes in NCHW and torch's order, and the rest."""
+    layout = draw(st.sampled_from(layouts))
+    order = draw(st.integers(1, 3))
+    each = lambda low, high: tuple(draw(st.integers(low, high)) for _ in range(order))  # noqa: E731
+    window, dilation, stride = each(1, 3), each(1, 2), each(1, 3)
+    padding = tuple((draw(st.integers(0, 4)), draw(st.integers(0, 4))) for _ in range(order))
+    reach = [d * (n - 1) + 1 for d, n in zip(dilation, window, strict=True)]
+    size = tuple(
+        draw(st.integers(max(1, r - sum(ends)), r + most))
+        for r, ends in zip(reach, padding, strict=True)
+    )
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    blocks = (1, 1)
+    own, made = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    if layout == "NCHWc":
+        blocks = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+        if groups > 1:
+            groups, own, made, blocks = groups * blocks[0], 1, 1, (blocks[0],) * 2
+        else:
+            own, made = own * blocks[0], made * blocks[1]
+    x_shape = (draw(st.integers(1, 2)), own * groups, *size)
+    w_shape = (made * groups, own, *window)
+    rest = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return x_shape, w_shape, rest, layout, blocks

@@ -1,0 +1,287 @@
+"""Layers and single convolutions: equal to sliding windows in float64, whatever is asked for."""
+
+import pickle
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from convolution_cases import block_filters, from_layout, layers, slow_convolution, to_layout
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilesolve
+from tilesolve.contractions.convolution import Convolution
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
+from tilesolve.contractions.reference import reference
+from tilesolve.convolutions.conv import forget_convolutions
+
+MACHINE = "i7-6700k"
+EPS = 1e-3
+
+
+def functions(name, values):
+    """What an activation makes of values."""
+    return {
+        "": lambda: values,
+        "relu": lambda: np.maximum(values, 0),
+        "relu6": lambda: np.clip(values, 0, 6),
+        "clip(-0.5,0.25)": lambda: np.clip(values, -0.5, 0.25),
+        "leaky(0.25) tanh": lambda: np.tanh(np.where(values < 0, values / 4, values)),
+    }[name]()
+
+
+def wide(values, array):
+    """A number for each channel, against an array in NCHW."""
+    return values.reshape(-1, *(1,) * (array.ndim - 2))
+
+
+def strided(draw, array):
+    """An array of the same values, perhaps with gaps or backwards in memory."""
+    kind = draw(st.sampled_from(["whole", "gaps", "backwards", "turned"]))
+    if kind == "gaps":
+        room = np.full((*array.shape[:-1], 2 * array.shape[-1]), np.nan, array.dtype)
+        room[..., ::2] = array
+        return room[..., ::2]
+    if kind == "backwards":
+        return np.ascontiguousarray(array[::-1])[::-1]
+    return np.asfortranarray(array) if kind == "turned" else array
+
+
+class ReferencePlan:
+    """A plan that computes by the reference, at once."""
+
+    def __init__(self, problem, *, machine, threads, epilogue):
+        self.problem, self.epilogue = problem, epilogue
+
+    def prepare(self, array):
+        return array.copy()
+
+    def __call__(self, first, second, out, *, operands):
+        assert (first.shape, second.shape) == self.problem.shapes[1:]
+        found = reference(self.problem, first, second)
+        out[...] = self.epilogue.apply(self.problem, found, operands)
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_layers_are_convolutions(data):
+    """All arguments, layouts and strides come to plans as they must."""
+    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
+        compute_layer(data)
+
+
+@settings(max_examples=3)
+@given(data=st.data())
+def test_planned_layers_are_convolutions(data):
+    """So they do where plans run."""
+    compute_layer(data)
+
+
+def compute_layer(data):
+    """Compare any layer: with batch norm, bias, residual; into poisoned memory."""
+    x_shape, w_shape, rest, layout, blocks = data.draw(layers(most=4))
+    dtype = data.draw(st.sampled_from(["float32", "float64"]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x, w = (rng.standard_normal(shape).astype(dtype) for shape in (x_shape, w_shape))
+    filters = w_shape[0]
+    bias = rng.standard_normal(filters).astype(dtype) if data.draw(st.booleans()) else None
+    norm = None
+    expected = slow_convolution(x, w, **rest)
+    if bias is not None:
+        expected += wide(bias, expected)
+    if data.draw(st.booleans()):
+        gamma, beta, mean = rng.standard_normal((3, filters))
+        var = rng.random(filters) + 0.1
+        norm = (gamma, beta, mean, var, EPS)
+        scale = gamma / np.sqrt(var + EPS)
+        expected = (expected - wide(mean, expected)) * wide(scale, expected) + wide(beta, expected)
+    residual = None
+    if data.draw(st.booleans()):
+        residual = rng.standard_normal(expected.shape).astype(dtype)
+        expected += residual
+    activation = data.draw(
+        st.sampled_from(["", "relu", "relu6", "clip(-0.5,0.25)", "leaky(0.25) tanh"])
+    )
+    expected = functions(activation, expected)
+
+    own = strided(data.draw, to_layout(x, layout, blocks[0]))
+    weights = block_filters(w, blocks) if layout == "NCHWc" else strided(data.draw, w)
+    layer = tilesolve.conv_layer(
+        *(own.shape, weights, bias),
+        **(rest | {"layout": layout, "batch_norm": norm, "residual": residual is not None}),
+        epilogue=activation,
+        machine=MACHINE,
+    )
+    out = strided(data.draw, np.full(layer.out_shape, np.nan, dtype))
+    added = None
+    if residual is not None:
+        added = strided(data.draw, to_layout(residual, layout, blocks[1]))
+    weights[...] = np.nan
+    assert layer(own, out=out, residual=added) is out
+    tolerance = 1e-4 if dtype == "float32" else 1e-11
+    np.testing.assert_allclose(from_layout(out, layout), expected, rtol=tolerance, atol=tolerance)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_single_convolutions(data):
+    """`conv` gives the same, with and without `out`, twice from what is kept."""
+    x_shape, w_shape, rest, layout, blocks = data.draw(layers(most=4))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x, w = rng.standard_normal(x_shape), rng.standard_normal(w_shape)
+    bias = rng.standard_normal(w_shape[0]) if data.draw(st.booleans()) else None
+    expected = slow_convolution(x, w, **rest)
+    if bias is not None:
+        expected += wide(bias, expected)
+    own = strided(data.draw, to_layout(x, layout, blocks[0]))
+    weights = block_filters(w, blocks) if layout == "NCHWc" else strided(data.draw, w)
+    call = lambda **more: tilesolve.conv(own, weights, bias, layout=layout, **rest, **more)  # noqa: E731
+    forget_convolutions()
+    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
+        found = call(epilogue="relu")
+        out = np.full(found.shape, np.nan)
+        assert call(out=out) is out
+    np.testing.assert_allclose(
+        from_layout(found, layout), np.maximum(expected, 0), rtol=1e-11, atol=1e-11
+    )
+    np.testing.assert_allclose(from_layout(out, layout), expected, rtol=1e-11, atol=1e-11)
+
+
+def test_first_convolution():
+    """One runs, by a plan that is kept."""
+    x, w = np.random.default_rng(0).standard_normal((2, 1, 3, 3, 9))
+    w, rest = w[..., :3], {"stride": (1, 2), "padding": ((1, 1),) * 2}
+    expected = slow_convolution(x, w, **rest, dilation=(1, 1), groups=1)
+    for _ in range(2):
+        np.testing.assert_allclose(tilesolve.conv(x, w, **rest), expected, atol=1e-12)
+
+
+def small(**changed):
+    """A layer of one pixel row, quickly planned, and what it takes."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 3, 6)), rng.standard_normal((4, 3, 3))
+    return x, w, tilesolve.conv_layer(x.shape, w, padding=1, machine=MACHINE, **changed)
+
+
+def test_pickles_and_reports():
+    """A layer from a pickle has weights of its own and gives the same; its text names all."""
+    x, _, layer = small(bias=np.ones(4), epilogue="relu", residual=True)
+    added = np.ones(layer.out_shape)
+    expected = layer(x, residual=added)
+    copy = pickle.loads(pickle.dumps(layer))
+    np.testing.assert_array_equal(copy(x, residual=added), expected)
+    text = str(copy)
+    assert text.startswith("conv 3 3→4, 6, padding 1, NCHW float64, bias, residual, relu\n")
+    assert "weights are packed once" in text
+    assert str(layer.plan) in text
+    assert str(layer.epilogue) == "+k +kw relu"
+    assert layer.flops == 2 * 4 * 3 * 3 * 6
+    assert repr(layer) == "<ConvLayer 3 3→4, 6, padding 1, NCHW float64>"
+
+
+def test_pointwise_layers_take_any_strides():
+    """Where pixels are no one axis in memory, another plan runs, of the same weights."""
+    rng = np.random.default_rng(0)
+    room, w = rng.standard_normal((2, 4, 5, 9)), rng.standard_normal((3, 4, 1, 1))
+    layer = tilesolve.conv_layer((2, 4, 5, 6), w, machine=MACHINE)
+    assert str(layer.plan.problem.spec) == "nkx-ncx-kc"
+    for x in (room[..., :6], room[..., :6].copy()):
+        expected = np.einsum("nchw,kc->nkhw", x, w[:, :, 0, 0])
+        np.testing.assert_allclose(layer(x), expected, atol=1e-12)
+
+
+def bad_calls(x, layer, plain):
+    """Calls that must not write, with errors and messages."""
+    out, added = np.full(layer.out_shape, 7.0), np.ones(layer.out_shape)
+    fixed = out.copy()
+    fixed.flags.writeable = False
+    wide = np.full((1, 4, 12), 7.0)
+    yield layer, (x[:, :2], out, added), SizeError, r"x has the shape \(1, 2, 6\), .* \(1, 3, 6\)"
+    yield layer, (x[0], out, added), SizeError, "x has the shape"
+    yield layer, (x.astype("f4"), out, added), DtypeError, "x is float32, the layer's dtype"
+    yield layer, (x, out[:, :3], added), SizeError, "out has the shape"
+    yield layer, (x, out.astype("f4"), added), DtypeError, "out is float32"
+    yield layer, (x, fixed, added), PlanError, "out is read-only"
+    yield layer, (x, [1.0], added), DtypeError, "out must be a numpy array"
+    yield layer, (x, out, added[:, :2]), SizeError, r"residual has the shape \(1, 2, 6\)"
+    yield layer, (x, out, added.astype("f4")), DtypeError, "residual is float32"
+    yield layer, (x, out), PlanError, "no residual is given to a layer that was made with one"
+    yield layer, (x, wide[..., :6], wide[..., 3:9]), PlanError, "out shares memory with residual"
+    yield plain, (x, out, added), PlanError, "a residual is given to a layer .* without one"
+    yield plain, (x, wide[:, :3, :6], None), SizeError, "out has the shape"
+    yield plain, (wide[:, 1:, 2:8], wide[..., :6]), PlanError, "out shares memory with x"
+    overlapping = np.lib.stride_tricks.as_strided(np.full(20, 7.0), (1, 4, 6), (8, 8, 8))
+    yield plain, (x, overlapping), PlanError, "elements that share memory"
+
+
+def test_bad_calls():
+    """Messages name the argument and both sizes; nothing is written."""
+    x, _, layer = small(residual=True)
+    plain = small()[2]
+    for called, arguments, error, message in bad_calls(x, layer, plain):
+        with pytest.raises(error, match=message):
+            called(*arguments)
+        out = np.asarray(arguments[1])
+        assert (out == 7).all() or out.shape == (1,)
+
+
+BAD = [
+    ({"bias": np.ones(3)}, SizeError, r"bias has the shape \(3,\), it must be \(4,\)"),
+    ({"bias": np.ones(4, "f4")}, DtypeError, "bias is float32, w is float64"),
+    ({"epilogue": "+k relu"}, SpecError, "give it as bias, batch_norm or residual"),
+    ({"epilogue": "softmax"}, SpecError, "softmax"),
+    ({"batch_norm": (np.ones(4),) * 4}, PlanError, "gamma, beta, mean, var and eps, got 4"),
+    ({"batch_norm": (*(np.ones(3),) * 4, 0.1)}, SizeError, "gamma of batch_norm has the shape"),
+    ({"batch_norm": (*(-np.ones(4),) * 4, 0.1)}, SizeError, "var \\+ eps .* must be positive"),
+    ({"layout": "NWC"}, SpecError, "layout 'NWC' is not known"),
+]
+
+
+@pytest.mark.parametrize(("changed", "error", "message"), BAD)
+def test_bad_layers(changed, error, message):
+    """A layer that cannot be is refused before anything is planned."""
+    with pytest.raises(error, match=message):
+        small(**changed)
+
+
+def test_bad_convolutions():
+    """`conv` refuses what layers refuse, and operands of two dtypes."""
+    x, w = np.ones((1, 3, 6)), np.ones((4, 3, 3))
+    out = np.full((1, 4, 4), 7.0)
+    for arguments, more, error, message in (
+        ((x, w.astype("f4")), {}, DtypeError, "w is float32, x is float64"),
+        ((x.astype(int), w), {}, DtypeError, "not in .*int64"),
+        ((x, w, np.ones(5)), {}, SizeError, "bias has the shape"),
+        ((x, w), {"stride": [1, 1]}, SizeError, "stride has 2 numbers, x has 1"),
+        ((x, w), {"out": out[:, :2]}, SizeError, "out has the shape"),
+        ((x, [[1.0], [1.0, 2.0]]), {}, DtypeError, "w is no array"),
+        ((out[:, :3, :], w), {"out": out, "padding": [1]}, PlanError, "out shares memory with x"),
+    ):
+        with pytest.raises(error, match=message):
+            tilesolve.conv(*arguments, **({"out": out} | more))
+        assert (out == 7).all()
+
+
+def test_what_calls_leave_can_be_forgotten():
+    """`clear_cache` makes the next call plan anew."""
+    x, w = np.ones((1, 3, 6)), np.ones((4, 3, 3))
+    problem = Convolution.of(x.shape, w.shape, dtype=float).problem
+    with patch("tilesolve.convolutions.layer_plans.plan", wraps=ReferencePlan) as planned:
+        for _ in range(2):
+            tilesolve.conv(x, w)
+            tilesolve.conv(x, w)
+            tilesolve.clear_cache()
+    assert planned.call_count == 2
+    assert planned.call_args.args[0].spec == problem.spec
+
+
+def test_folded_batch_norm():
+    """The scale and the shift are what the normalisation does."""
+    gamma, beta, mean, var, x = np.random.default_rng(0).random((5, 7))
+    scale, shift = tilesolve.fold_batchnorm(gamma, beta, mean, var, 0.1)
+    np.testing.assert_allclose(
+        scale * x + shift, (x - mean) / np.sqrt(var + 0.1) * gamma + beta, rtol=1e-12
+    )
+    assert tilesolve.fold_batchnorm(*np.ones((4, 2), "f4"))[0].dtype == np.float32
+    with pytest.raises(SizeError, match=r"var .* shape \(1, 7\), gamma has \(7,\)"):
+        tilesolve.fold_batchnorm(gamma, beta, mean, var[None])

@@ -1,0 +1,150 @@
+"""One convolution of arrays; what shapes and arguments decide is kept for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.convolution import Convolution
+from tilesolve.contractions.convolution_arguments import PaddingArgument
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.convolutions.layer_plans import (
+    LayerPlans,
+    as_array,
+    as_operand,
+    read_activation,
+    result_array,
+)
+from tilesolve.kernels.tuning import MAX_KEPT_CONVOLUTIONS
+from tilesolve.system.checks import check_dtype
+from tilesolve.system.files import read_setting
+
+
+def conv(
+    x: npt.ArrayLike,
+    w: npt.ArrayLike,
+    bias: npt.ArrayLike | None = None,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: PaddingArgument = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+    epilogue: Epilogue | str | None = None,
+    out: npt.NDArray[Any] | None = None,
+    threads: int | None = None,
+) -> npt.NDArray[Any]:
+    """Convolve images with filters, as neural networks do, in one to three spatial dimensions.
+
+    The weights are packed in each call: where they stay the same, `conv_layer` is faster.
+
+    Parameters
+    ----------
+    x
+        The images, in the order of the layout; any strides, never modified.
+    w
+        The weights, in torch's order whatever the layout is: filters, channels of a group, window.
+        In the layout ``"NCHWc"``: blocks of filters, blocks of channels, window, the channels and
+        the filters of a block. Any strides.
+    bias
+        A number for each filter.
+    stride, padding, dilation, groups
+        As in torch. `padding` is a number, one for each dimension, pairs of before and after,
+        ``"same"`` or ``"valid"``.
+    layout
+        ``"NCHW"``, ``"NHWC"`` or ``"NCHWc"``, whatever the number of dimensions is.
+    epilogue
+        The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
+        `Epilogue.parse`.
+    out
+        Where the result goes; a new array if None. It may share no memory with an operand.
+    threads
+        Cores that share the work, as in `plan`.
+
+    Returns
+    -------
+    numpy.ndarray
+        `out`, or the new array.
+
+    Raises
+    ------
+    SizeError, SpecError, DtypeError, PlanError
+        If arrays and arguments do not fit; nothing has been written then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> conv(image, np.ones((1, 1, 2, 2)), stride=2)[0, 0].tolist()
+    [[10.0, 18.0], [42.0, 50.0]]
+    >>> conv(image, np.ones((1, 2, 2, 2)))
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SizeError: w has 2 channels (shape (1, 2, 2, 2)), but x has 1 \
+in 1 groups (shape (1, 1, 4, 4), NCHW)
+    """
+    images, weights = as_array(x, "x"), as_array(w, "w")
+    plans = _plans(
+        *(images.shape, weights.shape, images.dtype, bias is not None),
+        *map(_frozen, (stride, padding, dilation, groups, layout)),
+        *(epilogue, threads),
+        *(read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
+    )
+    layer = plans.convolution
+    check_dtype(weights, "w", np.dtype(layer.dtype), "x")
+    shift = None
+    if bias is not None:
+        shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "x")
+    target = result_array(out, layer, {"x": images, "w": weights, "bias": shift})
+    flat = plans.is_flat(images, target)
+    filters = plans.form(flat).filters(weights)
+    if layer.depthwise:  # these are few, and vectors lie along them
+        filters = np.ascontiguousarray(filters)
+    plans.run(flat, images, filters, shift, None, target)
+    return target if out is None else out
+
+
+def forget_convolutions() -> None:
+    """Forget what earlier calls of `conv` left: the next one of each kind is planned anew."""
+    _plans.cache_clear()
+
+
+def _frozen(value: Any) -> Hashable:  # noqa: ANN401 - numbers, lists of numbers, or text
+    """Return an argument as a value that can be a key."""
+    if isinstance(value, str) or not np.iterable(value):
+        return value  # type: ignore[no-any-return]
+    return tuple(map(_frozen, value))
+
+
+@lru_cache(maxsize=MAX_KEPT_CONVOLUTIONS, typed=True)
+def _plans(
+    x_shape: tuple[int, ...],
+    w_shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    has_bias: bool,
+    stride: Any,  # noqa: ANN401 - as `conv` takes it
+    padding: Any,  # noqa: ANN401
+    dilation: Any,  # noqa: ANN401
+    groups: int,
+    layout: str,
+    epilogue: Epilogue | str | None,
+    threads: int | None,
+    *_settings: str | None,
+) -> LayerPlans:
+    """Return what runs for such arrays and arguments, in a process with such settings."""
+    layer = Convolution.of(
+        x_shape,
+        w_shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+        dtype=dtype,
+    )
+    activation = read_activation(epilogue)
+    return LayerPlans(layer, activation, has_bias, False, None, threads, constant=False)

@@ -1,0 +1,288 @@
+"""Layers: convolutions whose weights stay, packed and planned once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.convolution import Convolution
+from tilesolve.contractions.convolution_arguments import PaddingArgument
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.errors import PlanError
+from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm
+from tilesolve.convolutions.layer_plans import (
+    LayerPlans,
+    as_array,
+    as_operand,
+    read_activation,
+    result_array,
+)
+from tilesolve.convolutions.report import write_layer_report
+from tilesolve.machine.model import Machine
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.plans.plan import Plan
+from tilesolve.running.prepared import Prepared
+from tilesolve.system.html_report import html_report
+
+
+class ConvLayer:
+    """A convolution layer: weights that are packed, and a plan; `conv_layer` makes one.
+
+    ``print(layer)`` says what runs and why. Pickles have the weights, and plan again where they
+    are read.
+
+    Parameters
+    ----------
+    plans
+        What runs the layer.
+    weights
+        In torch's order, or in blocks; batch normalisation is in them.
+    bias
+        A number for each channel of the result, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pickle
+    >>> layer = conv_layer((1, 1, 4, 4), np.ones((1, 1, 3, 3)), padding=1, machine="i7-6700k")
+    >>> copy = pickle.loads(pickle.dumps(layer))
+    >>> copy(np.ones((1, 1, 4, 4)))[0, 0, 0].tolist()
+    [4.0, 6.0, 6.0, 4.0]
+    """
+
+    __slots__ = ("_bias", "_plans", "_prepared", "_weights")
+
+    def __init__(self, plans: LayerPlans, weights: Array, bias: Array | None) -> None:
+        self._plans = plans
+        self._weights = weights
+        self._bias = bias
+        self._prepared: dict[bool, Prepared] = {}
+        self._prepare(plans.convolution.pointwise)
+
+    @property
+    def convolution(self) -> Convolution:
+        """Shapes and arguments."""
+        return self._plans.convolution
+
+    @property
+    def plan(self) -> Plan:
+        """What runs for arrays in C order."""
+        return self._plans.made(self.convolution.pointwise)[1]
+
+    @property
+    def prepared(self) -> Prepared:
+        """The weights as that plan takes them."""
+        return self._prepared[self.convolution.pointwise]
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """What follows the convolution, in the plan's letters."""
+        return self.plan.epilogue or Epilogue(())
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        return self.convolution.out_shape
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the convolution, zeros of the padding included."""
+        return self.convolution.flops
+
+    def __call__(
+        self,
+        x: npt.ArrayLike,
+        out: npt.NDArray[Any] | None = None,
+        residual: npt.ArrayLike | None = None,
+    ) -> npt.NDArray[Any]:
+        """Compute the layer: convolution, bias, residual, activation, in this order.
+
+        Parameters
+        ----------
+        x
+            The images, of the layer's shape and dtype; any strides, never modified.
+        out
+            Where the result goes; a new array if None. It may not share memory with `x` or
+            `residual`.
+        residual
+            What is added before the activation, of the result's shape, where the layer was made
+            with ``residual=True``.
+
+        Returns
+        -------
+        numpy.ndarray
+            `out`, or the new array.
+
+        Raises
+        ------
+        SizeError
+            If a shape is not the layer's.
+        DtypeError
+            If a dtype is not the layer's.
+        PlanError
+            If there is a residual and the layer has none, or the other way round; or if `out` is
+            read-only or shares memory with an operand. Nothing has been written then.
+        """
+        layer = self.convolution
+        whose = "the layer's dtype"
+        images = as_operand(x, "x", layer.x_shape, layer.dtype, whose)
+        if (residual is not None) != self._plans.has_residual:
+            given, wanted = ("a", "without") if residual is not None else ("no", "with")
+            raise PlanError(f"{given} residual is given to a layer that was made {wanted} one")
+        added = None
+        if residual is not None:
+            added = as_operand(residual, "residual", layer.out_shape, layer.dtype, whose)
+        target = result_array(out, layer, {"x": images, "residual": added})
+        flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
+        self._plans.run(flat, images, self._prepare(flat), self._bias, added, target)
+        return target if out is None else out
+
+    def _prepare(self, flat: bool) -> Prepared:
+        """Return the weights as a plan takes them."""
+        found = self._prepared.get(flat)
+        if found is None:
+            form, plan = self._plans.made(flat)
+            found = self._prepared[flat] = plan.prepare(form.filters(self._weights))
+        return found
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Return what pickles have: neither plans nor packed weights."""
+        made = self._plans
+        return (
+            *(made.convolution, made.activation, made.has_residual, made.machine, made.threads),
+            *(self._weights, self._bias),
+        )
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        layer, activation, has_residual, machine, threads, weights, bias = state
+        plans = LayerPlans(
+            layer, activation, bias is not None, has_residual, machine, threads, constant=True
+        )
+        self.__init__(plans, weights, bias)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"<ConvLayer {self.convolution}>"
+
+    def __str__(self) -> str:
+        made = self._plans
+        return write_layer_report(
+            *(made.convolution, self.plan, self.prepared.nbytes),
+            *(made.has_bias, made.has_residual, made.activation),
+        )
+
+    def _repr_html_(self) -> str:
+        return html_report(str(self))
+
+
+def conv_layer(
+    x_shape: Sequence[int],
+    w: npt.ArrayLike,
+    bias: npt.ArrayLike | None = None,
+    *,
+    stride: int | Sequence[int] = 1,
+    padding: PaddingArgument = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+    batch_norm: BatchNorm | None = None,
+    residual: bool = False,
+    epilogue: Epilogue | str | None = None,
+    machine: Machine | str | None = None,
+    threads: int | None = None,
+) -> ConvLayer:
+    """Plan a convolution layer and pack its weights, once for many calls.
+
+    Parameters
+    ----------
+    x_shape
+        Of the images, in the order of the layout, with one to three spatial dimensions.
+    w
+        The weights, in torch's order whatever the layout is: filters, channels of a group, window.
+        In the layout ``"NCHWc"``: blocks of filters, blocks of channels, window, the channels and
+        the filters of a block. They are copied: what is done to the array later changes nothing.
+        Their dtype is the layer's.
+    bias
+        A number for each filter.
+    stride, padding, dilation, groups
+        As in torch. `padding` is a number, one for each dimension, pairs of before and after,
+        ``"same"`` or ``"valid"``.
+    layout
+        ``"NCHW"``, ``"NHWC"`` or ``"NCHWc"``, whatever the number of dimensions is.
+    batch_norm
+        Gamma, beta, mean, variance and epsilon of a batch normalisation behind the convolution and
+        its bias. It becomes part of weights and bias.
+    residual
+        Whether calls take an array like the result that is added before the activation.
+    epilogue
+        The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
+        `Epilogue.parse`.
+    machine, threads
+        As in `plan`.
+
+    Returns
+    -------
+    ConvLayer
+        ``layer(x, out=y, residual=r)`` computes it, ``print(layer)`` explains it.
+
+    Raises
+    ------
+    SizeError, SpecError, DtypeError
+        If shapes and arguments do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> weights = np.full((2, 1, 1, 1), [[[[1.0]]], [[[-1.0]]]])
+    >>> layer = conv_layer((1, 1, 1, 3), weights, [0.5, 0.5], epilogue="relu", machine="i7-6700k")
+    >>> layer(np.array([[[[1.0, 2.0, 3.0]]]])).tolist()
+    [[[[1.5, 2.5, 3.5]], [[0.0, 0.0, 0.0]]]]
+    """
+    weights = as_array(w, "w")
+    layer = Convolution.of(
+        x_shape,
+        weights.shape,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        layout=layout,
+        dtype=weights.dtype,
+    )
+    activation = read_activation(epilogue)
+    shift = None
+    if bias is not None:
+        shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "w").copy()
+    weights, shift = _fold(layer, weights, shift, batch_norm)
+    plans = LayerPlans(
+        layer, activation, shift is not None, bool(residual), machine, threads, constant=True
+    )
+    return ConvLayer(plans, weights, shift)
+
+
+def _fold(
+    layer: Convolution, weights: Array, bias: Array | None, batch_norm: BatchNorm | None
+) -> tuple[Array, Array | None]:
+    """Return a copy of the weights and the bias, with a batch normalisation in them."""
+    if batch_norm is None:
+        return weights.copy(), bias
+    *parts, eps = batch_norm
+    names = ("gamma", "beta", "mean", "var")
+    if len(parts) != len(names):
+        raise PlanError(f"batch_norm is {', '.join(names)} and eps, got {len(parts) + 1} values")
+    wide = [
+        as_operand(
+            np.asarray(part, np.float64), f"{name} of batch_norm", (layer.filters,), "float64", ""
+        )
+        for name, part in zip(names, parts, strict=True)
+    ]
+    scale, shift = fold_batchnorm(*wide, eps)
+    if bias is not None:
+        shift = shift + bias * scale
+    if layer.layout == "NCHWc":
+        factors = scale.reshape(-1, *(1,) * (weights.ndim - 2), layer.blocks[1])
+    else:
+        factors = scale.reshape(-1, *(1,) * (weights.ndim - 1))
+    return (weights * factors).astype(layer.dtype), shift.astype(layer.dtype)

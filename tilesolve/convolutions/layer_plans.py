@@ -1,0 +1,168 @@
+"""What runs a convolution: its plans, and the views that they take of a layer's arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.convolution import Convolution, Form
+from tilesolve.contractions.epilogue import Epilogue, Operation
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.machine.model import Machine
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.plans.plan import Plan, plan
+from tilesolve.running.prepared import Prepared
+from tilesolve.system.checks import check_dtype, check_output
+
+
+@dataclass(slots=True, eq=False)
+class LayerPlans:
+    """A convolution with what follows it, planned when arrays first need it.
+
+    Parameters
+    ----------
+    convolution
+        The layer.
+    activation
+        What is done to each element in the end.
+    has_bias, has_residual
+        Whether a number for each channel, and an array like the result, are added before.
+    machine, threads
+        As `plan` takes them.
+    constant
+        Whether weights stay the same from call to call.
+    """
+
+    convolution: Convolution
+    activation: Epilogue
+    has_bias: bool
+    has_residual: bool
+    machine: Machine | str | None
+    threads: int | None
+    constant: bool
+    _forms: dict[bool, Form] = field(default_factory=dict, init=False)
+    _made: dict[bool, tuple[Form, Plan]] = field(default_factory=dict, init=False)
+
+    def form(self, flat: bool) -> Form:
+        """Return the convolution as a problem with views; flat: with all pixels as one axis."""
+        found = self._forms.get(flat)
+        if found is None:
+            found = self._forms[flat] = self.convolution.form(flat=flat)
+        return found
+
+    def made(self, flat: bool) -> tuple[Form, Plan]:
+        """Return the form and its plan."""
+        found = self._made.get(flat)
+        if found is None:
+            form = self.form(flat)
+            constant = form.problem.constant if self.constant else ()
+            problem = replace(form.problem, constant=constant)
+            chain = self.chain(form)
+            threads = self.threads
+            found = form, plan(problem, machine=self.machine, threads=threads, epilogue=chain)
+            self._made[flat] = found
+        return found
+
+    def chain(self, form: Form) -> Epilogue:
+        """Return what follows the convolution, in the letters of a form."""
+        added = []
+        if self.has_bias:
+            added.append(Operation("+", tuple(form.channel_letters)))
+        if self.has_residual:
+            added.append(Operation("+", form.problem.spec.output.letters))
+        return Epilogue((*added, *self.activation.operations))
+
+    def is_flat(self, *arrays: Array) -> bool:
+        """Return whether pixels of images and results are one axis in memory, and may be."""
+        if not self.convolution.pointwise:
+            return False
+        form = self.form(True)
+        return form.images.fits(arrays[0]) and all(map(form.results.fits, arrays[1:]))
+
+    def run(
+        self,
+        flat: bool,
+        x: Array,
+        weights: Array | Prepared,
+        bias: Array | None,
+        residual: Array | None,
+        out: Array,
+    ) -> None:
+        """Compute a layer of arrays that were checked; weights are as the form views them."""
+        form, found = self.made(flat)
+        operands = [] if bias is None else [form.channels(bias)]
+        if residual is not None:
+            operands.append(form.results(residual))
+        found(form.images(x), weights, form.results(out), operands=operands)
+
+
+def read_activation(epilogue: Epilogue | str | None) -> Epilogue:
+    """Return a chain of functions; operands are given by names of their own.
+
+    Examples
+    --------
+    >>> str(read_activation("clip(0,1)")), str(read_activation(None))
+    ('clip(0,1)', '')
+    >>> read_activation("+k relu")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SpecError: epilogue '+k relu' of a convolution: '+k' takes an \
+operand; give it as bias, batch_norm or residual
+    """
+    found = epilogue if isinstance(epilogue, Epilogue) else Epilogue.parse(epilogue or "")
+    for one in found.operations:
+        if one.takes_operand:
+            raise SpecError(
+                f"epilogue {str(found)!r} of a convolution: {str(one)!r} takes an operand; "
+                "give it as bias, batch_norm or residual"
+            )
+    return found
+
+
+def as_operand(
+    value: npt.ArrayLike, name: str, shape: tuple[int, ...], dtype: str, whose: str
+) -> Array:
+    """Return an array, if it is of a shape and a dtype.
+
+    Examples
+    --------
+    >>> as_operand([1.0, 2.0], "bias", (3,), "float64", "x")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SizeError: bias has the shape (2,), it must be (3,)
+    """
+    array = as_array(value, name)
+    if array.shape != shape:
+        raise SizeError(f"{name} has the shape {array.shape}, it must be {shape}")
+    check_dtype(array, name, np.dtype(dtype), whose)
+    return array
+
+
+def as_array(value: npt.ArrayLike, name: str) -> Array:
+    """Return what was given as an array.
+
+    Examples
+    --------
+    >>> as_array([1.0], "x").shape
+    (1,)
+    """
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"{name} is no array: {error}") from error
+
+
+def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:
+    """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
+    if out is None:
+        return np.empty(layer.out_shape, layer.dtype)
+    return check_output(
+        out,
+        "out",
+        layer.out_shape,
+        dtype=np.dtype(layer.dtype),
+        whose="the layer's dtype",
+        operands={name: one for name, one in operands.items() if one is not None},
+    )
