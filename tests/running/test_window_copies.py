@@ -213,3 +213,12 @@ def test_wrong_ones_are_told_apart():
         found.prepare(np.zeros((8, 7)))
     with pytest.raises(DtypeError, match="float32"):
         found.prepare(np.zeros((8, 8), "float32"))
+
+
+def test_threads_that_divide_a_batch_have_prepared_copies_of_their_own():
+    problem = Problem.of("cx-cx-c", "c=4 x=1", "float32", constant=(2,))
+    found = plan(problem, machine=make_shallow_machine(256, 16), threads=2, cache=False)
+    first, second = draw_operands(problem)
+    out = poisoned(problem)
+    found(first, found.prepare(second), out=out)
+    check_result(problem, out, reference(problem, first, second), (first, second))

@@ -162,7 +162,7 @@ class Task:
 
     def prepared_key(self, side: int) -> bytes:
         """Return what tells the prepared copies of an operand apart that tasks read."""
-        found = hashlib.sha256()
+        found = hashlib.sha256(self.state[fields.BASES + 1 + side].tobytes())
         steps = self.steps.reshape(-1, box_fields.SIZE)
         for field in (box_fields.OFFSETS + 1, box_fields.PREPARED, box_fields.PREPARED_PANEL):
             found.update(steps[:, field + side].tobytes())
