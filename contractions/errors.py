@@ -64,3 +64,7 @@ class PictureError(TilesolveError, RuntimeError):
 
 class BenchmarkError(TilesolveError, ValueError):
     """A sweep that cannot be made as asked, or a file of results that cannot be continued."""
+
+
+class ModelError(TilesolveError, ValueError):
+    """An ONNX model that is damaged, or asks for something that is not done here."""

@@ -240,6 +240,7 @@ NUMBERS = {
         "cli": "FAILED",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS",
+        "convolutions.onnx_files": "OLDEST_OPSET",
         "contractions.problem": "MAX_EXTENT",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",

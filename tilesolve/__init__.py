@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tilesolve.contractions.reference import reference as reference
     from tilesolve.contractions.spec import Spec as Spec
     from tilesolve.contractions.suites import suite as suite
+    from tilesolve.convolutions import onnx as onnx
     from tilesolve.convolutions.batch_norm import fold_batchnorm as fold_batchnorm
     from tilesolve.convolutions.conv import conv as conv
     from tilesolve.convolutions.layer import ConvLayer as ConvLayer
@@ -55,13 +56,16 @@ _HOMES = {
     "transpose": "transposes.transpose",
 }
 
-__all__ = [*_HOMES]
+_MODULES = {"onnx": "convolutions.onnx"}
+
+__all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - each name has its own type, declared above
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'tilesolve' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"tilesolve.{_HOMES[name]}"), name)
+    home = importlib.import_module(f"tilesolve.{_MODULES.get(name) or _HOMES[name]}")
+    value = home if name in _MODULES else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -5,14 +5,20 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from convolution_cases import block_filters, from_layout, layers, slow_convolution, to_layout
+from convolution_cases import (
+    ReferencePlan,
+    block_filters,
+    from_layout,
+    layers,
+    slow_convolution,
+    to_layout,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
-from tilesolve.contractions.reference import reference
 from tilesolve.convolutions.conv import forget_convolutions
 
 MACHINE = "i7-6700k"
@@ -45,21 +51,6 @@ def strided(draw, array):
     if kind == "backwards":
         return np.ascontiguousarray(array[::-1])[::-1]
     return np.asfortranarray(array) if kind == "turned" else array
-
-
-class ReferencePlan:
-    """A plan that computes by the reference, at once."""
-
-    def __init__(self, problem, *, machine, threads, epilogue):
-        self.problem, self.epilogue = problem, epilogue
-
-    def prepare(self, array):
-        return array.copy()
-
-    def __call__(self, first, second, out, *, operands):
-        assert (first.shape, second.shape) == self.problem.shapes[1:]
-        found = reference(self.problem, first, second)
-        out[...] = self.epilogue.apply(self.problem, found, operands)
 
 
 @settings(max_examples=100)

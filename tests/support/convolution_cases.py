@@ -4,6 +4,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tilesolve.contractions.reference import reference
+
 
 def slow_convolution(x, w, *, stride, padding, dilation, groups):
     """Convolve images in NCHW with filters in torch's order; numbers are per dimension."""
@@ -82,3 +84,18 @@ def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
     w_shape = (made * groups, own, *window)
     rest = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     return x_shape, w_shape, rest, layout, blocks
+
+
+class ReferencePlan:
+    """A plan that computes by the reference, at once."""
+
+    def __init__(self, problem, *, machine, threads, epilogue):
+        self.problem, self.epilogue = problem, epilogue
+
+    def prepare(self, array):
+        return array.copy()
+
+    def __call__(self, first, second, out, *, operands):
+        assert (first.shape, second.shape) == self.problem.shapes[1:]
+        found = reference(self.problem, first, second)
+        out[...] = self.epilogue.apply(self.problem, found, operands)

@@ -46,7 +46,7 @@ NEEDED = (
 )
 """Modules that nothing works without, beside the command line's own."""
 
-EXTRAS = {"matplotlib": "plot", "pyscipopt": "certify"}
+EXTRAS = {"matplotlib": "plot", "pyscipopt": "certify", "onnx": "onnx"}
 """Optional modules, and the extra that brings each."""
 
 

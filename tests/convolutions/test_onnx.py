@@ -1,0 +1,217 @@
+"""ONNX models: their operators and fused layers give what ONNX's own evaluator gives."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from convolution_cases import ReferencePlan
+
+import tilesolve
+from tilesolve.contractions.convolution import Convolution
+from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def planned_at_once():
+    """Layers run by the reference: what plans do is tested elsewhere."""
+    tilesolve.clear_cache()
+    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
+        yield
+    tilesolve.clear_cache()
+
+
+def random(*shape):
+    """Random numbers of a shape."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def model(nodes, inputs, constants, outputs=None, opset=17):
+    """A model of nodes, shapes of inputs, arrays that are part of it, and axes of outputs."""
+    outputs = outputs or {"y": len(next(iter(inputs.values())))}
+    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)  # noqa: E731
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [value(*one) for one in inputs.items()],
+        [value(name, [None] * axes) for name, axes in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+ATTRIBUTES = [
+    ((1, 4, 9), (6, 4, 3), {}),
+    ((2, 4, 9, 8), (6, 4, 3, 2), {"pads": [1, 0, 2, 1], "strides": [2, 1]}),
+    ((2, 4, 9, 8), (6, 2, 3, 2), {"auto_pad": "SAME_UPPER", "strides": [2, 3], "group": 2}),
+    ((2, 4, 9, 8), (4, 1, 2, 2), {"auto_pad": "SAME_LOWER", "group": 4, "kernel_shape": [2, 2]}),
+    ((1, 4, 9, 8), (2, 4, 2, 2), {"auto_pad": "VALID", "dilations": [3, 2]}),
+    ((1, 2, 5, 6, 7), (3, 2, 3, 2, 1), {"pads": [1, 1, 0, 1, 0, 0], "dilations": [2, 1, 1]}),
+]
+"""Shapes of images and of weights, and attributes of a Conv."""
+
+
+@pytest.mark.parametrize(("x_shape", "w_shape", "attributes"), ATTRIBUTES)
+def test_convolutions(x_shape, w_shape, attributes):
+    """The operator, with and without bias, and the layer that `load` makes of it."""
+    x, w, bias = random(*x_shape), random(*w_shape), random(w_shape[0])
+    for names in (["x", "w"], ["x", "w", "b"]):
+        constants = {"w": w, "b": bias}
+        made = model([helper.make_node("Conv", names, ["y"], **attributes)],
+                     {"x": x_shape}, {name: constants[name] for name in names[1:]})  # fmt: skip
+        (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+        (ours,) = ReferenceEvaluator(made, new_ops=tilesolve.onnx.operators()).run(None, {"x": x})
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+        loaded = tilesolve.onnx.load(made)
+        np.testing.assert_allclose(loaded({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+        (listed,) = tilesolve.onnx.layers(made)
+        assert listed == loaded.layers[0].convolution
+
+
+def test_products():
+    """Gemm with all its attributes, MatMul with batches, vectors and broadcasting."""
+    gemms = [
+        ({}, (3, 4), (4, 5), None),
+        ({"transA": 1, "alpha": 0.5}, (4, 3), (4, 5), (5,)),
+        ({"transB": 1, "beta": 2.0}, (3, 4), (5, 4), (3, 1)),
+    ]
+    for attributes, *shapes in gemms:
+        operands = {n: random(*s) for n, s in zip("abc", shapes, strict=True) if s is not None}
+        check_operator("Gemm", operands, attributes)
+    for shapes in [((3, 4), (4, 5)), ((4,), (2, 4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((4,), (4,))]:
+        check_operator("MatMul", {n: random(*s) for n, s in zip("ab", shapes, strict=True)}, {})
+
+
+def check_operator(kind, operands, attributes):
+    """Compare an operator of ours to ONNX's."""
+    node = helper.make_node(kind, list(operands), ["y"], **attributes)
+    shapes = {name: array.shape for name, array in operands.items()}
+    made = model([node], shapes, {})
+    (expected,) = ReferenceEvaluator(made).run(None, operands)
+    (ours,) = ReferenceEvaluator(made, new_ops=tilesolve.onnx.operators()).run(None, operands)
+    assert ours.shape == expected.shape
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def block(outputs=None, opset=17):
+    """A model of which three layers become two: norm, residual, activations."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["a", "g", "b", "m", "v"], ["a2"], epsilon=0.01),
+        node("LeakyRelu", ["a2"], ["a3"], alpha=0.25),
+        node("Conv", ["a3", "w2", "b"], ["c"], pads=[1, 1, 1, 1]),
+        node("Add", ["a3", "c"], ["d"]),
+        node("Clip", ["d", "low", "high"], ["e"]),
+        node("GlobalAveragePool", ["e"], ["f"]),
+        node("Flatten", ["f"], ["h"]),
+        node("Gemm", ["h", "w3"], ["y"], transB=1),
+    ]
+    constants = {
+        **{"w1": random(6, 3, 3, 3), "w2": random(6, 6, 3, 3), "w3": random(4, 6)},
+        **{"g": random(6), "b": random(6), "m": random(6), "v": random(6) ** 2},
+        **{"low": np.float32(-1), "high": np.array(1, np.float32)},
+    }
+    return model(nodes, {"x": (2, 3, 7, 7)}, constants, outputs or {"y": 2}, opset)
+
+
+def test_what_follows_becomes_part_of_layers(tmp_path):
+    """One layer has norm and activation, one bias, residual and clip; also from a file."""
+    made, x = block(), random(2, 3, 7, 7)
+    onnx.save(made, tmp_path / "block.onnx")
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    for source in (made, tmp_path / "block.onnx", made.SerializeToString()):
+        loaded = tilesolve.onnx.load(source)
+        np.testing.assert_allclose(loaded({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+        assert str(loaded).splitlines() == [
+            "conv 3x3 3→6, 7x7, batch 2, padding 1, NCHW float32, bias, leaky(0.25)",
+            "conv 3x3 6→6, 7x7, batch 2, padding 1, NCHW float32, bias, residual, clip(-1,1)",
+        ]
+    assert tilesolve.onnx.layers(tmp_path / "block.onnx") == [
+        Convolution.of((2, channels, 7, 7), (6, channels, 3, 3), padding=1) for channels in (3, 6)
+    ]
+
+
+def test_what_else_is_read_stays():
+    """A result that the model gives, or that two nodes read, ends a layer."""
+    made, x = block(outputs={"a2": 4, "c": 4, "y": 2}), random(2, 3, 7, 7)
+    expected = ReferenceEvaluator(made).run(None, {"x": x})
+    loaded = tilesolve.onnx.load(made)
+    for one, other in zip(loaded({"x": x}).values(), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert [str(one).count("clip") + str(one).count("leaky") for one in loaded.layers] == [0, 0]
+
+
+def test_weights_that_are_inputs():
+    """They are no constants: the operator convolves, not a layer."""
+    made = model([helper.make_node("Conv", ["x", "w"], ["y"])],
+                 {"x": (1, 2, 5), "w": (3, 2, 3)}, {})  # fmt: skip
+    given = {"x": random(1, 2, 5), "w": random(3, 2, 3)}
+    loaded = tilesolve.onnx.load(made)
+    (expected,) = ReferenceEvaluator(made).run(None, given)
+    assert loaded.layers == ()
+    np.testing.assert_allclose(loaded(given)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_bad_inputs():
+    """Names, shapes and dtypes are looked at before anything runs."""
+    loaded, x = tilesolve.onnx.load(block()), random(2, 3, 7, 7)
+    for given, error, message in (
+        ({}, ModelError, "inputs are x, got none"),
+        ({"x": x, "z": x}, ModelError, "inputs are x, got x, z"),
+        (
+            {"x": x[:1]},
+            SizeError,
+            r"'x' has the shape \(1, 3, 7, 7\), the model has \(2,",
+        ),
+        ({"x": x.astype(float)}, DtypeError, "'x' is float64, the model has float32"),
+    ):
+        with pytest.raises(error, match=message):
+            loaded(given)
+
+
+def damaged():
+    """Models that cannot be, with what is said about them."""
+    conv = lambda x, w, **more: model(  # noqa: E731
+        [helper.make_node("Conv", ["x", "w"], ["y"], **more)], {"x": x}, {"w": random(*w)}
+    )
+    yield block().SerializeToString()[:300], "is damaged"
+    yield b"", "is damaged: it has no operators"
+    yield "missing.onnx", "missing.onnx cannot be read"
+    yield block(opset=6), "operators of version 6; versions 7 to"
+    yield block(opset=999), "operators of version 999"
+    yield conv((2, 3, 7, 7), (4, 2, 3, 3)), "w has 2 channels|is damaged"
+    yield conv(("N", 3, 7, 7), (4, 3, 3, 3)), r"'x' has the dynamic shape \(N, 3, 7, 7\)"
+    yield conv((2, 3, 7, 7), (4, 3, 3, 3), kernel_shape=[2, 2]), "kernel_shape|is damaged"
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="up")
+    yield model([node], {"x": (1, 2, 5)}, {"w": random(2, 3, 3)}), "'up' is a ConvTranspose"
+    unknown = model([helper.make_node("Softly", ["x"], ["y"])], {"x": (1, 2)}, {})
+    yield unknown, "is damaged: .*Softly"
+
+
+@pytest.mark.parametrize(("source", "message"), list(damaged()))
+def test_damaged_models(source, message):
+    """An error says which model and why."""
+    for read in (tilesolve.onnx.load, tilesolve.onnx.layers):
+        with pytest.raises((ModelError, SizeError), match=message):
+            read(source)
+
+
+def test_transposed_convolutions_are_refused():
+    """Also by the operators."""
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="up")
+    made = model([node], {"x": (1, 2, 5)}, {"w": random(2, 3, 3)})
+    evaluator = ReferenceEvaluator(made, new_ops=tilesolve.onnx.operators())
+    with pytest.raises(ModelError, match="'up' is a ConvTranspose"):
+        evaluator.run(None, {"x": random(1, 2, 5)})
+
+
+def test_without_the_package():
+    """An error says how to install it."""
+    with patch.dict("sys.modules", onnx=None), pytest.raises(ModelError, match="pip install"):
+        tilesolve.onnx.layers("any.onnx")

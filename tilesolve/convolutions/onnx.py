@@ -1,0 +1,70 @@
+"""ONNX models: their convolutions, operators for ONNX's evaluator, and models that run here.
+
+Needs the extra ``onnx``. `layers` lists what a model convolves, `operators` are what
+``onnx.reference.ReferenceEvaluator(model, new_ops=...)`` takes, and `load` makes a model whose
+convolutions are layers of ours, with batch normalisations, residuals and activations in them.
+
+Examples
+--------
+>>> import tilesolve
+>>> model = tilesolve.onnx.load("resnet18.onnx")  # doctest: +SKIP
+>>> model({"image": image})["logits"].shape  # doctest: +SKIP
+(1, 1000)
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from tilesolve.contractions.convolution import Convolution
+from tilesolve.contractions.errors import ModelError
+from tilesolve.convolutions.onnx_files import (
+    attributes_of,
+    check_inputs,
+    read_arguments,
+    read_model,
+    shapes_of,
+)
+from tilesolve.convolutions.onnx_model import Model as Model
+from tilesolve.convolutions.onnx_model import load as load
+from tilesolve.convolutions.onnx_operators import operators as operators
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def layers(
+    source: str | PathLike[str] | bytes | ModelProto, *, dtype: str = "float32"
+) -> list[Convolution]:
+    """Return the convolutions of a model, in its order, as often as they stand there.
+
+    Parameters
+    ----------
+    source
+        A file, what stands in one, or the model itself.
+    dtype
+        What the layers compute in.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be read, is damaged, has dynamic shapes, operators of a version that is
+        not known, or a transposed convolution.
+    """
+    graph = read_model(source).graph
+    check_inputs(graph)
+    shapes = shapes_of(graph)
+    found = []
+    for node in graph.node:
+        if node.op_type == "ConvTranspose":
+            raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
+        if node.op_type != "Conv":
+            continue
+        for name in node.input[:2]:
+            if name not in shapes:
+                raise ModelError(f"the shape of {name!r} is not known, which a Conv reads")
+        x_shape, w_shape = (shapes[name] for name in node.input[:2])
+        arguments = read_arguments(attributes_of(node), x_shape, w_shape)
+        found.append(Convolution.of(x_shape, w_shape, **arguments, dtype=dtype))
+    return found

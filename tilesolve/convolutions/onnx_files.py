@@ -1,0 +1,181 @@
+"""ONNX models as they are read: checked, with the shapes of all arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from tilesolve.contractions.convolution_arguments import Ends
+from tilesolve.contractions.errors import ModelError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+Source = "str | PathLike[str] | bytes | ModelProto"
+"""A model: a file, what stands in one, or the model itself."""
+
+OLDEST_OPSET = 7
+"""The first version of ONNX's operators in which those of inference mean what they mean now."""
+
+
+def import_onnx() -> Any:  # noqa: ANN401 - a module
+    """Return the package `onnx`.
+
+    Raises
+    ------
+    ModelError
+        If it is not installed.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise ModelError("the package onnx is missing: pip install 'tilesolve[onnx]'") from None
+    return onnx
+
+
+def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
+    """Return a model that was checked, with the shapes that its arrays have.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be read, is damaged or has operators of a version that is not known.
+    """
+    onnx = import_onnx()
+    name, found = _parse(onnx, source)
+    for used in found.opset_import:
+        newest = onnx.defs.onnx_opset_version()
+        if used.domain in ("", "ai.onnx") and not OLDEST_OPSET <= used.version <= newest:
+            raise ModelError(
+                f"{name} has operators of version {used.version}; versions {OLDEST_OPSET} to "
+                f"{newest} are read (onnx {onnx.__version__})"
+            )
+    try:
+        onnx.checker.check_model(found)
+        return onnx.shape_inference.infer_shapes(found, strict_mode=True, data_prop=True)
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        raise ModelError(f"{name} is damaged: {error}") from error
+
+
+def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:  # noqa: ANN401
+    """Return what to call a model, and the model as it stands in its file."""
+    if isinstance(source, onnx.ModelProto):
+        return "the model", source
+    from google.protobuf.message import DecodeError
+
+    if isinstance(source, bytes):
+        name, read = "the model", onnx.load_from_string
+    else:
+        name, read, source = f"the model {fspath(source)}", onnx.load, fspath(source)
+    try:
+        found = read(source)
+    except OSError as error:
+        raise ModelError(f"{name} cannot be read: {error}") from error
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{name} is damaged: {error}") from error
+    if not found.graph.node and not found.opset_import:
+        raise ModelError(f"{name} is damaged: it has no operators")
+    return name, found
+
+
+def shapes_of(graph: GraphProto) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array of a graph of which all extents are known."""
+    found = {one.name: tuple(one.dims) for one in graph.initializer}
+    for one in (*graph.input, *graph.value_info, *graph.output):
+        kind = one.type.tensor_type
+        if kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim):
+            found.setdefault(one.name, tuple(dim.dim_value for dim in kind.shape.dim))
+    return found
+
+
+def check_inputs(graph: GraphProto) -> None:
+    """Raise `ModelError` if an input has extents that are not known."""
+    fixed = {one.name for one in graph.initializer}
+    known = shapes_of(graph)
+    for one in graph.input:
+        if one.name not in known and one.name not in fixed:
+            dims = one.type.tensor_type.shape.dim
+            shape = ", ".join(
+                str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+                for dim in dims
+            )
+            raise ModelError(
+                f"input {one.name!r} has the dynamic shape ({shape}): give it numbers, for "
+                "instance by onnx.tools.update_model_dims.update_inputs_outputs_dims"
+            )
+
+
+def constants_of(graph: GraphProto) -> dict[str, Any]:
+    """Return the arrays of a graph that are part of the model, by name."""
+    onnx = import_onnx()
+    found = {one.name: one for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            found[node.output[0]] = node.attribute[0].t
+    return {name: onnx.numpy_helper.to_array(one) for name, one in found.items()}
+
+
+def attributes_of(node: NodeProto) -> dict[str, Any]:
+    """Return the attributes of a node by name, texts as text."""
+    onnx = import_onnx()
+    values = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    return {
+        name: value.decode() if isinstance(value, bytes) else value
+        for name, value in values.items()
+    }
+
+
+def read_arguments(
+    given: Mapping[str, Any], x_shape: tuple[int, ...], w_shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return the arguments of `Convolution.of` that the attributes of a Conv node say.
+
+    Raises
+    ------
+    ModelError
+        If they contradict the shapes, or are none of ONNX's.
+
+    Examples
+    --------
+    >>> found = read_arguments({"pads": [0, 1, 2, 3], "group": 2}, (1, 4, 8, 8), (6, 2, 3, 3))
+    >>> found["padding"], found["groups"]
+    (((0, 2), (1, 3)), 2)
+    """
+    order = len(x_shape) - 2
+    stride = tuple(given.get("strides") or (1,) * order)
+    dilation = tuple(given.get("dilations") or (1,) * order)
+    window = tuple(given.get("kernel_shape") or w_shape[2:])
+    if window != tuple(w_shape[2:]):
+        raise ModelError(f"kernel_shape of a Conv is {window}, its weights have {w_shape[2:]}")
+    kind, pads = given.get("auto_pad") or "NOTSET", given.get("pads") or (0,) * 2 * order
+    padding: tuple[Ends, ...]
+    if kind == "NOTSET" and len(pads) == 2 * order:
+        padding = tuple(zip(pads[:order], pads[order:], strict=True))
+    elif kind == "VALID":
+        padding = ((0, 0),) * order
+    elif kind in ("SAME_UPPER", "SAME_LOWER"):
+        padding = tuple(
+            _same(kind, *axis) for axis in zip(x_shape[2:], window, stride, dilation, strict=True)
+        )
+    else:
+        raise ModelError(f"auto_pad of a Conv is {kind!r}, pads are {tuple(pads)}")
+    return {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": given.get("group") or 1,
+    }
+
+
+def _same(kind: str, extent: int, taps: int, stride: int, dilation: int) -> Ends:
+    """Return the zeros with which an axis has its extent divided by the stride, rounded up."""
+    reach = dilation * (taps - 1) + 1
+    lacking = max(0, (-(-extent // stride) - 1) * stride + reach - extent)
+    less, more = lacking // 2, lacking - lacking // 2
+    return (less, more) if kind == "SAME_UPPER" else (more, less)

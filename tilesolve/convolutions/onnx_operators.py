@@ -1,0 +1,87 @@
+"""Operators of ours for ONNX's evaluator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.errors import ModelError
+from tilesolve.convolutions.conv import conv
+from tilesolve.convolutions.onnx_files import import_onnx, read_arguments
+from tilesolve.expressions.einsum import einsum
+from tilesolve.packing.memory_overlap import Array
+
+
+def operators() -> list[type]:
+    """Return Conv, Gemm and MatMul for ``onnx.reference.ReferenceEvaluator(model, new_ops=...)``.
+
+    A ConvTranspose is refused when it is run.
+
+    Raises
+    ------
+    ModelError
+        If onnx is not installed.
+    """
+    import_onnx()
+    from onnx.reference.op_run import OpRun
+
+    class Conv(OpRun):  # type: ignore[misc]
+        def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
+            return (conv(x, w, bias, **read_arguments(given, x.shape, w.shape)),)
+
+    class Gemm(OpRun):  # type: ignore[misc]
+        def _run(self, a: Array, b: Array, c: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
+            return (multiply_matrices(a, b, c, **given),)
+
+    class MatMul(OpRun):  # type: ignore[misc]
+        def _run(self, a: Array, b: Array) -> tuple[Array]:
+            return (multiply(a, b),)
+
+    class ConvTranspose(OpRun):  # type: ignore[misc]
+        def _run(self, *_inputs: Array, **_given: Any) -> tuple[Array]:  # noqa: ANN401
+            name = self.onnx_node.name
+            raise ModelError(f"node {name!r} is a ConvTranspose, which is not supported")
+
+    return [Conv, Gemm, MatMul, ConvTranspose]
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """Return the products of matrices that numpy's `matmul` gives.
+
+    Examples
+    --------
+    >>> multiply(np.ones((4, 2, 3)), np.ones(3)).shape
+    (4, 2)
+    """
+    first = "j" if a.ndim == 1 else "...ij"
+    second = "j" if b.ndim == 1 else "...jk"
+    left, right = ("" if a.ndim == 1 else "i"), ("" if b.ndim == 1 else "k")
+    return np.asarray(einsum(f"{first},{second}->...{left}{right}", a, b))
+
+
+def multiply_matrices(
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    *,
+    alpha: float | None = None,
+    beta: float | None = None,
+    transA: int | None = None,
+    transB: int | None = None,
+    **_others: Any,  # noqa: ANN401
+) -> Array:
+    """Return ``alpha * A * B + beta * C``, as ONNX's Gemm does.
+
+    Examples
+    --------
+    >>> multiply_matrices(np.ones((3, 2)), np.ones((3, 4)), np.ones(4), alpha=2.0, transA=1).shape
+    (2, 4)
+    """
+    first, second = ("ji" if transA else "ij"), ("kj" if transB else "jk")
+    found = np.asarray(einsum(f"{first},{second}->ik", a, b))
+    if alpha not in (None, 1.0):
+        found = found * found.dtype.type(alpha)
+    if c is None:
+        return found
+    return found + (c if beta in (None, 1.0) else c * c.dtype.type(beta))
