@@ -268,14 +268,25 @@ def _suites(
 @app.command("plan")
 def _plan(
     context: typer.Context,
-    spec: Annotated[str, typer.Argument(help='Such as "abcd-aebf-dfce" or "ij,jk->ik".')],
+    spec: Annotated[
+        str | None, typer.Argument(help='Such as "abcd-aebf-dfce" or "ij,jk->ik".')
+    ] = None,
     sizes: Annotated[
         list[str] | None, typer.Argument(help="Extents: a=72 b=72, or one number for all letters.")
     ] = None,
+    conv: Annotated[
+        str | None,
+        typer.Option(help='A convolution layer instead: "c=64 h=56 w=56 k=64 r=3 s=3 padding=1".'),
+    ] = None,
+    layout: Annotated[str, typer.Option(help="With --conv: NCHW or NHWC.")] = "NCHW",
+    epilogue: Annotated[str, typer.Option(help='What follows, such as "relu".')] = "",
     machine: Annotated[
         str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="f32, f64, c64, c128 or numpy's name.")] = "float64",
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="f32, f64, c64, c128 or numpy's name; else f64, of --conv f32."),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
     ] = None,
@@ -298,6 +309,7 @@ def _plan(
     """Solve for the tiles of a contraction or convolution, and explain them.
 
     Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
+    Example: $ tilesolve plan --conv "c=64 h=56 w=56 k=64 r=3 s=3 padding=1" --layout NHWC
     """
     from tilesolve.plans import plan as plan_module
     from tilesolve.show.pictures import check_picture
@@ -310,29 +322,45 @@ def _plan(
     if plot is not None:
         check_picture(plot)
     text = " ".join(sizes or ())
+    if (spec is None) == (conv is None):
+        raise typer.BadParameter("give either a spec or --conv")
+    if conv is None and context.get_parameter_source("layout").name != "DEFAULT":
+        raise typer.BadParameter("--layout is of --conv, which is missing")
     if expressions:
         from tilesolve.contractions.spec import Spec
         from tilesolve.machine.model import Machine
         from tilesolve.model.formulas import listing, output_stationary_order
 
         count = levels if levels is not None else len(Machine.load(machine).caches)
-        parsed = Spec.parse(spec)
+        parsed = Spec.parse(spec or "")
         typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
         return
-    found = plan_module.plan(
-        spec,
-        int(text) if text.isdecimal() else text,
-        machine,
-        dtype=full_dtype(dtype),
-        threads=threads,
-        accumulate=accumulate,
-        cache=cache,
-    )
+    if conv is not None:
+        from tilesolve.convolutions.command import plan_convolution, read_convolution
+
+        if accumulate:
+            raise typer.BadParameter("--conv takes no --accumulate")
+        layer = read_convolution(conv, layout, full_dtype(dtype) or "float32")
+        found, report = plan_convolution(
+            layer, machine, epilogue=epilogue, threads=threads, cache=cache
+        )
+    else:
+        found = plan_module.plan(
+            spec,
+            int(text) if text.isdecimal() else text,
+            machine,
+            dtype=full_dtype(dtype) or "float64",
+            threads=threads,
+            accumulate=accumulate,
+            epilogue=epilogue,
+            cache=cache,
+        )
+        report = str(found)
     if plot is not None:
         from tilesolve.show.drawings import draw_plan
 
         draw_plan(found, plot)
-    typer.echo(found.to_json() if as_json else str(found))
+    typer.echo(found.to_json() if as_json else report)
 
 
 @app.command("cache")
