@@ -148,3 +148,13 @@ def test_pyscf_ccsd(capsys):
     calls = int(printed.splitlines()[-1].split()[0])
     assert calls > 500
     assert numpy.einsum.__module__ == "numpy"
+
+
+def test_whole_model(capsys):
+    """A ResNet-18 gives what other runtimes give, all of it but pooling by twenty layers."""
+    pytest.importorskip("onnx")
+    assert example("whole_model").main(["--size", "32", "--rounds", "1"]) < 1e-4
+    printed = capsys.readouterr().out
+    assert printed.count("conv ") == 20
+    assert printed.count("residual, relu") == 8
+    assert "our 20 layers alone" in printed

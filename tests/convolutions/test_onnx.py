@@ -87,6 +87,18 @@ def test_products():
         check_operator("MatMul", {n: random(*s) for n, s in zip("ab", shapes, strict=True)}, {})
 
 
+def test_pooling():
+    """The largest values, also where the evaluator does it itself."""
+    for attributes in (
+        {"kernel_shape": [3, 2]},
+        {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 0, 1, 2]},
+        {"kernel_shape": [2, 3], "dilations": [2, 1], "strides": [1, 2]},
+        {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+        {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER"},
+    ):
+        check_operator("MaxPool", {"x": random(2, 3, 9, 8)}, attributes)
+
+
 def check_operator(kind, operands, attributes):
     """Compare an operator of ours to ONNX's."""
     node = helper.make_node(kind, list(operands), ["y"], **attributes)

@@ -83,6 +83,11 @@ class ConvLayer:
         return self.plan.epilogue or Epilogue(())
 
     @property
+    def has_residual(self) -> bool:
+        """Whether calls take a residual."""
+        return self._plans.has_residual
+
+    @property
     def out_shape(self) -> tuple[int, ...]:
         """The shape of the result."""
         return self.convolution.out_shape

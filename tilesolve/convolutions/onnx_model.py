@@ -110,7 +110,7 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
     A batch normalisation behind a Conv becomes part of its weights. An Add of an array of the same
     shape behind that becomes its residual, and Relu, Clip, LeakyRelu, Sigmoid or Tanh its
     activation, where nothing else reads what stands between. Other operators are ONNX's own
-    reference, but for Gemm and MatMul, which are ours.
+    reference, but for those of `operators`.
 
     Parameters
     ----------

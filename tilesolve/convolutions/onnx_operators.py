@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from tilesolve.packing.memory_overlap import Array
 def operators() -> list[type]:
     """Return Conv, Gemm and MatMul for ``onnx.reference.ReferenceEvaluator(model, new_ops=...)``.
 
-    A ConvTranspose is refused when it is run.
+    MaxPool is there, too, as the evaluator takes a second for an image. A ConvTranspose is refused
+    when it is run.
 
     Raises
     ------
@@ -25,6 +28,7 @@ def operators() -> list[type]:
     """
     import_onnx()
     from onnx.reference.op_run import OpRun
+    from onnx.reference.ops.op_max_pool import MaxPool as EvaluatorMaxPool
 
     class Conv(OpRun):  # type: ignore[misc]
         def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
@@ -38,12 +42,20 @@ def operators() -> list[type]:
         def _run(self, a: Array, b: Array) -> tuple[Array]:
             return (multiply(a, b),)
 
+    class MaxPool(EvaluatorMaxPool):  # type: ignore[misc]
+        def _run(self, x: Array, **given: Any) -> tuple[Array, ...]:  # noqa: ANN401
+            usual = (given.get("auto_pad") or "NOTSET") == "NOTSET" and not given.get("ceil_mode")
+            if not usual or len(self.onnx_node.output) > 1:
+                return super()._run(x, **given)  # type: ignore[no-any-return]
+            names = ("kernel_shape", "strides", "pads", "dilations")
+            return (pool_maxima(x, *(given.get(name) for name in names)),)
+
     class ConvTranspose(OpRun):  # type: ignore[misc]
         def _run(self, *_inputs: Array, **_given: Any) -> tuple[Array]:  # noqa: ANN401
             name = self.onnx_node.name
             raise ModelError(f"node {name!r} is a ConvTranspose, which is not supported")
 
-    return [Conv, Gemm, MatMul, ConvTranspose]
+    return [Conv, Gemm, MatMul, MaxPool, ConvTranspose]
 
 
 def multiply(a: Array, b: Array) -> Array:
@@ -85,3 +97,37 @@ def multiply_matrices(
     if c is None:
         return found
     return found + (c if beta in (None, 1.0) else c * c.dtype.type(beta))
+
+
+def pool_maxima(
+    x: Array,
+    window: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+) -> Array:
+    """Return the largest value in each window of images, as ONNX's MaxPool does.
+
+    Examples
+    --------
+    >>> pool_maxima(np.arange(6.0).reshape(1, 1, 6), [2], [2], [1, 1]).tolist()
+    [[[0.0, 2.0, 4.0, 5.0]]]
+    """
+    order = len(window)
+    steps, gaps = strides or (1,) * order, dilations or (1,) * order
+    ends = list(zip(pads[:order], pads[order:], strict=True)) if pads else [(0, 0)] * order
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    padded = np.pad(x, [(0, 0), (0, 0), *ends], constant_values=least)
+    counts = [
+        (extent - gap * (taps - 1) - 1) // step + 1
+        for extent, gap, taps, step in zip(padded.shape[2:], gaps, window, steps, strict=True)
+    ]
+    found = None
+    for tap in product(*map(range, window)):
+        cuts = (
+            slice(gap * at, gap * at + step * (count - 1) + 1, step)
+            for at, gap, step, count in zip(tap, gaps, steps, counts, strict=True)
+        )
+        values = padded[(..., *cuts)]
+        found = values.copy() if found is None else np.maximum(found, values, out=found)
+    return np.asarray(found)

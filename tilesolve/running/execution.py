@@ -180,7 +180,8 @@ class Executor:
             first, second = (
                 one.array if isinstance(one, Prepared) else one for one in (first, second)
             )
-            first, second = _as_operands(problem, first, second)
+            if type(first) is not np.ndarray or type(second) is not np.ndarray:
+                first, second = _as_operands(problem, first, second)
         if type(alpha) is not float:
             alpha = _factor(problem, "alpha", alpha)
         if type(beta) is not float:
@@ -197,7 +198,8 @@ class Executor:
             check_apart(out, _name_of_output(problem), operands)
         places = None
         if others:
-            check_apart(out, _name_of_output(problem), self._named(others))
+            if any(np.may_share_memory(out, array) for array in others):
+                check_apart(out, _name_of_output(problem), self._named(others))
             places = np.array([array.ctypes.data for array in others], np.int64)
         tasks = layout.tasks
         if len(tasks) > 1:
@@ -251,6 +253,11 @@ class Executor:
                 f"operands, got {len(operands)}"
             )
         arrays = tuple(map(np.asarray, operands))
+        if all(
+            array.shape == shape and array.dtype == problem.dtype
+            for array, shape in zip(arrays, shapes, strict=True)
+        ):
+            return arrays
         for (name, array), shape in zip(self._named(arrays).items(), shapes, strict=True):
             if array.shape != shape:
                 raise SizeError(f"{name} must have shape {shape}, got {array.shape}")
