@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import prod
-from typing import Literal, Self, get_args
+from typing import Literal, Self, cast, get_args
 
 import numpy.typing as npt
 
@@ -154,7 +154,7 @@ class Convolution:
                     f"the window of w reaches over {reach} pixels of dimension {at}, of which x "
                     f"has {pixels}, {padded} with padding"
                 )
-        kind: Layout = layout  # type: ignore[assignment] - looked up above
+        kind = cast(Layout, layout)
         return cls(
             *(batch, channels, filters, size, window, steps, gaps, ends),
             *(groups, kind, dtype_name(dtype), blocks),

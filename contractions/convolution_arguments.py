@@ -45,7 +45,7 @@ def read_number(name: str, value: object, least: int) -> int:
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
-        found = operator.index(value)  # type: ignore[arg-type]
+        found = operator.index(value)
     except TypeError:
         raise SizeError(f"{name} must be an integer, got {value!r}") from None
     if found < least:
@@ -63,7 +63,7 @@ def read_numbers(name: str, value: int | Sequence[int], dimensions: int) -> tupl
     """
     if isinstance(value, str) or not np.iterable(value):
         return (read_number(name, value, 1),) * dimensions
-    values = tuple(value)  # type: ignore[arg-type]
+    values = tuple(value)
     if len(values) != dimensions:
         raise SizeError(f"{name} has {len(values)} numbers, x has {dimensions} spatial dimensions")
     return tuple(read_number(name, one, 1) for one in values)
@@ -91,8 +91,8 @@ def read_padding(
     if isinstance(padding, str):
         return _read_named(padding, reaches, steps)
     if not np.iterable(padding):
-        padding = (padding,) * len(reaches)  # type: ignore[assignment]
-    given = tuple(padding)  # type: ignore[arg-type]
+        padding = (padding,) * len(reaches)
+    given = tuple(padding)
     if len(given) != len(reaches):
         raise SizeError(
             f"padding has {len(given)} entries, x has {len(reaches)} spatial dimensions"

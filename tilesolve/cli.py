@@ -322,29 +322,20 @@ def _plan(
     if plot is not None:
         check_picture(plot)
     text = " ".join(sizes or ())
+    if conv is None and layout != "NCHW":
+        raise typer.BadParameter("--layout is of --conv, which is missing")
     if (spec is None) == (conv is None):
         raise typer.BadParameter("give either a spec or --conv")
-    if conv is None and context.get_parameter_source("layout").name != "DEFAULT":
-        raise typer.BadParameter("--layout is of --conv, which is missing")
-    if expressions:
+    if expressions and spec is not None:
         from tilesolve.contractions.spec import Spec
         from tilesolve.machine.model import Machine
         from tilesolve.model.formulas import listing, output_stationary_order
 
         count = levels if levels is not None else len(Machine.load(machine).caches)
-        parsed = Spec.parse(spec or "")
+        parsed = Spec.parse(spec)
         typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
         return
-    if conv is not None:
-        from tilesolve.convolutions.command import plan_convolution, read_convolution
-
-        if accumulate:
-            raise typer.BadParameter("--conv takes no --accumulate")
-        layer = read_convolution(conv, layout, full_dtype(dtype) or "float32")
-        found, report = plan_convolution(
-            layer, machine, epilogue=epilogue, threads=threads, cache=cache
-        )
-    else:
+    if spec is not None:
         found = plan_module.plan(
             spec,
             int(text) if text.isdecimal() else text,
@@ -356,6 +347,15 @@ def _plan(
             cache=cache,
         )
         report = str(found)
+    else:
+        from tilesolve.convolutions.command import plan_convolution, read_convolution
+
+        if accumulate:
+            raise typer.BadParameter("--conv takes no --accumulate")
+        layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
+        found, report = plan_convolution(
+            layer, machine, epilogue=epilogue, threads=threads, cache=cache
+        )
     if plot is not None:
         from tilesolve.show.drawings import draw_plan
 

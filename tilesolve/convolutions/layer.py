@@ -166,7 +166,7 @@ class ConvLayer:
         plans = LayerPlans(
             layer, activation, bias is not None, has_residual, machine, threads, constant=True
         )
-        self.__init__(plans, weights, bias)  # type: ignore[misc]
+        ConvLayer.__init__(self, plans, weights, bias)
 
     def __repr__(self) -> str:
         return f"<ConvLayer {self.convolution}>"
@@ -277,13 +277,13 @@ def _fold(
     names = ("gamma", "beta", "mean", "var")
     if len(parts) != len(names):
         raise PlanError(f"batch_norm is {', '.join(names)} and eps, got {len(parts) + 1} values")
-    wide = [
+    gamma, beta, mean, var = (
         as_operand(
             np.asarray(part, np.float64), f"{name} of batch_norm", (layer.filters,), "float64", ""
         )
         for name, part in zip(names, parts, strict=True)
-    ]
-    scale, shift = fold_batchnorm(*wide, eps)
+    )
+    scale, shift = fold_batchnorm(gamma, beta, mean, var, eps)
     if bias is not None:
         shift = shift + bias * scale
     if layer.layout == "NCHWc":

@@ -12,9 +12,6 @@ from tilesolve.contractions.errors import ModelError
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-Source = "str | PathLike[str] | bytes | ModelProto"
-"""A model: a file, what stands in one, or the model itself."""
-
 OLDEST_OPSET = 7
 """The first version of ONNX's operators in which those of inference mean what they mean now."""
 

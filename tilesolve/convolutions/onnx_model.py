@@ -200,7 +200,7 @@ class _Chain:
     @property
     def result(self) -> str:
         """The name of what the chain gives."""
-        return self.nodes[-1].output[0]
+        return str(self.nodes[-1].output[0])
 
     def layer(self, shapes: Mapping[str, tuple[int, ...]], threads: int | None) -> ConvLayer:
         """Return the layer that computes the chain."""
@@ -248,7 +248,7 @@ class _Chain:
 def _activation(node: NodeProto, given: Mapping[str, Any], constants: Mapping[str, Array]) -> str:
     """Return a node as an activation of `conv_layer`; nothing if it is none."""
     if node.op_type in ("Relu", "Sigmoid", "Tanh"):
-        return node.op_type.lower()
+        return str(node.op_type.lower())
     if node.op_type == "LeakyRelu":
         return f"leaky({given.get('alpha', 0.01)!r})"
     if node.op_type != "Clip":

@@ -47,8 +47,8 @@ def operators() -> list[type]:
             usual = (given.get("auto_pad") or "NOTSET") == "NOTSET" and not given.get("ceil_mode")
             if not usual or len(self.onnx_node.output) > 1:
                 return super()._run(x, **given)  # type: ignore[no-any-return]
-            names = ("kernel_shape", "strides", "pads", "dilations")
-            return (pool_maxima(x, *(given.get(name) for name in names)),)
+            strides, pads, dilations = (given.get(i) for i in ("strides", "pads", "dilations"))
+            return (pool_maxima(x, given["kernel_shape"], strides, pads, dilations),)
 
     class ConvTranspose(OpRun):  # type: ignore[misc]
         def _run(self, *_inputs: Array, **_given: Any) -> tuple[Array]:  # noqa: ANN401
@@ -124,10 +124,10 @@ def pool_maxima(
     ]
     found = None
     for tap in product(*map(range, window)):
-        cuts = (
+        cuts: list[Any] = [
             slice(gap * at, gap * at + step * (count - 1) + 1, step)
             for at, gap, step, count in zip(tap, gaps, steps, counts, strict=True)
-        )
+        ]
         values = padded[(..., *cuts)]
         found = values.copy() if found is None else np.maximum(found, values, out=found)
     return np.asarray(found)
