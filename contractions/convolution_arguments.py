@@ -45,7 +45,7 @@ def read_number(name: str, value: object, least: int) -> int:
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
-        found = operator.index(value)
+        found = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise SizeError(f"{name} must be an integer, got {value!r}") from None
     if found < least:
