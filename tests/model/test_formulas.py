@@ -19,7 +19,8 @@ from tilesolve.model.formulas import (
     tile,
 )
 from tilesolve.model.nest import Nest
-from tilesolve.model.traffic import Store, Tiling, traffic
+from tilesolve.model.tiling import Tiling
+from tilesolve.model.traffic import Store, traffic
 
 # Rows i2 of Table 1: which tiles equal their extent, and the amounts of A, B and C.
 TABLE_1 = {

@@ -19,7 +19,8 @@ from tilesolve.model.formulas import tile
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price, stores
-from tilesolve.model.traffic import Store, Tiling, traffic
+from tilesolve.model.tiling import Tiling
+from tilesolve.model.traffic import Store, traffic
 from tilesolve.planning.geometric.loop_choices import choices, innermost_classes
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.relaxation import optimum, relax

@@ -340,12 +340,12 @@ def test_tiles_fill_no_more_of_a_named_cache_than_cores_have(threads, sharing):
 
 
 def test_a_narrower_register_tile_is_taken_where_the_best_one_has_no_room():
-    """A letter that stands in three subscripts of an operand makes a box of 24 a cube."""
-    sizes = {"b": 36, "i": 0, "j": 7, "é": 36, "a": 12}
-    problem = Problem.of("b-[2i+j+2b][2j+é+b][2b+j+2é]é-a", sizes)
-    machine = Machine.load("i7-6700k").replace(**WIDE)
+    """A letter that stands in three subscripts of an operand makes windows of six a cube."""
+    problem = Problem.of("bk-[3b+i][3b+j][3b+e]-kije", "b=40 k=20 i=3 j=3 e=3")
+    machine = Machine.load("i7-6700k")
     found = plan(problem, machine=machine, cache=False)
-    assert found.microkernel.rows < register_tile(problem, machine).rows
+    usual = register_tile(problem, machine)
+    assert found.microkernel.rows * found.microkernel.columns < usual.rows * usual.columns
     found.nest.check(found.share)
 
 

@@ -15,7 +15,8 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price
-from tilesolve.model.traffic import Tiling, traffic
+from tilesolve.model.tiling import Tiling
+from tilesolve.model.traffic import traffic
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.tilings import bands
 from tilesolve.plans.plan import plan
@@ -91,15 +92,16 @@ def times(setting, choice, columns, width):
         for i in problem.sizes
     }
     boxes = (call, *tiles, {i: one * n for i, n in problem.sizes.items()})
-    tiling = Tiling(bands(setting, choice), boxes, setting.packed, setting.output)
+    tiling = Tiling(bands(setting, choice), boxes, setting.packed, setting.output, setting.kinds)
     found = traffic(problem, tiling, setting.places)
     kernel = setting.microkernel
-    cycles = found.calls * kernel.call_cycles + sum(found.packed) * kernel.pack_cycles
+    cycles = found.calls * kernel.call_cycles + found.relaid * kernel.window_cycles
+    cycles += (sum(found.packed) - found.relaid) * kernel.pack_cycles
     longest = problem.flops / setting.rate + cycles / setting.frequency
     for place, volumes in zip(setting.places, found.volumes, strict=True):
         longest = np.maximum(longest, sum(volumes) / place.bandwidth)
-    for tile, place in zip(tiles, setting.places[1:], strict=True):
-        held = sum(footprint(problem, tensor, tile, 1) for tensor in problem.spec.tensors)
+    for level, (tile, place) in enumerate(zip(tiles, setting.places[1:], strict=True), start=1):
+        held = sum(footprint(problem, t, tile, 1) for t in setting.spec_at(level).tensors)
         longest = np.where(held <= place.capacity, longest, np.inf)
     return longest
 

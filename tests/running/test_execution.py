@@ -35,6 +35,7 @@ from tilesolve.kernels.runtime import macrokernel
 from tilesolve.kernels.runtime.state import KIND_GATHER, KIND_TRANSPOSE_ROWS
 from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
+from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.runnable_nest import RunnableNest
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.running.execution import Layout, trace_calls
@@ -129,7 +130,7 @@ def test_copies_take_no_more_than_said(problem, width, depth):
         for shape in problem.shapes
     ]
     task = Task.of(found.solution, problem, {}, strides)
-    planned = sum(level is not None for level in found.nest.packed)
+    planned = sum(found.nest.kind(at) == "strips" for at in range(2))
     assume(sum(map(bool, task.schedule.packed)) == planned)  # no strides forbid reading in place
     nothing = 2 * (GUARD_BYTES + ALIGNMENT_BYTES)
     assert task.workspace_bytes <= sum(copy_bytes(found.solution)) + nothing
@@ -290,17 +291,30 @@ def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, wi
     check_result(problem, out, reference(problem, *operands), operands)
 
 
+def test_columns_of_which_a_whole_register_tile_has_no_room():
+    """Narrower tiles keep the limits where a letter of several subscripts makes windows large."""
+    problem = Problem.of("bk-[9b+i][9b+j][b+e]-kije", "b=9 k=20 i=3 j=3 e=3", "complex64")
+    machine = make_shallow_machine(512, 32)
+    found = plan(problem, machine=machine, cache=False)
+    usual = register_tile(problem, machine)
+    assert found.microkernel.columns < usual.columns
+    found.nest.check(found.share)
+    operands, out = draw_operands(problem), poisoned(problem)
+    found(*operands, out)
+    check_result(problem, out, reference(problem, *operands), operands)
+
+
 @pytest.mark.parametrize("second", ["j-", "-j"])
-def test_a_letter_of_which_a_whole_vector_has_no_room(second):
-    """Tiles of fewer rows than a vector has lanes keep the limits; calls have whole vectors."""
+def test_a_letter_that_stands_in_three_subscripts(second):
+    """Micro-panels hold each sum of each row, so that whole vectors have room whatever it is."""
     spec = f"i-[3i+j][x+3b+3i][b+2K+2i]{second}"
     problem = Problem.of(spec, "i=16 j=37 x=20 b=39 K=25", "complex64")
     found = plan(problem, machine=make_shallow_machine(512, 32), cache=False)
-    assert found.microkernel.rows < lanes("complex64", 512) == found.nest.bands[0]["i"]
-    if len(problem.spec.operands) == 2:
-        operands, out = draw_operands(problem), poisoned(problem)
-        found(*operands, out)
-        check_result(problem, out, reference(problem, *operands), operands)
+    assert lanes("complex64", 512) == found.nest.bands[0]["i"]
+    found.nest.check(found.share)
+    operands, out = draw_operands(problem), poisoned(problem)
+    found(*operands, out)
+    check_result(problem, out, reference(problem, *operands), operands)
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,16 @@ def panel_tensor(spec: Spec, tensor: int) -> Tensor:
 def repeats(spec: Spec, tensor: int) -> bool:
     """Return whether micro-panels hold elements of an operand more than once.
 
+    Only contractions of two operands have micro-panels.
+
     Examples
     --------
     >>> spec = Spec.parse("hk-[h+r]c-rck")
     >>> repeats(spec, 1), repeats(spec, 2)
     (True, False)
     """
+    if len(spec.operands) != 2:
+        return False
     own = spec.tensors[tensor]
     shared = sum(len(s.terms) for s in own.subscripts) != len(own.subscripts)
     return shared or set(panel_tensor(spec, tensor).letters) != set(own.letters)

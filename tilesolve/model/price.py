@@ -17,7 +17,8 @@ from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import Sizes
 from tilesolve.model.nest import REGISTER, Nest
-from tilesolve.model.traffic import Store, Tiling, Traffic, traffic
+from tilesolve.model.tiling import Tiling
+from tilesolve.model.traffic import Store, Traffic, traffic
 from tilesolve.model.walk import Rule
 
 

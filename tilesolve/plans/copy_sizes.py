@@ -7,6 +7,7 @@ from math import ceil, prod
 from tilesolve.contractions.roles import Roles
 from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.packing.sizes import buffer_bytes, packed_bytes
+from tilesolve.packing.windows import WindowCopy
 from tilesolve.planning.solution import Solution
 
 
@@ -18,15 +19,16 @@ def copy_bytes(solution: Solution) -> tuple[int, ...]:
     counted: it is packed tile by tile for the nearest cache.
     """
     roles = Roles.of_spec(solution.problem.spec)
+    windows = _window_bytes(solution)
     register, *tiles = solution.nest.bands
     machine, dtype = solution.machine, solution.problem.dtype
     # Either operand may have the rows.
     widths = lanes(dtype, machine.vector_bits), panel_columns(dtype, machine.vector_registers)
     found = []
     operands = solution.problem.spec.operands
-    for tensor, level in zip(operands, solution.nest.packed, strict=True):
-        if level is None:
-            found.append(0)
+    for at, (tensor, level) in enumerate(zip(operands, solution.nest.packed, strict=True)):
+        if level is None or solution.nest.kind(at) == "windows":
+            found.append(windows[at])
             continue
         own = set(tensor.letters).difference(roles.sums, roles.batches)
         tile = next(band for band in tiles if band.level == level)
@@ -44,5 +46,23 @@ def copy_bytes(solution: Solution) -> tuple[int, ...]:
             )
             for width in widths
         )
-        found.append(buffer_bytes(max(sizes)))
+        found.append(buffer_bytes(max(sizes)) + windows[at])
     return tuple(found)
+
+
+def _window_bytes(solution: Solution) -> list[int]:
+    """Return for each operand the bytes of its window copies, for arrays in C order."""
+    problem, nest = solution.problem, solution.nest
+    levels = [band.level for band in nest.bands]
+    outermost = max((levels.index(level) for level in nest.packed if level), default=0)
+    box = dict(nest.bands[outermost].box)
+    padded, found = {one.tensor for one in problem.padding}, []
+    for at, tensor in enumerate(problem.spec.operands, start=1):
+        shape, size = problem.shape(at), 0
+        if at in padded or nest.kind(at - 1) == "windows":
+            steps = [problem.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            own = [one for one in problem.padding if one.tensor == at]
+            copy = WindowCopy.of(tensor, shape, own, steps, box, problem.itemsize)
+            size = buffer_bytes(copy.size_bytes)
+        found.append(size)
+    return found

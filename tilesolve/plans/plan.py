@@ -14,20 +14,18 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
-from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
-from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import Price
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.strategy import setting_for
-from tilesolve.planning.setting import Choice, Setting
-from tilesolve.planning.solution import Chains, Search, Solution
+from tilesolve.planning.setting import Setting
+from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.executors import make_executor
+from tilesolve.plans.solution_figures import SolutionFigures
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from tilesolve.running.prepared import Prepared
 
 
-class Plan:
+class Plan(SolutionFigures):
     """How to run a problem on a machine, and what that is predicted to cost.
 
     A plan is a solution that can be called. Plans of equal solutions are equal; copies and pickles
@@ -55,18 +53,12 @@ class Plan:
     'compute'
     """
 
-    __slots__ = ("_executor", "_solution")
+    __slots__ = ("_executor",)
 
-    _solution: Solution
     _executor: Executor | None
 
     def __init__(self, solution: Solution) -> None:
         self.__setstate__(solution)
-
-    @property
-    def solution(self) -> Solution:
-        """The loops and tiles, their cost, and how they were found."""
-        return self._solution
 
     @property
     def executor(self) -> Executor:
@@ -76,116 +68,6 @@ class Plan:
             object.__setattr__(self, "_executor", executor)
             return executor
         return self._executor
-
-    @property
-    def problem(self) -> Problem:
-        """What is computed."""
-        return self._solution.problem
-
-    @property
-    def machine(self) -> Machine:
-        """Where."""
-        return self._solution.machine
-
-    @property
-    def threads(self) -> int:
-        """Cores that share the work."""
-        return self._solution.threads
-
-    @property
-    def split(self) -> str | None:
-        """The letter whose range the threads divide; None for one thread."""
-        return self._solution.split
-
-    @property
-    def output(self) -> Output:
-        """How C is written."""
-        return self._solution.output
-
-    @property
-    def epilogue(self) -> Epilogue | None:
-        """What is done to each element of C in the end."""
-        return self._solution.epilogue
-
-    @property
-    def microkernel(self) -> Microkernel:
-        """The register tile and its costs."""
-        return self._solution.microkernel
-
-    @property
-    def choice(self) -> Choice:
-        """For each cache the classes of the loops around its tile, innermost first."""
-        return self._solution.choice
-
-    @property
-    def classes(self) -> Chains:
-        """For each class its tile sizes, nearest cache first."""
-        return self._solution.classes
-
-    @property
-    def nest(self) -> Nest:
-        """Loops and boxes over letters, of one thread's share."""
-        return self._solution.nest
-
-    @property
-    def price(self) -> Price:
-        """What the nest costs, level by level."""
-        return self._solution.cost
-
-    @property
-    def search(self) -> Search:
-        """How the tiles were found."""
-        return self._solution.origin
-
-    @property
-    def share(self) -> Problem:
-        """The part of the problem that one thread computes."""
-        return self._solution.share
-
-    @property
-    def seconds(self) -> float:
-        """The predicted time."""
-        return self._solution.seconds
-
-    @property
-    def flops(self) -> float:
-        """Predicted flop/s of all threads together."""
-        return self._solution.flops
-
-    @property
-    def roofline(self) -> float:
-        """Seconds that no implementation beats: arithmetic at peak, each tensor moved once."""
-        return self._solution.roofline
-
-    def roofline_at(self, peak: float) -> float:
-        """Return the roofline where all threads together reach another peak, in flop/s.
-
-        Examples
-        --------
-        >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False)
-        >>> found.roofline_at(found.machine.peak("float64") / 2) == 2 * found.roofline
-        True
-        """
-        return self._solution.roofline_at(peak)
-
-    @property
-    def gap(self) -> float:
-        """Relative excess of the integer tiles' time over the continuous optimum."""
-        return self.search.gap
-
-    @property
-    def sensitivity(self) -> dict[str, float]:
-        """By how many percent the time falls per percent more of each resource.
-
-        From the multipliers of the continuous optimum: names are those of `whatif`.
-
-        Examples
-        --------
-        >>> found = plan("abcd-aebf-dfce", 72, "e5-2680v4", cache=False)
-        >>> max(found.sensitivity, key=found.sensitivity.get)
-        'compute'
-        """
-        return dict(self.search.elasticities)
 
     @property
     def setting(self) -> Setting:

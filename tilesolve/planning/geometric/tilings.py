@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
-from tilesolve.model.traffic import Tiling, traffic
+from tilesolve.model.tiling import Tiling
+from tilesolve.model.traffic import traffic
 from tilesolve.planning.policy import (
     TIE_WEIGHT,
     TILINGS_AT_ONCE,
