@@ -19,6 +19,8 @@ from tilesolve.contractions.convolution_arguments import (
     read_padding,
     read_shape,
     read_sizes,
+    write_numbers,
+    write_unusual,
 )
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.contractions.padding import Padding
@@ -238,12 +240,12 @@ class Convolution:
     def __str__(self) -> str:
         sides = [one if one == other else f"{one}+{other}" for one, other in self.padding]
         parts = (
-            f"{_times(self.window)} {self.channels}→{self.filters}",
-            _times(self.size),
+            f"{write_numbers(self.window)} {self.channels}→{self.filters}",
+            write_numbers(self.size),
             f"batch {self.batch}" if self.batch != 1 else "",
-            _unusual("stride", self.stride, 1),
-            _unusual("padding", sides, 0),
-            _unusual("dilation", self.dilation, 1),
+            write_unusual("stride", self.stride, 1),
+            write_unusual("padding", sides, 0),
+            write_unusual("dilation", self.dilation, 1),
             f"{self.groups} groups" if self.groups != 1 else "",
             f"{self.layout} {self.dtype}",
         )
@@ -374,7 +376,7 @@ class _Letters:
             [] if self.flat else _paddings(layer, first),
             (2,),
         )
-        used = [slice(0, count) for count in _used(layer)]
+        used = list(map(slice, (0,) * len(layer.size), _used(layer), _picked(layer)))
         letters, stored = "".join(self.made), self.stored
         return Form(
             problem,
@@ -388,7 +390,7 @@ class _Letters:
     def _walk(self, at: int) -> Subscript:
         """Return where a window is along one dimension."""
         layer, names = self.layer, _TAPS[-len(self.layer.size) :]
-        terms = [(layer.stride[at], self.pixels[0 if self.flat else at])]
+        terms = [(layer.stride[at] // _picked(layer)[at], self.pixels[0 if self.flat else at])]
         if layer.window[at] > 1:
             terms.append((layer.dilation[at], names[at]))
         return Subscript(tuple(terms))
@@ -438,12 +440,10 @@ def _used(layer: Convolution) -> list[int]:
     return [min(pixels, max(0, reach - before)) for pixels, reach, (before, _) in ends]
 
 
-def _times(values: Iterable[object]) -> str:
-    return "x".join(map(str, values))
+def _picked(layer: Convolution) -> list[int]:
+    """Return for each dimension how far pixels are apart that are picked before all else.
 
-
-def _unusual(name: str, values: Sequence[object], usual: object) -> str:
-    """Return a name with its values, or nothing where they are what they are most often."""
-    if all(value == usual for value in values):
-        return ""
-    return f"{name} {values[0] if len(set(values)) == 1 else _times(values)}"
+    A window of one tap steps over the others, which the problem need not know of.
+    """
+    parts = zip(layer.stride, layer.window, layer.padding, strict=True)
+    return [step if taps == 1 and not any(ends) else 1 for step, taps, ends in parts]

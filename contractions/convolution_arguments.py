@@ -166,3 +166,27 @@ def read_sizes(
             f"in blocks of {blocks[0]}, w has {filters} in blocks of {blocks[1]}"
         )
     return batch, channels, filters, size, blocks
+
+
+def write_numbers(values: Iterable[object]) -> str:
+    """Return numbers of each dimension as text.
+
+    Examples
+    --------
+    >>> write_numbers((3, 1))
+    '3x1'
+    """
+    return "x".join(map(str, values))
+
+
+def write_unusual(name: str, values: Sequence[object], usual: object) -> str:
+    """Return a name with its values, or nothing where they are what they are most often.
+
+    Examples
+    --------
+    >>> write_unusual("stride", (2, 2), 1), write_unusual("stride", (1, 1), 1)
+    ('stride 2', '')
+    """
+    if all(value == usual for value in values):
+        return ""
+    return f"{name} {values[0] if len(set(values)) == 1 else write_numbers(values)}"
