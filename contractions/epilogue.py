@@ -199,7 +199,7 @@ def _read(token: str) -> Operation:
     return Operation(found[1], numbers=numbers)
 
 
-def _function(one: Operation, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _function(one: Operation, x: Any) -> Any:  # noqa: ANN401 - NumPy's arithmetic has no types
     """Return a function of each number."""
     if one.name in ("relu", "relu6"):
         x = np.maximum(x, 0)

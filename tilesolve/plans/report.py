@@ -166,14 +166,22 @@ def _running(solution: Solution) -> Iterator[str]:
     calls = f"{solution.cost.calls:.4g} calls"
     written = _written(solution, policy)
     yield f"microkernel {kernel.rows}×{kernel.columns}, {calls}; C is {written}"
+    if solution.vector is not None:
+        yield f"vectors lie along {solution.vector}: C is written across its rows"
+    if solution.epilogue is not None:
+        yield f"epilogue {solution.epilogue}: on what a tile wrote, while it is near"
     spec, share = solution.problem.spec, solution.share
     names = [
         f"{name} ({tensor})" for name, tensor in zip(spec.names[1:], spec.operands, strict=True)
     ]
     counts = solution.cost.packed
     for at, (level, count) in enumerate(zip(solution.nest.packed, counts, strict=True)):
-        if level is None:
+        if solution.nest.kind(at) == "prepared":
+            yield f"{names[at]} is packed before all calls"
+        elif level is None:
             yield f"{names[at]} is {_read(solution, policy, at)}"
+        elif solution.nest.kind(at) == "windows":
+            yield f"{names[at]} is copied into {level} as windows, with its zeros"
         else:
             elements = prod(spec.operands[at].shape(share.sizes)) or 1
             yield (

@@ -130,8 +130,8 @@ class Recent:
 
     def again(
         self,
-        first: npt.ArrayLike,
-        second: npt.ArrayLike,
+        first: npt.ArrayLike | Prepared,
+        second: npt.ArrayLike | Prepared,
         out: Array | None,
         alpha: complex,
         beta: complex,
@@ -194,8 +194,8 @@ class Executor:
             out = empty(layout.shape, layout.dtype)
         elif np.may_share_memory(out, first) or np.may_share_memory(out, second):
             names = (f"operand {name}" for name in problem.spec.names[1:])
-            operands = dict(zip(names, (first, second), strict=True))
-            check_apart(out, _name_of_output(problem), operands)
+            given = dict(zip(names, (first, second), strict=True))
+            check_apart(out, _name_of_output(problem), given)
         places = None
         if others:
             if any(np.may_share_memory(out, array) for array in others):
