@@ -122,7 +122,15 @@ def test_examples_of_a_page_give_what_they_show(page):
 
 def test_pages_for_users_have_examples():
     """Those that say how to use the library show it."""
-    users = ("README", "docs/index", "docs/einsum", "docs/plans", "docs/specs", "docs/machine")
+    users = (
+        "README",
+        "docs/index",
+        "docs/einsum",
+        "docs/convolutions",
+        "docs/plans",
+        "docs/specs",
+        "docs/machine",
+    )
     assert [page for page in users if not blocks(f"{page}.md", "python")] == []
 
 

@@ -48,6 +48,8 @@ def test_pointwise_layers_are_products():
         for layout, shape in (("NCHW", (2, 4, 5, 6)), ("NHWC", (2, 5, 6, 4)))
     }
     assert specs == {"NCHW": "nkx-ncx-kc", "NHWC": "xk-xc-ck"}
+    strided = Convolution.of((2, 4, 5, 6), (8, 4, 1, 1), stride=2)
+    assert str(strided.problem.spec) == "nkhw-nchw-kc"
     one = Convolution.of((1, 4, 5, 6), (8, 4, 1, 1))
     assert str(one.flat_problem.spec) == "kx-cx-kc"
     form = one.form(flat=True)
