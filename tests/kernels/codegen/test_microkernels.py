@@ -124,29 +124,29 @@ def operands(memory, generator, shape, a, b, edges):
     if shape.packed:
         align = shape.bits // 8
         rows = put_panels(memory, generator, a, shape.lanes, shape.rows, align, edges["a"])
+        found = {"a": rows[0], "a_step": rows[1], "next_a": NOWHERE}
+        found |= prefetched_lines(memory, generator)
+        if shape.mixed:
+            return found | columns_in_place(memory, generator, shape, b, edges["b"])
         columns = put_panels(
             memory, generator, b, shape.group, shape.columns, b.itemsize, edges["b"]
         )
-        return {
-            "a": rows[0],
-            "a_step": rows[1],
-            "b": columns[0],
-            "b_step": columns[1],
-            "next_a": NOWHERE,
-        } | prefetched_lines(memory, generator)
+        return found | {"b": columns[0], "b_step": columns[1]}
     a, rows_a, sums_a = put_anywhere(memory, generator, a, shape.lanes, shape.rows, edges["a"])
-    b, columns_b, sums_b = put_anywhere(memory, generator, b, 1, shape.columns, edges["b"])
     rows_a[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
     return {
         "a": a,
         "rows_a": memory.table(rows_a),
         "sums_a": memory.table(sums_a),
-        "b": b,
-        "columns_b": memory.table(columns_b),
-        "sums_b": memory.table(sums_b),
         "a_ahead": NOWHERE,
         "b_ahead": NOWHERE,
-    }
+    } | columns_in_place(memory, generator, shape, b, edges["b"])
+
+
+def columns_in_place(memory, generator, shape, b, edge):
+    """Lay columns anywhere, and return a kernel's fields for them."""
+    base, columns_b, sums_b = put_anywhere(memory, generator, b, 1, len(b), edge)
+    return {"b": base, "columns_b": memory.table(columns_b), "sums_b": memory.table(sums_b)}
 
 
 def prefetched_lines(memory, generator, tiles=1):
@@ -318,22 +318,23 @@ def test_runs(dtype, bits, plain, along):
             begin_a, pitch_a = put_panels(
                 memory, generator, a, shape.lanes, rows, shape.bits // 8, None
             )
-            begin_b, pitch_b = put_panels(
-                memory, generator, spread, shape.group, len(spread), size, None
-            )
-            moves |= {
-                "a_move": shape.vectors * pitch_a * by_rows,
-                "b_move": per_tile * pitch_b * by_columns,
-            }
+            moves["a_move"] = shape.vectors * pitch_a * by_rows
             fields |= {
                 "a": begin_a,
                 "next_a": begin_a,
                 "a_step": pitch_a,
-                "b": begin_b,
-                "b_step": pitch_b,
                 "next_step": 24,
                 "next_a_move": 8,
             }
+            if shape.mixed:
+                moves["columns_b_move"] = 8 * shape.columns * by_columns
+                fields |= columns_in_place(memory, generator, shape, b, None)
+            else:
+                begin_b, pitch_b = put_panels(
+                    memory, generator, spread, shape.group, len(spread), size, None
+                )
+                moves["b_move"] = per_tile * pitch_b * by_columns
+                fields |= {"b": begin_b, "b_step": pitch_b}
             moves |= prefetched_lines(memory, generator, tiles)
             fields["fetch"] = moves["fetch"]
         else:
