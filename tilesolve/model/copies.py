@@ -29,6 +29,7 @@ def panel_tensor(spec: Spec, tensor: int) -> Tensor:
     return Tensor(tuple(Subscript(((1, letter),)) for letter in letters))
 
 
+@lru_cache(maxsize=512)
 def repeats(spec: Spec, tensor: int) -> bool:
     """Return whether micro-panels hold elements of an operand more than once.
 

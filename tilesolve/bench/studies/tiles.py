@@ -325,10 +325,10 @@ def change_tiles(
         Whether both operands are packed; else those that are in the given plan.
     """
     tiles = nest_of(setting, choice, chains)
-    packed = tiles.packed if copied else best.nest.packed
+    source = tiles if copied else best.nest
     machine, share = best.machine, best.share
     vectors = lanes(share.dtype, machine.vector_bits)
-    with_copies = replace(tiles, packed=packed)
+    with_copies = replace(tiles, packed=source.packed, kinds=source.kinds)
     line, aliased = machine.memory.line, machine.avoids_aliased_stores(share.dtype)
     nest = unfuse(
         share,
