@@ -341,7 +341,7 @@ def test_tiles_fill_no_more_of_a_named_cache_than_cores_have(threads, sharing):
 
 def test_a_narrower_register_tile_is_taken_where_the_best_one_has_no_room():
     """A letter that stands in three subscripts of an operand makes windows of six a cube."""
-    problem = Problem.of("bk-[3b+i][3b+j][3b+e]-kije", "b=40 k=20 i=3 j=3 e=3")
+    problem = Problem.of("bk-[3b+i][3b+2i][3b+4i]-ki", "b=40 k=20 i=3")
     machine = Machine.load("i7-6700k")
     found = plan(problem, machine=machine, cache=False)
     usual = register_tile(problem, machine)

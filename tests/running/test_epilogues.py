@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from running_cases import make_shallow_machine, varied
 
-from tests.support.running_cases import make_shallow_machine, varied
 from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.contractions.problem import DTYPES, Problem

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from tests.support.running_cases import (
+from running_cases import (
     check_result,
     draw_operands,
     make_machine,
     make_shallow_machine,
     varied,
 )
+
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -25,7 +25,7 @@ from tilesolve.kernels.runtime.copy_windows import copy_windows
 from tilesolve.packing.windows import WindowCopy
 from tilesolve.plans.plan import plan
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 WIDTHS = {128: 16, 256: 16, 512: 32}
 LAYOUTS = {
     "NHWC": ("nhwk-n[{h}][{w}]c-kcrs", (1, 2)),

@@ -24,7 +24,7 @@ def vector_letter(problem: Problem, machine: Machine) -> str | None:
     >>> layer = "khw-c[h+r][w+s]-kcrs"
     >>> vector_letter(Problem.of(layer, "k=64 h=14 w=14 c=64 r=3 s=3"), machine)
     'k'
-    >>> vector_letter(Problem.of(layer, "k=4 h=64 w=64 c=1 r=3 s=3"), machine)
+    >>> vector_letter(Problem.of(layer, "k=2 h=64 w=64 c=1 r=1 s=2"), machine)
     >>> vector_letter(Problem.of("ik-ij-jk", 64), machine)
     """
     spec, output = problem.spec, problem.spec.output.letters

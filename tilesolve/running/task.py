@@ -329,7 +329,7 @@ def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
     state = _kernel_addresses(family).copy()
-    if policy.windows[COLUMNS] and schedule.packed[ROWS]:
+    if schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
         mixed = _addresses_of_kinds(state)[fields.MIXED]
         _find_kernels(replace(family, mixed=True), mixed)
     state[fields.TOP] = schedule.top
