@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import ceil
+from itertools import accumulate, product
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilesolve.packing.cover import cover
 
 Integers = NDArray[np.int64]
 
@@ -90,25 +91,20 @@ class RoleAxis:
         return int(self.bounds[0][low]), int(self.bounds[0][high])
 
 
-def equal_side(extent: int, most: int, lanes: int, parts: int = 1) -> int:
-    """Return the side that cuts an extent into as few tiles as `most` does, but near-equal ones.
+def register_cells(extent: int, most: int, lanes: int, parts: int = 1) -> tuple[int, ...]:
+    """Return the register tiles that cut an extent: as few as `most` allows, near-equal ones.
 
-    Nine columns become register tiles of five and four: one of a single column would keep the FMA
-    units waiting (section 3 of TTile, hal-03149553). Sides are whole vectors where the extent is,
-    else whole parts of vectors: five and four halves take less time than six and three.
+    Sides are whole vectors where the extent is, else whole parts of vectors: five and four halves
+    take less time than six and three.
 
     Examples
     --------
-    >>> equal_side(9, 8, 1), equal_side(40, 24, 8), equal_side(32, 24, 8), equal_side(7, 24, 8)
-    (5, 24, 16, 7)
-    >>> equal_side(72, 48, 16), equal_side(72, 48, 16, parts=2)
-    (48, 40)
+    >>> register_cells(9, 8, 1), register_cells(32, 24, 8), register_cells(7, 24, 8)
+    ((5, 4), (16, 16), (7,))
+    >>> register_cells(72, 48, 16), register_cells(72, 48, 16, parts=2)
+    ((48, 24), (40, 32))
     """
-    if extent <= most:
-        return max(1, extent)
-    side = ceil(extent / ceil(extent / most))
-    unit = lanes if extent % lanes == 0 else max(1, lanes // parts)
-    return min(most, ceil(side / unit) * unit)
+    return cover(extent, most, lanes if extent % lanes == 0 else max(1, lanes // parts))
 
 
 def build_axis(
@@ -147,17 +143,22 @@ def build_axis(
             )
         return known[key]
 
+    def cut_letter(level: int, letter: str, size: int) -> tuple[int, ...]:
+        side = max(1, tiles[level - 1].side(letter))
+        if level == 1:
+            return register_cells(size, side, lanes.get(letter, 1), parts)
+        return tuple(min(side, size - start) for start in range(0, size, side))
+
     def join_parts(level: int, sides: tuple[int, ...]) -> RoleAxis:
         extent = dict(zip(letters, sides, strict=True))
-        inner = {letter: max(1, tiles[level - 1].side(letter)) for letter in letters}
-        if level == 1:
-            inner = {i: equal_side(extent[i], inner[i], lanes.get(i, 1), parts) for i in letters}
         outermost_first = tiles[level].order[::-1]
-        steps = [range(0, extent[letter], inner[letter]) for letter in outermost_first]
+        cells = {i: cut_letter(level, i, extent[i]) for i in letters}
+        starts = {i: [0, *accumulate(cells[i])] for i in letters}
         pieces, shifts = [], []
-        for corner in product(*steps):
-            start = dict(zip(outermost_first, corner, strict=True))
-            cut = tuple(min(inner[letter], extent[letter] - start[letter]) for letter in letters)
+        for places in product(*(range(len(cells[letter])) for letter in outermost_first)):
+            place = dict(zip(outermost_first, places, strict=True))
+            start = {letter: starts[letter][place[letter]] for letter in letters}
+            cut = tuple(cells[letter][place[letter]] for letter in letters)
             pieces.append(find_part(level - 1, cut))
             shifts.append(
                 [sum(of.get(letter, 0) * at for letter, at in start.items()) for of in strides]
