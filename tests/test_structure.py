@@ -26,6 +26,7 @@ LAYERS = (
     "simulation",
     "solver",
     "planning",
+    "planning.composition",
     "planning.geometric",
     "planning.solve",
     "running",
