@@ -217,6 +217,7 @@ NUMBERS = {
     },
     "sizes of lines and pages, layouts and versions of formats": {
         "bench.results.record": "FORMAT",
+        "contractions.layer_suites": "FORMAT",
         "contractions.suites": "FORMAT",
         "kernels.runtime.array_guard": "_AXES _SHAPE _STRIDES _DTYPE _FLAGS _HALF _WRITEABLE",
         "kernels.runtime.box_fields": "*",
