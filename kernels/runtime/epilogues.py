@@ -208,26 +208,20 @@ def _pass_over(s, r, n, k, b, R, N, K, B, like, size):
     operands = s[state.OPERAND_COUNT]
     down = _steady_run(s, r0, r1 - r0, operands, True, R, size)
     across = _steady_run(s, n0, n1 - n0, operands, False, N, size)
+    goes_down = down >= across
+    X, x0, x1, Y, y0, y1 = N, n0, n1, R, r0, r1
+    if goes_down:
+        X, x0, x1, Y, y0, y1 = R, r0, r1, N, n0, n1
     for batch in range(b0, b1):
         out = s[state.OUTPUT] + B[B[table.OFFSETS] + batch]
-        if down >= across:
-            for y in range(n0, n1):
-                column = out + N[N[table.OFFSETS] + y]
-                x = r0
-                while x < r1:
-                    count = _steady_run(s, x, r1 - x, operands, True, R, size)
-                    p = _at(column + R[R[table.OFFSETS] + x], like)
-                    _run_program(s, p, count, x, y, batch, True, size)
-                    x += count
-        else:
-            for y in range(r0, r1):
-                row = out + R[R[table.OFFSETS] + y]
-                x = n0
-                while x < n1:
-                    count = _steady_run(s, x, n1 - x, operands, False, N, size)
-                    p = _at(row + N[N[table.OFFSETS] + x], like)
-                    _run_program(s, p, count, x, y, batch, False, size)
-                    x += count
+        for y in range(y0, y1):
+            line = out + Y[Y[table.OFFSETS] + y]
+            x = x0
+            while x < x1:
+                count = _steady_run(s, x, x1 - x, operands, goes_down, X, size)
+                p = _at(line + X[X[table.OFFSETS] + x], like)
+                _run_program(s, p, count, x, y, batch, goes_down, size)
+                x += count
 
 
 @inlined
