@@ -79,42 +79,44 @@ def step_loader(tile: TileEmitter) -> StepLoader:
 def _packed_loader(tile: TileEmitter) -> StepLoader:
     """Return the loader of kernels that read micro-panels."""
     builder, shape = tile.builder, tile.shape
-    a, a_step = tile.field("a"), tile.field("a_step")
+    a, b = tile.field("a"), tile.field("b")
+    a_step, b_step = tile.field("a_step"), tile.field("b_step")
     prefetch = _packed_prefetcher(tile)
     rows = _chain(tile, a, a_step, shape.vectors)
     if shape.narrow:
         half = INT64(shape.bits // 16)
         rows = [place for row in rows for place in (row, builder.add(row, half))][:-1]
-    columns_at = _columns_in_place(tile) if shape.mixed else _packed_columns(tile)
+    columns_at = _columns_in_place(tile, b) if shape.mixed else _packed_columns(tile, b, b_step)
     stride_a = tile.parts * shape.bits // 8
     from_memory = vectors_from_memory(shape)
 
     def load(step: ir.Value, beyond: int = 0, prefetches: Prefetches = EVERYTHING) -> Operands:
         # Constants are added last, so that all steps of a trip share the other part of an address.
         at_a = builder.mul(step, INT64(stride_a))
+        columns = columns_at(step)
         prefetch(step, at_a, beyond, prefetches)
         loaded = []
         for at, (row, kind) in enumerate(zip(rows, tile.kinds, strict=True)):
             place = builder.add(builder.add(row, at_a), INT64(beyond * stride_a))
             loaded.append(_group(tile, place, kind, held=at >= from_memory))
-        return loaded, columns_at(step, beyond)
+        return loaded, columns(beyond)
 
     return load
 
 
-ColumnPlaces = Callable[[ir.Value, int], list[tuple[ir.Value, int]]]
-"""The address of each column's element at a step so many beyond the given one."""
+ColumnPlaces = Callable[[ir.Value], Callable[[int], list[tuple[ir.Value, int]]]]
+"""For a step what tells the address of each column's element at a step so many beyond it."""
 
 
-def _packed_columns(tile: TileEmitter) -> ColumnPlaces:
+def _packed_columns(tile: TileEmitter, b: ir.Value, b_step: ir.Value) -> ColumnPlaces:
     """Return where columns are in micro-panels."""
     builder, shape = tile.builder, tile.shape
-    groups = _chain(tile, tile.field("b"), tile.field("b_step"), -(-shape.columns // shape.group))
+    groups = _chain(tile, b, b_step, -(-shape.columns // shape.group))
     stride = shape.group * tile.element
 
-    def places(step: ir.Value, beyond: int) -> list[tuple[ir.Value, int]]:
+    def columns_at(step: ir.Value) -> Callable[[int], list[tuple[ir.Value, int]]]:
         at = builder.mul(step, INT64(stride))
-        return [
+        return lambda beyond: [
             (
                 builder.add(groups[c // shape.group], at),
                 c % shape.group * tile.element + beyond * stride,
@@ -122,23 +124,27 @@ def _packed_columns(tile: TileEmitter) -> ColumnPlaces:
             for c in range(shape.columns)
         ]
 
-    return places
+    return columns_at
 
 
-def _columns_in_place(tile: TileEmitter) -> ColumnPlaces:
+def _columns_in_place(tile: TileEmitter, b: ir.Value) -> ColumnPlaces:
     """Return where columns are in place."""
     builder, shape = tile.builder, tile.shape
-    b, columns_b, sums_b = tile.field("b"), tile.field("columns_b"), tile.field("sums_b")
+    columns_b, sums_b = tile.field("columns_b"), tile.field("sums_b")
     columns = [
         builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
     ]
 
-    def places(step: ir.Value, beyond: int) -> list[tuple[ir.Value, int]]:
+    def columns_at(step: ir.Value) -> Callable[[int], list[tuple[ir.Value, int]]]:
         entry = builder.add(sums_b, builder.mul(step, INT64(WORD_BYTES)))
-        at = tile.load_integer(entry, WORD_BYTES * beyond)
-        return [(builder.add(column, at), 0) for column in columns]
 
-    return places
+        def places(beyond: int) -> list[tuple[ir.Value, int]]:
+            at = tile.load_integer(entry, WORD_BYTES * beyond)
+            return [(builder.add(column, at), 0) for column in columns]
+
+        return places
+
+    return columns_at
 
 
 def _chain(tile: TileEmitter, first: ir.Value, step: ir.Value, count: int) -> list[ir.Value]:
