@@ -241,6 +241,7 @@ NUMBERS = {
         "transposes.walk_setup": "_ALONE",
     },
     "limits of numpy, of Python and of the operating system": {
+        "bench.run.conv_peers": "ONNX_OPSET ONNX_FORMAT TORCH_DIMENSIONS",
         "bench.run.peers": "NUMPY_OFFSET_BYTES",
         "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
@@ -284,6 +285,8 @@ NUMBERS = {
         "bench.cases": "MULTIPLICATIONS EXTENTS TENSOR_ELEMENTS",
         "bench.procedure": "LEAST_ROUNDS LONG_SECONDS RUN_PER_ARITHMETIC",
         "bench.results.summary": "NEAR_ERROR",
+        "bench.run.layer_sweep": "LAYER_SECONDS",
+        "bench.run.layer_worker": "TINY",
         "bench.run.oracle": "CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS TINY_EXTENT",
         "bench.run.sweep": "FLUSHED_CACHES SPARE_BYTES START_SECONDS",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",

@@ -250,19 +250,41 @@ def _machine(
 @app.command("suites")
 def _suites(
     name: Annotated[
-        str | None, typer.Argument(help="A suite's name, or the path of a suite file.")
+        str | None,
+        typer.Argument(help="A suite's name, or the path of a suite file or of an ONNX model."),
     ] = None,
 ) -> None:
-    """List the problem suites, or the problems of one."""
+    """List the suites of problems and of layers, or what is in one."""
+    from tilesolve.bench.layers import has_layers, list_layers
+    from tilesolve.contractions.layer_suites import layer_suites
     from tilesolve.contractions.suites import suite
     from tilesolve.contractions.suites import suites as names
-    from tilesolve.show.console_tables import console, suite_table, text_table
+    from tilesolve.show.console_tables import console, layer_table, suite_table, text_table
 
     if name is not None:
-        console().print(suite_table(name, suite(name)))
+        if name in names() or not has_layers(name):
+            console().print(suite_table(name, suite(name)))
+        if has_layers(name):
+            console().print(layer_table(name, list_layers(name)))
         return
     rows = [(found, str(len(suite(found)))) for found in names()]
     console().print(text_table("", {"suite": "left", "problems": "right"}, rows))
+    counts = [(found, list_layers(found)) for found in layer_suites()]
+    columns = {"suite of layers": "left", "layers": "right", "different": "right"}
+    console().print(
+        text_table(
+            "",
+            columns,
+            [
+                (
+                    found,
+                    str(sum(row.times for row in layers)),
+                    str(len({row.convolution for row in layers})),
+                )
+                for found, layers in counts
+            ],
+        )
+    )
 
 
 @app.command("plan")

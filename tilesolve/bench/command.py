@@ -10,6 +10,12 @@ import typer
 
 from tilesolve.system.command_options import full_dtype, list_ignored, rebuild_command
 
+_OF_LAYERS = (
+    *("suite", "case", "peers", "dtype", "threads", "repeat", "seconds", "limit", "machine"),
+    *("as_json", "csv", "page"),
+)
+"""The options that a sweep of layers takes."""
+
 
 class Study(StrEnum):
     """What ``--study`` looks at."""
@@ -23,16 +29,28 @@ def bench(
     suite: Annotated[
         str,
         typer.Argument(
-            help="A suite, the path of a suite file, or random:N:SEED; for a study also a case."
+            help="A suite, the path of a suite file or of an ONNX model, or random:N:SEED; "
+            "for a study also a case."
         ),
     ] = "",
     case: Annotated[
-        list[str] | None, typer.Option(help="A problem's name, or a pattern; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="A problem's name, or a pattern; may be repeated. Of layers also a network's."
+        ),
     ] = None,
     peers: Annotated[
-        str,
-        typer.Option(help="Names with commas between, none, or module:function for your own."),
-    ] = "numpy,numpy-best,opt_einsum,tblis,torch,jax",
+        str | None,
+        typer.Option(
+            help="Names with commas between, none, or module:function for your own; else all."
+        ),
+    ] = None,
+    problems: Annotated[
+        bool,
+        typer.Option(
+            "--problems", help="Specs over padded inputs, of a suite that also has layers."
+        ),
+    ] = False,
     dtype: Annotated[
         str | None, typer.Option(help="f32, f64, c64, c128 or numpy's name; else the suite's.")
     ] = None,
@@ -76,10 +94,14 @@ def bench(
 ) -> None:
     """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
 
+    Suites of convolution layers, and ONNX models, are measured as layers, in both layouts and with
+    bias and ReLU, beside libraries that have them.
+
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study misses` simulates the caches of a machine.
 
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
+    Example: $ tilesolve bench sconv --case ResNet-50 --peers torch,im2col
     """
     _check_study(context, study)
     if study is Study.MISSES:
@@ -89,6 +111,9 @@ def bench(
         return
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
+    from tilesolve.bench.contenders import list_peers
+    from tilesolve.bench.layer_contenders import LAYER_PEERS
+    from tilesolve.bench.layers import has_layers
     from tilesolve.bench.procedure import Procedure
     from tilesolve.bench.results.outputs import Job, Outputs
 
@@ -101,14 +126,20 @@ def bench(
         Outputs(as_json, csv, plot, html, page, compare),
         rebuild_command(context),
     )
-    if study is Study.TILES:
+    if study is None and not problems and has_layers(suite):
+        if ignored := list_ignored(context, _OF_LAYERS):
+            raise typer.BadParameter(f"a sweep of layers takes no {ignored}")
+        from tilesolve.bench.run.layer_sweep import sweep_layers
+
+        right = sweep_layers(job, ",".join(LAYER_PEERS) if peers is None else peers)
+    elif study is Study.TILES:
         from tilesolve.bench.studies.printed import study_tiles
 
         right = study_tiles(job, plans)
     else:
         from tilesolve.bench.run.suite_sweep import sweep_suite
 
-        right = sweep_suite(job, peers)
+        right = sweep_suite(job, ",".join(list_peers()) if peers is None else peers)
     raise typer.Exit(0 if right else 1)
 
 

@@ -41,6 +41,8 @@ class Contender:
         What has to be installed.
     environment
         Settings that suit it best, as pairs of a variable and its value.
+    needs
+        Further packages that it does not work without.
 
     Examples
     --------
@@ -53,17 +55,20 @@ class Contender:
     maker: str
     package: str
     environment: tuple[tuple[str, str], ...] = field(default=())
+    needs: tuple[str, ...] = ()
 
     @property
     def installed(self) -> bool:
-        """Whether its package is there; one of the user's own is looked for when it runs."""
-        return self.name == self.maker or importlib.util.find_spec(self.package) is not None
+        """Whether its packages are there; one of the user's own is looked for when it runs."""
+        return self.name == self.maker or all(
+            importlib.util.find_spec(name) is not None for name in (self.package, *self.needs)
+        )
 
     @property
     def label(self) -> str:
         """The name, the package's version, and the settings."""
         try:
-            found = f"{self.package} {version(self.package)}"
+            found = ", ".join(f"{name} {version(name)}" for name in (self.package, *self.needs))
         except PackageNotFoundError:
             found = self.package if self.installed else "not installed"
         settings = "".join(f" {key}={value}" for key, value in self.environment)

@@ -17,6 +17,7 @@ from tilesolve.system.interrupts import keep_interrupts
 from tilesolve.system.units import format_count, format_size
 
 if TYPE_CHECKING:
+    from tilesolve.contractions.layer_suites import SuiteLayer
     from tilesolve.contractions.problem import Problem
 
 PIPE_COLUMNS = 10_000
@@ -140,4 +141,32 @@ def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
             for key, problem in problems.items()
         ],
         caption=format_count(len(problems), "problem"),
+    )
+
+
+def layer_table(name: str, layers: Sequence[SuiteLayer]) -> Table:
+    """Return a suite's layers: how often networks have them, and their work.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.layer_suites import layer_suite
+    >>> layer_table("resnet18", layer_suite("resnet18")).row_count
+    12
+    """
+    count = sum(row.times for row in layers)
+    pointwise = sum(row.times for row in layers if row.pointwise)
+    return text_table(
+        f"Layers of {name}",
+        {"network": "left", "times": "right", "layer": "left", "result": "left", "GFLOP": "right"},
+        [
+            (
+                row.model,
+                str(row.times),
+                str(row.convolution),
+                "x".join(map(str, row.convolution.out_size)),
+                f"{row.convolution.flops / 1e9:.4g}",
+            )
+            for row in layers
+        ],
+        caption=f"{format_count(count, 'layer')}, {pointwise} of them products",
     )

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from tilesolve.bench.contenders import OURS
+from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.summary import (
     UNITS,
     list_columns,
@@ -109,7 +111,7 @@ def replace_section(text: str, name: str, section: str) -> str:
     return text[: place.start] + new + text[place.stop :]
 
 
-def name_section(sweep: Sweep) -> str:
+def name_section(sweep: Record[Any]) -> str:
     """Return the name of a sweep's section: suite, dtype, threads and peers."""
     made = sweep.conditions
     peers = [name for name in made.contenders if name != OURS]

@@ -101,6 +101,11 @@ class Record(Generic[Kind]):
         """Return the JSON fields of a case that was not skipped, beside those of its problem."""
 
     @staticmethod
+    def skipped_data(case: Kind) -> dict[str, Any]:
+        """Return the JSON fields of a case that was skipped, beside those of its problem."""
+        return {"skipped": case.skipped}
+
+    @staticmethod
     @abstractmethod
     def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Kind:
         """Return the case that such JSON fields describe."""
@@ -140,7 +145,7 @@ class Record(Generic[Kind]):
                 "machine": self.machine,
                 "cases": [
                     _problem_data(case)
-                    | ({"skipped": case.skipped} if case.skipped else self.case_data(case))
+                    | (self.skipped_data(case) if case.skipped else self.case_data(case))
                     for case in self.cases
                 ],
             },

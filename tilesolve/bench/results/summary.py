@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, inf, isfinite, isnan, log
+from typing import Any
 
 from tilesolve.bench.contenders import OURS
+from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.sweeps import Case, Entry, Sweep
 from tilesolve.machine.model import Machine
 from tilesolve.system.units import format_count, format_duration, format_volume
@@ -162,7 +164,7 @@ def _list_peaks(sweep: Sweep) -> dict[str, str]:
     return found
 
 
-def list_facts(sweep: Sweep) -> dict[str, str]:
+def list_facts(sweep: Record[Any]) -> dict[str, str]:
     """Return what a reader has to know of a sweep: where it was made, and how."""
     made = sweep.conditions
     batch = "" if made.batch == 1 else f", {made.batch} processes side by side"

@@ -56,7 +56,7 @@ class Entry:
         return (high - low) / self.median
 
 
-def _read_entry(data: Data) -> Entry:
+def read_entry(data: Data) -> Entry:
     """Return the entry that such JSON fields describe."""
     seconds, reason = read_times(data, "seconds"), read_text(data, "reason")
     if bool(seconds) == bool(reason.strip()):
@@ -64,10 +64,10 @@ def _read_entry(data: Data) -> Entry:
     memory = data.get("memory")
     if not (memory is None or (type(memory) is int and memory >= 0)):
         raise BenchmarkError(f"'memory' must be a number of bytes, got {memory!r}")
-    return Entry(seconds, reason, _read_optional(data, "preparation"), memory)
+    return Entry(seconds, reason, read_optional(data, "preparation"), memory)
 
 
-def _read_optional(data: Data, what: str) -> float | None:
+def read_optional(data: Data, what: str) -> float | None:
     """Return a positive number, or None where there is none."""
     return None if data.get(what) is None else read_positive(data, what)
 
@@ -172,7 +172,7 @@ class Sweep(Record[Case]):
         """Return the case that such JSON fields describe."""
         if data.get("skipped"):
             return Case(name, problem, skipped=read_text(data, "skipped"))
-        entries = {who: _read_entry(entry) for who, entry in read_value(data, "entries").items()}
+        entries = {who: read_entry(entry) for who, entry in read_value(data, "entries").items()}
         if not {"roofline", "predicted", "bottleneck"} & set(data):
             return Case(name, problem, entries=entries)
         return Case(
@@ -182,7 +182,7 @@ class Sweep(Record[Case]):
             read_positive(data, "predicted"),
             read_text(data, "bottleneck"),
             entries,
-            peak=_read_optional(data, "peak"),  # older files have the machine's
+            peak=read_optional(data, "peak"),  # older files have the machine's
         )
 
     def peak(self, dtype: str) -> float | None:

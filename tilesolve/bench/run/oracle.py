@@ -54,7 +54,18 @@ def pick_elements(problem: Problem, count: int = CHECKED_ELEMENTS) -> Array:
     >>> pick_elements(Problem.of("ik-ij-jk", "i=5 j=2 k=3"), 4)[:2].tolist()
     [[0, 0], [4, 2]]
     """
-    shape = np.array(problem.shape(0), dtype=np.int64)
+    return pick_places(problem.shape(0), count)
+
+
+def pick_places(result: Sequence[int], count: int = CHECKED_ELEMENTS) -> Array:
+    """Return places of a result of some shape to check, a row of indices for each.
+
+    Examples
+    --------
+    >>> pick_places((2, 3), 5)[:2].tolist()
+    [[0, 0], [1, 2]]
+    """
+    shape = np.array(result, dtype=np.int64)
     if 0 in shape:
         return np.zeros((0, len(shape)), np.int64)
     inside = np.random.default_rng(11).integers(0, shape, (max(0, count - 2), len(shape)))

@@ -32,6 +32,9 @@ FLUSHED_CACHES = 2
 SPARE_BYTES = 2**28
 """Bytes that a process needs beside the tensors."""
 
+OTHER_RESULT = "the others found another result"
+"""Why a contender drops out whose result is no other's."""
+
 START_SECONDS = 3.0
 """Estimated seconds to start and check a contender, beside its runs."""
 
@@ -194,9 +197,9 @@ def measure_case(
             teams[contender.name], checked[contender.name] = group, found
         for who in _name_outliers(problem, checked):
             teams.pop(who).stop()
-            entries[who] = Entry((), "the others found another result")
+            entries[who] = Entry((), OTHER_RESULT)
         first = {who: procedure.first_rounds(checked[who].seconds) for who in teams}
-        measured, peak = _run_rounds(teams, first, procedure, step)
+        measured, peak = run_rounds(teams, first, procedure, step)
         entries |= measured
     for who, found in checked.items():
         entry = entries[who]
@@ -247,7 +250,7 @@ def _name_outliers(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
     return [who for who, off in zip(checked, find_outliers(problem, digests), strict=True) if off]
 
 
-def _run_rounds(
+def run_rounds(
     teams: Mapping[str, Team],
     first: Mapping[str, list[float]],
     procedure: Procedure,

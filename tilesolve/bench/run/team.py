@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from tilesolve.bench.contenders import Contender
 from tilesolve.bench.run.turn import Turn
-from tilesolve.bench.run.worker import COMMAND, Order, Ready
+from tilesolve.bench.run.worker import COMMAND, Prepares, Ready
 from tilesolve.contractions.errors import TilesolveError
 
 MESSAGE_CHARACTERS = 200
@@ -132,13 +132,14 @@ class Team:
     def __init__(self, workers: Sequence[Worker], limit: float) -> None:
         self.workers, self.limit = list(workers), limit
 
-    def prepare(self, orders: Sequence[Order]) -> Ready:
+    def prepare(self, orders: Sequence[Prepares]) -> Ready:
         """Have each worker make ready, one after the other; return what the first one found.
 
         Between its turns a worker is halted.
         """
         found: list[Ready] = []
         for worker, order in zip(self.workers, orders, strict=True):
+            worker.resume()
             worker.send(order)
             found.append(worker.answer(self.limit))
             worker.pause()

@@ -1,8 +1,8 @@
 """The process of one contender: prepares, has its result checked, then times runs on request.
 
 It talks over the connection of the file descriptor that is its first argument; the second is the
-parent's number. It is sent an `Order`, answers with `Ready` or the text of an error, and then
-answers each None with the `Turn` of one run. It ends when the connection does.
+parent's number. It answers an `Order` with `Ready`, and each None that follows with the `Turn` of
+one run; either with the text of an error if there was one. It ends when the connection does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,14 @@ from tilesolve.packing.buffers import allocate
 
 COMMAND = f"from {__name__} import main; main()"
 """What Python is told to run, so that a worker can import what lies in the folder it starts in."""
+
+CHANGED = "changed the operands"
+"""How a result is wrong whose maker wrote where it may only read."""
+
+NOT_READY = "nothing was made ready"
+"""The answer to who asks for a run first."""
+
+Run = Callable[[], Any]
 
 PR_SET_PDEATHSIG = 1
 """Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
@@ -71,6 +80,10 @@ class Order:
     core: int | None = None
     paced: bool = False
 
+    def get_ready(self) -> tuple[Ready, Callable[[], Turn]]:
+        """Compute the problem once, and return what was found and how to time a run."""
+        return get_ready(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:
@@ -97,6 +110,13 @@ class Ready:
     memory: int | None
 
 
+class Prepares(Protocol):
+    """What a worker can be sent."""
+
+    def get_ready(self) -> tuple[Ready, Callable[[], Turn]]:
+        """Compute once, and return what was found and how to time a run."""
+
+
 def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     """Compute an order's problem once, and return what was found and how to time a run."""
     if order.core is not None:
@@ -111,27 +131,63 @@ def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
     *operands, out = draw_arrays(problem)
     at = pick_elements(problem)
     values, slack = compute_elements(problem, operands, at)
-    trash = allocate(order.flush)
-    trash.fill(0)  # its pages are none that the first run takes
+    trash = hold_trash(order.flush)
+    first = run_first(lambda: make(problem, *given, operands, out), trash)
+    fault = describe_fault(np.asarray(first.result)[tuple(at.T)], values, slack)
+    if not fault and not np.array_equal(compute_elements(problem, operands, at)[0], values):
+        fault = CHANGED
+    digest = sum_parts(np.asarray(first.result))
+    found = Ready(first.preparation, first.seconds, digest, fault, first.memory)
+    timed = make_timer(first.run, trash)
+    if order.paced:
+        return found, measure_peak_around(
+            timed, peak_meter(order.machine, problem.dtype, order.threads), first.seconds
+        )
+    return found, lambda: Turn(timed())
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """What was prepared, and its first run.
+
+    Parameters
+    ----------
+    run
+        What was prepared.
+    preparation, seconds
+        Seconds of preparation, and of the run.
+    result
+        Of the run.
+    memory
+        Bytes that both took; None if the system does not say.
+    """
+
+    run: Run
+    preparation: float
+    seconds: float
+    result: Any
+    memory: int | None
+
+
+def run_first(make: Callable[[], Run], trash: npt.NDArray[Any]) -> FirstRun:
+    """Prepare and run once, with empty caches."""
     before = _reset_peak()
     start = time.perf_counter()
-    run = make(problem, *given, operands, out)
+    run = make()
     preparation = time.perf_counter() - start
     results: list[Any] = []
     seconds = make_timer(lambda: results.append(run()), trash)()
-    (result,) = results
     memory = _read_memory("VmHWM")
-    fault = describe_fault(np.asarray(result)[tuple(at.T)], values, slack)
-    if not fault and not np.array_equal(compute_elements(problem, operands, at)[0], values):
-        fault = "changed the operands"
     taken = None if before is None or memory is None else max(0, memory - before)
-    found = Ready(preparation, seconds, sum_parts(np.asarray(result)), fault, taken)
-    timed = make_timer(run, trash)
-    if order.paced:
-        return found, measure_peak_around(
-            timed, peak_meter(order.machine, problem.dtype, order.threads), seconds
-        )
-    return found, lambda: Turn(timed())
+    return FirstRun(run, preparation, seconds, results[0], taken)
+
+
+@lru_cache(maxsize=1)
+def hold_trash(size: int) -> npt.NDArray[Any]:
+    """Return so many bytes to write between runs: the same for all cases of a process."""
+    trash = allocate(size)
+    trash.fill(0)  # its pages are none that the first run takes
+    return trash
 
 
 def make_timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
@@ -166,21 +222,20 @@ def _reset_peak() -> int | None:
 
 def serve(connection: Connection) -> None:
     """Answer until the other side hangs up."""
+    timed: Callable[[], Turn] | None = None
     with suppress(EOFError, OSError):
-        order = connection.recv()
-        try:
-            first, timed = get_ready(order)
-        except Exception as error:  # whatever a peer raises is an answer, too
-            connection.send(f"{type(error).__name__}: {error}")
-            return
-        connection.send(first)
         while True:
-            connection.recv()
+            order: Prepares | None = connection.recv()
+            answer: object
             try:
-                connection.send(timed())
-            except Exception as error:
-                connection.send(f"{type(error).__name__}: {error}")
-                return
+                if order is not None:
+                    timed = None  # what the last order took is free for this one
+                    answer, timed = order.get_ready()
+                else:
+                    answer = timed() if timed is not None else NOT_READY
+            except Exception as error:  # whatever a peer raises is an answer, too
+                answer = f"{type(error).__name__}: {error}"
+            connection.send(answer)
 
 
 def main() -> None:
