@@ -85,13 +85,23 @@ class Roles(NamedTuple):
     def of_spec(cls, spec: Spec, *, rows: int = 0) -> Roles:
         """Return the roles of a spec's letters, each in the order in which the spec has them.
 
+        A letter that comes last in all tensors is the row: vectors along it multiply vectors. All
+        else that the operand with the rows has of the output are batches then.
+
         Examples
         --------
         >>> Roles.of_spec(Spec.parse("abcd-aebf-dfce"))
         Roles(rows=('a', 'b'), columns=('c', 'd'), sums=('e', 'f'), batches=())
+        >>> Roles.of_spec(Spec.parse("mnb-mkb-nkb"))
+        Roles(rows=('b',), columns=('n',), sums=('k',), batches=('m',))
         """
         operands = [tensor.letters for tensor in spec.operands]
-        return cls.of(spec.output.letters, operands, rows=rows, order=spec.letters)
+        found = cls.of(spec.output.letters, operands, rows=rows, order=spec.letters)
+        lane = shared_lane(spec)
+        if lane is None:
+            return found
+        batches = tuple(i for i in spec.letters if i in (*found.batches, *found.rows) and i != lane)
+        return cls((lane,), found.columns, found.sums, batches)
 
     def number(self, letter: str) -> int:
         """Return the number of a letter's role.
@@ -102,3 +112,18 @@ class Roles(NamedTuple):
         True
         """
         return next(number for number, letters in enumerate(self) if letter in letters)
+
+
+def shared_lane(spec: Spec) -> str | None:
+    """Return the letter that comes last, by itself, in the output and both operands.
+
+    Examples
+    --------
+    >>> shared_lane(Spec.parse("hwc-[h+r][w+s]c-rsc")), shared_lane(Spec.parse("bij-bik-bkj"))
+    ('c', None)
+    """
+    if len(spec.operands) != 2 or not all(tensor.subscripts for tensor in spec.tensors):
+        return None
+    last = {tensor.subscripts[-1] for tensor in spec.tensors}
+    (one, *others) = last
+    return one.letters[0] if not others and one.plain else None

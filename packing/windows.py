@@ -1,7 +1,8 @@
 """Window copies: a box of an operand laid out again, with zeros where its padding is.
 
 Windows that overlap share elements, so that the copy has each element of the box once. It keeps the
-order of the array's axes; rows that would alias in a cache are set a line apart.
+order of the array's axes, unless vectors need another one; rows that would alias in a cache are set
+a line apart.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class WindowCopy:
         steps: Sequence[int],
         box: Mapping[str, int],
         element: int,
+        lane: str | None = None,
     ) -> Self:
         """Return how boxes of an array are copied.
 
@@ -103,9 +105,18 @@ class WindowCopy:
             The extents of the largest box.
         element
             Bytes of an element.
+        lane
+            A letter that the copy is contiguous along, whatever the array is.
         """
         zeros = {one.axis: one.before for one in padding}
-        order = sorted(range(len(shape)), key=lambda axis: (abs(steps[axis]), -axis))
+        order = sorted(
+            range(len(shape)),
+            key=lambda axis: (
+                tensor.subscripts[axis].letters != (lane,),
+                abs(steps[axis]),
+                -axis,
+            ),
+        )
         axes: list[WindowAxis] = []
         pitch, unit = element, element
         within: dict[str, int] = {}

@@ -261,26 +261,18 @@ def multiply_steps(
     list
         The new sums.
     """
-    builder, size, kind = tile.builder, tile.parts, tile.kinds[0]
+    builder, size = tile.builder, tile.parts
     found = list(sums)
     together = columns_per_pass(tile.shape)
     for first in range(0, tile.shape.columns, together):
         numbers = range(first, min(first + together, tile.shape.columns))
         for rows, columns in steps:
-            factors = [
-                [
-                    vectors.broadcast(
-                        builder, tile.load_real(address, offset + i * tile.size), kind
-                    )
-                    for i in range(size)
-                ]
-                for address, offset in (columns[number] for number in numbers)
-            ]
+            factors = zip(*(columns(number) for number in numbers), strict=True)
             positions = zip(
                 *(tile.sum_positions(number, len(sums)) for number in numbers), strict=True
             )
-            for ats, group in zip(positions, rows, strict=True):
-                for at, parts in zip(ats, factors, strict=True):
+            for ats, group, of_group in zip(positions, rows, factors, strict=True):
+                for at, parts in zip(ats, of_group, strict=True):
                     row = group()
                     found[at] = tile.fma(row[0], tile.narrow(parts[0], row[0].type), found[at])
                     if size == 2:

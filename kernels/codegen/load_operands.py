@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,8 +18,11 @@ from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 Rows = Callable[[], list[ir.Value]]
 """The vectors of a group of rows: held in registers, or loaded at each call."""
 
-Operands = tuple[list[Rows], list[tuple[ir.Value, int]]]
-"""What one step of k multiplies: each group's vectors, and the address of each column's element."""
+Columns = Callable[[int], list[list[ir.Value]]]
+"""What a column multiplies each group of rows by, given its number: the parts, as vectors."""
+
+Operands = tuple[list[Rows], Columns]
+"""What one step of k multiplies: each group's vectors, and the columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,8 @@ def step_loader(tile: TileEmitter) -> StepLoader:
     >>> shape = Shape("float64", 256, 2, 6, 4, packed=True)
     >>> load = step_loader(TileEmitter(builder, shape, function.args[0], 256))
     >>> rows, columns = load(INT64(0))
-    >>> len(rows), len(columns)
-    (2, 6)
+    >>> len(rows), len(columns(0))
+    (2, 2)
     """
     return _packed_loader(tile) if tile.shape.packed else _in_place_loader(tile)
 
@@ -99,9 +102,66 @@ def _packed_loader(tile: TileEmitter) -> StepLoader:
         for at, (row, kind) in enumerate(zip(rows, tile.kinds, strict=True)):
             place = builder.add(builder.add(row, at_a), INT64(beyond * stride_a))
             loaded.append(_group(tile, place, kind, held=at >= from_memory))
-        return loaded, columns(beyond)
+        return loaded, _broadcasts(tile, columns(beyond))
 
     return load
+
+
+def lanewise_loader(tile: TileEmitter, masks: Sequence[ir.Value]) -> StepLoader:
+    """Return what emits the loads of a step of lanewise kernels.
+
+    Parameters
+    ----------
+    tile
+        The kernel.
+    masks
+        Of the last group's rows, one for each of its vectors; none where all are there.
+    """
+    builder, shape = tile.builder, tile.shape
+    a, b, sums_a, sums_b = (tile.field(name) for name in ("a", "b", "sums_a", "sums_b"))
+    rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
+    rows_b = builder.add(rows_a, tile.field("rows_b"))
+    numbers = [WORD_BYTES * shape.lanes * at for at in range(shape.vectors)]
+    rows = [builder.add(a, tile.load_integer(rows_a, at)) for at in numbers]
+    across = [tile.load_integer(rows_b, at) for at in numbers]
+    columns = [
+        builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
+    ]
+
+    def load_groups(places: Sequence[ir.Value]) -> list[list[ir.Value]]:
+        return [
+            tile.load_rows(place, 1, masks if at == len(places) - 1 else ())
+            for at, place in enumerate(places)
+        ]
+
+    def load(step: ir.Value, beyond: int = 0, prefetches: Prefetches = EVERYTHING) -> Operands:
+        at = builder.mul(builder.add(step, INT64(beyond)), INT64(WORD_BYTES))
+        at_a, at_b = tile.load_integer(sums_a, at), tile.load_integer(sums_b, at)
+        loaded = [_held(parts) for parts in load_groups([builder.add(row, at_a) for row in rows])]
+        beside = [builder.add(offset, at_b) for offset in across]
+
+        def load_column(number: int) -> list[list[ir.Value]]:
+            return load_groups([builder.add(columns[number], offset) for offset in beside])
+
+        return loaded, load_column
+
+    return load
+
+
+def _broadcasts(tile: TileEmitter, places: Sequence[tuple[ir.Value, int]]) -> Columns:
+    """Return columns that are one element each, given their addresses as sums of two."""
+
+    def broadcast(number: int) -> list[list[ir.Value]]:
+        address, offset = places[number]
+        parts = [
+            vectors.broadcast(
+                tile.builder, tile.load_real(address, offset + i * tile.size), tile.kinds[0]
+            )
+            for i in range(tile.parts)
+        ]
+        return [parts] * len(tile.kinds)
+
+    return broadcast
 
 
 ColumnPlaces = Callable[[ir.Value], Callable[[int], list[tuple[ir.Value, int]]]]
@@ -224,7 +284,7 @@ def _in_place_loader(tile: TileEmitter) -> StepLoader:
                 _prefetch(tile, builder.add(place, a_ahead))
         if prefetches.listed:
             prefetch_columns(at, place_b)
-        return loaded, scalars
+        return loaded, _broadcasts(tile, scalars)
 
     return load
 

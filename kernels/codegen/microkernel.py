@@ -24,6 +24,10 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
   ``a + rows_a[r] + sums_a[k]`` and is loaded as an unaligned vector from the first row of each
   group, element (c, k) of B is at ``b + columns_b[c] + sums_b[k]``. Offsets are in bytes.
   Nothing else is read, but prefetches go ``a_ahead`` and ``b_ahead`` bytes beyond each access.
+* ``lanewise`` kernels read operands in place, too, but multiply vectors by vectors: element
+  (r, c, k) of B is at ``b + rows_b[r] + columns_b[c] + sums_b[k]``, and groups are contiguous in it
+  as they are in A. The table ``rows_b`` is as many bytes behind ``rows_a`` as the field says. Of
+  the last group no more than its rows is read, and nothing is prefetched but C.
 * C is written in place: element (r, c) at ``c + rows_c[r] + columns_c[c]``. ``mode`` says how
   (`shape.Mode`); only the first ``rows`` rows are touched, and C is read only by the modes that add
   to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
@@ -45,10 +49,11 @@ from llvmlite import ir
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.accumulate import LoopSplit, accumulate
 from tilesolve.kernels.codegen.emitter import TileEmitter
-from tilesolve.kernels.codegen.load_operands import step_loader
+from tilesolve.kernels.codegen.load_operands import lanewise_loader, step_loader
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.codegen.store_output import (
     interleaved_steps,
+    last_masks,
     needs_scaling,
     steps_kept_back,
     write_interleaved,
@@ -104,6 +109,9 @@ def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Functio
 
     def compute(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         tile = frame.with_fields(dict(zip(names, values, strict=True)))
+        if shape.lanewise:
+            write_tile(tile, _lanewise_sums(tile, first), scaling)
+            return _advanced_values(tile)
         load = step_loader(tile)
         sums = accumulate(tile, load, first, split)
         if not interleaved_steps(shape):
@@ -121,6 +129,26 @@ def emit_microkernel(module: ir.Module, shape: Shape, native: int) -> ir.Functio
     vectors.emit_loop(builder, tiles, [frame.field(name) for name in names], compute)
     builder.ret_void()
     return function
+
+
+def _lanewise_sums(tile: TileEmitter, count: ir.Value) -> list[ir.Value]:
+    """Emit the sums of a lanewise kernel: of whole groups, or with a mask for the last one."""
+    builder = tile.builder
+    found, ends = [], []
+    whole = builder.icmp_signed(">=", tile.field("rows"), INT64(tile.shape.rows))
+    loaders = lanewise_loader(tile, ()), lanewise_loader(tile, last_masks(tile))
+    with builder.if_else(whole, likely=True) as branches:
+        for branch, load in zip(branches, loaders, strict=True):
+            with branch:
+                found.append(accumulate(tile, load, count, None))
+                ends.append(builder.block)
+    chosen = []
+    for values in zip(*found, strict=True):
+        phi = builder.phi(tile.kind)
+        for value, end in zip(values, ends, strict=True):
+            phi.add_incoming(value, end)
+        chosen.append(phi)
+    return chosen
 
 
 def _advanced_values(tile: TileEmitter) -> list[ir.Value]:

@@ -43,8 +43,8 @@ class Family:
         Columns that lie together in a micro-panel.
     halved
         Whether there are kernels whose last vectors are half as wide.
-    mixed
-        Whether it is the family of mixed kernels, which complements that of all others.
+    mixed, lanewise
+        Whether it is the family of mixed, or of lanewise, kernels, which complements all others.
 
     Examples
     --------
@@ -59,6 +59,7 @@ class Family:
     group: int
     halved: bool = False
     mixed: bool = False
+    lanewise: bool = False
 
     @classmethod
     def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
@@ -100,6 +101,11 @@ class Family:
         if self.mixed:
             return tuple(
                 Shape(self.dtype, self.bits, *sides, self.group, packed=True, mixed=True)
+                for sides in self.tiles
+            )
+        if self.lanewise:
+            return tuple(
+                Shape(self.dtype, self.bits, *sides, self.group, packed=False, lanewise=True)
                 for sides in self.tiles
             )
         return tuple(

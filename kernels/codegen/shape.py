@@ -42,6 +42,7 @@ FIELDS = (
     "alpha_imaginary",
     "beta",
     "beta_imaginary",
+    "rows_b",
 )
 """Names of the 8-byte fields of a frame, in order."""
 
@@ -98,6 +99,9 @@ class Shape:
         read micro-panels, and never write whole vectors.
     mixed
         Whether only rows come from micro-panels, and columns are read in place.
+    lanewise
+        Whether columns have rows, too: each lane multiplies elements of its own. Both operands are
+        read in place.
 
     Examples
     --------
@@ -114,12 +118,13 @@ class Shape:
     packed: bool
     halved: bool = False
     mixed: bool = False
+    lanewise: bool = False
 
     @property
     def name(self) -> str:
         """The symbol that the kernel has in its object file."""
         kind = "halved" if self.halved else "packed" if self.packed else "placed"
-        kind = "mixed" if self.mixed else kind
+        kind = "mixed" if self.mixed else "lanewise" if self.lanewise else kind
         return f"{kind}_{self.dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
 
     @property

@@ -285,7 +285,7 @@ def _column_bytes(tile: TileEmitter) -> int:
 
 def _write_part(tile: TileEmitter, values: list[ir.Value]) -> None:
     """Emit the stores of a tile's vectors, with a mask for the last ones of a column."""
-    builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
+    builder, shape, masks = tile.builder, tile.shape, last_masks(tile)
     rows = tile.c_row_addresses()
     for column in range(shape.columns):
         offset = tile.load_integer(tile.field("columns_c"), WORD_BYTES * column)
@@ -296,7 +296,7 @@ def _write_part(tile: TileEmitter, values: list[ir.Value]) -> None:
 
 def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
     """Emit the same of a scratch tile that is added to C."""
-    builder, shape, masks = tile.builder, tile.shape, _last_masks(tile)
+    builder, shape, masks = tile.builder, tile.shape, last_masks(tile)
     rows, beta = tile.c_row_addresses(), _broadcast_factor(tile, "beta")
 
     def add_column(column: ir.Value) -> None:
@@ -313,7 +313,7 @@ def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
     vectors.repeat(builder, INT64(shape.columns), add_column)
 
 
-def _last_masks(tile: TileEmitter) -> list[ir.Value]:
+def last_masks(tile: TileEmitter) -> list[ir.Value]:
     """Return masks of the rows that the last group has: one for each of its vectors."""
     builder, shape = tile.builder, tile.shape
     rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))

@@ -51,6 +51,7 @@ PREFETCH_NEXT = _microkernel("prefetch_next")
 MODE = _microkernel("mode")
 ALPHA = _microkernel("alpha")
 BETA = _microkernel("beta")
+ROWS_B = _microkernel("rows_b")
 
 PACK_SOURCE = _packer("source")
 PACK_TARGET = _packer("target")

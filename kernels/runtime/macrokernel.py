@@ -123,6 +123,7 @@ def _set_rows(s, role, count, turns, loops, tile, sums, R, K, B):
     here = R[offsets]
     s[frames.A] = s[state.SOURCE] + B[B[offsets] + b]
     s[frames.ROWS_A] = s[state.TABLES] + WORD_BYTES * (here + r0)
+    s[frames.ROWS_B] = WORD_BYTES * (R[offsets + 1] - here)
     s[frames.SUMS_A] = s[state.TABLES + _SUMS] + WORD_BYTES * (K[offsets] + k0)
     s[frames.A_AHEAD] = R[here + r1] - R[here + r0] if r + 1 < s[state.TILES] else 0
     rows_turn = WORD_BYTES * (r1 - r0)

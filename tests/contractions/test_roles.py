@@ -3,21 +3,30 @@
 from hypothesis import given
 from strategies import problems, specs
 
-from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles, shared_lane
 
 
 @given(problems(specs(operands=2), most=3))
 def test_every_letter_has_one_role(problem):
-    """By the tensors that it stands in; which operand has the rows only swaps rows and columns."""
+    """By the tensors that it stands in; which operand has the rows only swaps rows and columns.
+
+    Where all tensors end with one letter, it is the row, and what that operand has are batches.
+    """
     output, first, second = (set(tensor.letters) for tensor in problem.spec.tensors)
-    roles = Roles.of_spec(problem.spec)
+    roles, lane = Roles.of_spec(problem.spec), shared_lane(problem.spec)
     for letter in problem.spec.letters:
         stands = letter in output, letter in first, letter in second
         expected = SUMS if not stands[0] else BATCHES if all(stands) else COLUMNS - stands[1]
-        assert roles.number(letter) == expected
+        if lane is not None and expected == ROWS:
+            expected = BATCHES
+        assert roles.number(letter) == (ROWS if letter == lane else expected)
     assert sorted(i for letters in roles for i in letters) == sorted(problem.spec.letters)
     swapped = Roles.of_spec(problem.spec, rows=1)
-    assert swapped == (roles.columns, roles.rows, roles.sums, roles.batches)
+    if lane is None:
+        assert swapped == (roles.columns, roles.rows, roles.sums, roles.batches)
+    else:
+        assert swapped.rows == roles.rows == (lane,)
+        assert {*swapped.columns, *swapped.batches} == {*roles.columns, *roles.batches}
 
 
 @given(problems(specs(operands=2), most=3))

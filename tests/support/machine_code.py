@@ -112,7 +112,8 @@ def load_kernels(dtype, bits, plain=False):
         (groups, min(columns, family.max_columns(groups)))
         for groups, columns in ((1, 1), (1, 99), (2, 5), (3, 99), (4, 3))
     }
-    every = (*family.shapes, *replace(family, mixed=True).shapes)
+    others = replace(family, mixed=True), replace(family, lanewise=True)
+    every = [shape for one in (family, *others) for shape in one.shapes]
     shapes = [shape for shape in every if (shape.vectors, shape.columns) in sides]
     cpu = TargetCpu(binding.get_default_triple(), "x86-64", "", 128) if plain else TargetCpu.here()
     return family, shapes, LoadedCode(build(family, shapes, cpu))

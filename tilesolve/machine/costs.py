@@ -68,6 +68,9 @@ class Costs:
     window_cycles: float = _cost(
         0.3, "cycles/element", "copying an element of a box's windows, zeros included"
     )
+    lanewise_slowdown: float = _slowdown(
+        2.0, "inner loop where vectors multiply vectors, along a letter that all tensors have"
+    )
     scattered_store_cycles: float = _cost(
         3.0, "cycles/element", "writing an element of C whose rows do not lie side by side"
     )

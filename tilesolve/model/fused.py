@@ -11,7 +11,7 @@ from math import prod
 
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import Roles
+from tilesolve.contractions.roles import Roles, shared_lane
 from tilesolve.contractions.spec import Spec, Subscript, Tensor
 
 
@@ -27,7 +27,8 @@ class Fused:
         Index of the fused problem and the letters of its class, as pairs.
     rows, columns
         The indices that the register tile's MR and NR run along; None where there is none.
-        Rows are where the output's unit-stride index is, so that C is stored in vectors.
+        Rows are where the output's unit-stride index is, so that C is stored in vectors; if it is
+        one of batches, both operands have to be contiguous along it.
     reduced
         Indices that are summed over.
 
@@ -65,13 +66,15 @@ def fuse(problem: Problem) -> Fused:
         names[group.name] = group.name if len(group.name) == 1 else next(free)
     index_of = {i: names[group.name] for group in classes for i in group.letters}
     spec = problem.spec
-    tensors = [_fused(tensor, index_of) for tensor in spec.tensors]
+    lane = shared_lane(spec)
+    tensors = [_fused(tensor, index_of, lane) for tensor in spec.tensors]
     fused = Spec(tensors[0], tuple(tensors[1:]))
     sizes = {names[group.name]: prod(problem.sizes[i] for i in group.letters) for group in classes}
-    roles = Roles.of_spec(fused)
+    roles = Roles.of(fused.output.letters, [t.letters for t in fused.operands], order=fused.letters)
     free_of = [i for i in fused.letters if i in (*roles.rows, *roles.columns)]
     last = index_of[spec.output.letters[-1]] if spec.output.letters else None
-    rows = last if last in free_of else max(free_of, key=sizes.__getitem__, default=None)
+    largest = max(free_of, key=sizes.__getitem__, default=None)
+    rows = last if last in free_of or lane else largest
     others = [i for i in free_of if not _share_tensors(i, rows, tensors)]
     return Fused(
         Problem.of(fused, sizes, problem.dtype),
@@ -92,12 +95,16 @@ def _columns(fused: Spec, others: Sequence[str], sizes: Mapping[str, int]) -> st
     return max(able, key=fused.output.letters.index, default=None)
 
 
-def _fused(tensor: Tensor, index_of: dict[str, str]) -> Tensor:
-    """Return a tensor over classes: each class once, where its first letter stands."""
+def _fused(tensor: Tensor, index_of: dict[str, str], lane: str | None) -> Tensor:
+    """Return a tensor over classes: each class once, where its first letter stands.
+
+    That of a letter that all tensors are contiguous along comes last.
+    """
     made: dict[tuple[tuple[int, str], ...], None] = {}
     for subscript in tensor.subscripts:
         made[tuple((c, index_of[i]) for c, i in subscript.terms)] = None
-    return Tensor(tuple(Subscript(terms) for terms in made))
+    last = ((1, index_of[lane]),) if lane else ()
+    return Tensor(tuple(Subscript(terms) for terms in sorted(made, key=last.__eq__)))
 
 
 def _share_tensors(index: str, other: str | None, tensors: list[Tensor]) -> bool:

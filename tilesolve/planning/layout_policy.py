@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import COLUMNS, ROWS, Roles
+from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
@@ -43,6 +43,7 @@ class LayoutPolicy:
         The number of the band whose tile has the operand's micro-panels; 0: read without them.
     windows
         Whether the operand has a window copy of each box, which is read, or packed, in its place.
+        Vectors that multiply vectors have one of what is not contiguous along them.
     prepared
         Whether the operand's micro-panels were made before.
     top
@@ -100,19 +101,21 @@ def policy_of(
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
     machine, dtype = solution.machine, part.dtype
-    fused = solution.fused
-    row = fused.letters(fused.rows)[0] if fused.rows else None
-    first = int(row in Roles.of_spec(part.spec).columns)
+    first, lane = _rows_operand(solution, part), shared_lane(part.spec)
     roles = Roles.of_spec(part.spec, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
-    last = _reversed_letters(part, given)
+    last = {i: at for i, at in _reversed_letters(part, given).items() if i != lane}
     output, rows, columns = (
         {letter: -step if letter in last else step for letter, step in of.items()} for of in given
     )
     levels = _copy_levels(solution, unaligned)
     copies = tuple(None if at in prepared else levels[at] for at in (first, 1 - first))
-    windows = tuple(_has_windows(solution, at) for at in (first, 1 - first))
-    ready = first in prepared, 1 - first in prepared
+    windows = tuple(
+        _has_windows(solution, at) or bool(lane and steps.get(lane, 0) != part.itemsize)
+        for at, steps in ((first, rows), (1 - first, columns))
+    )
+    # Prepared copies are micro-panels, which vectors that multiply vectors do not read.
+    ready = first in prepared and not lane, 1 - first in prepared and not lane
     run = RunnableNest.of(
         solution.nest,
         lanes(dtype, machine.vector_bits),
@@ -132,6 +135,8 @@ def policy_of(
         top if ready[ROWS] else wanted[ROWS] * (kinds[ROWS] != "windows") or int(not whole),
         top if ready[COLUMNS] else wanted[COLUMNS] * (kinds[COLUMNS] != "windows"),
     )
+    if lane:
+        packed = 0, 0
     cell = dict(solution.nest.bands[0].box)
     return LayoutPolicy(
         rows_operand=first,
@@ -152,6 +157,16 @@ def policy_of(
     )
 
 
+def _rows_operand(solution: Solution, part: Problem) -> int:
+    """Return which operand has the rows: 0 or 1; one without columns, where both have the lane."""
+    fused, roles = solution.fused, Roles.of_spec(part.spec)
+    if shared_lane(part.spec):
+        column = fused.letters(fused.columns)[0] if fused.columns else None
+        return int(column in part.spec.operands[0].letters)
+    row = fused.letters(fused.rows)[0] if fused.rows else None
+    return int(row in roles.columns)
+
+
 def levels_if_unaligned(solution: Solution) -> dict[int, str]:
     """Return the operands that are packed only if they begin amid a line, and in which level.
 
@@ -161,7 +176,7 @@ def levels_if_unaligned(solution: Solution) -> dict[int, str]:
     ``docs/decisions/011-layouts.md``.
     """
     problem, bands = solution.share, solution.nest.bands
-    if fits_second_cache(problem, solution.machine):
+    if shared_lane(problem.spec) or fits_second_cache(problem, solution.machine):
         return {}
     found = {}
     for at, copy in enumerate(solution.nest.packed or (None, None)):

@@ -9,6 +9,7 @@ from math import ceil, prod
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
@@ -33,7 +34,8 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     call costs the more the fewer products it sums. The tile is taken that would need the fewest
     cycles if its operands came from the nearest caches. Where the second cache holds all tensors,
     packing costs less, and operands that are read in place come from there again for each register
-    tile of the other side. See ``docs/decisions/021-register-tiles.md``.
+    tile of the other side. What multiplies vectors by vectors has the default tile. See
+    ``docs/decisions/021-register-tiles.md``.
 
     Parameters
     ----------
@@ -55,6 +57,8 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     [6, 4]
     """
     usual, costs = default_microkernel(machine, problem.dtype), machine.costs
+    if shared_lane(problem.spec):
+        return replace(usual, efficiency=1 / costs.lanewise_slowdown)
     small = fits_second_cache(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import COLUMNS, ROWS
+from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
@@ -168,6 +168,8 @@ def _running(solution: Solution) -> Iterator[str]:
     yield f"microkernel {kernel.rows}×{kernel.columns}, {calls}; C is {written}"
     if solution.vector is not None:
         yield f"vectors lie along {solution.vector}: C is written across its rows"
+    if lane := shared_lane(solution.share.spec):
+        yield f"along {lane} vectors multiply vectors: all tensors have it last"
     if solution.epilogue is not None:
         yield f"epilogue {solution.epilogue}: on what a tile wrote, while it is near"
     spec, share = solution.problem.spec, solution.share

@@ -76,6 +76,8 @@ class Prepared:
     def use_in(self, task: Task) -> None:
         """Have a task read the micro-panels; tasks that read them in the same order share them."""
         side = int(self.operand != task.schedule.policy.rows_operand)
+        if not task.schedule.policy.prepared[side]:
+            return  # calls read the array itself
         key = task.prepared_key(side)
         if key not in self._packed:
             packed = allocate(task.prepared_bytes[side])

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS
+from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_lane
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
@@ -329,6 +329,8 @@ def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
     state = _kernel_addresses(family).copy()
+    if shared_lane(schedule.problem.spec):
+        _find_kernels(replace(family, lanewise=True), _addresses_of_kinds(state)[fields.IN_PLACE])
     if schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
         mixed = _addresses_of_kinds(state)[fields.MIXED]
         _find_kernels(replace(family, mixed=True), mixed)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import shared_lane
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.windows import WindowCopy
 from tilesolve.planning.layout_policy import LayoutPolicy, Strides
@@ -40,6 +41,7 @@ def lay_out_windows(
             steps[number],
             sizes,
             whole.itemsize,
+            shared_lane(part.spec),
         )
         found.append(copy if wanted else None)
     return found[0], found[1]

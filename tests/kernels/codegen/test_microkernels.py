@@ -1,6 +1,7 @@
 """Microkernels called one by one: what they compute, and that they touch nothing else."""
 
 import ctypes
+from dataclasses import replace
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -29,6 +30,9 @@ COUNTS = (
 )
 """Steps of k: none, fewer than there are sets of sums, around as many as stores are interleaved
 with, and around where C is prefetched."""
+
+MOST_LANEWISE_STEPS = 16
+"""Steps of lanewise kernels, whose operands are as large as rows times columns times steps."""
 
 ADVANCED = {
     name
@@ -121,6 +125,8 @@ def operands(memory, generator, shape, a, b, edges):
     Entries of tables that are not to be read lead nowhere. What lies in the lanes of missing rows,
     and behind the columns of a packed group, is poison.
     """
+    if shape.lanewise:
+        return lanewise_operands(memory, generator, shape, a, b, edges)
     if shape.packed:
         align = shape.bits // 8
         rows = put_panels(memory, generator, a, shape.lanes, shape.rows, align, edges["a"])
@@ -141,6 +147,46 @@ def operands(memory, generator, shape, a, b, edges):
         "a_ahead": NOWHERE,
         "b_ahead": NOWHERE,
     } | columns_in_place(memory, generator, shape, b, edges["b"])
+
+
+def put_lanes(memory, generator, values, shape, edge):
+    """Lay an operand of a lanewise kernel: columns by rows by steps, rows side by side in groups.
+
+    Nothing that is not there needs to exist. Return the address that offsets count from, and the
+    offsets of rows, columns and steps.
+    """
+    columns, rows, steps = values.shape
+    size, groups = values.itemsize, shape.vectors
+    group = shape.lanes * size + int(generator.integers(0, 2)) * size
+    heads = generator.permutation(groups) * group
+    row_offsets = (heads[:, None] + np.arange(shape.lanes) * size).ravel()
+    column_offsets = generator.permutation(columns) * groups * group
+    step_offsets = generator.permutation(steps) * columns * groups * group
+    step_offsets = step_offsets * int(generator.choice((1, -1)))
+    others = (column_offsets[:, None] + step_offsets).ravel()
+    base = put(
+        memory, row_offsets[: max(1, rows)], others, size, int(generator.choice((0, 1))), edge
+    )
+    places = column_offsets[:, None, None] + row_offsets[:rows, None] + step_offsets
+    memory.scatter(base + places, values)
+    row_offsets[np.arange(shape.rows) % shape.lanes > 0] = NOWHERE
+    return base, row_offsets, column_offsets, step_offsets
+
+
+def lanewise_operands(memory, generator, shape, a, b, edges):
+    """Lay both operands of a lanewise kernel, and return its fields for them."""
+    base_a, rows_a, _, sums_a = put_lanes(memory, generator, a[None], shape, edges["a"])
+    base_b, rows_b, columns_b, sums_b = put_lanes(memory, generator, b, shape, edges["b"])
+    table = memory.table(rows_a)
+    return {
+        "a": base_a,
+        "b": base_b,
+        "rows_a": table,
+        "rows_b": memory.table(rows_b) - table,
+        "columns_b": memory.table(columns_b),
+        "sums_a": memory.table(sums_a),
+        "sums_b": memory.table(sums_b),
+    }
 
 
 def columns_in_place(memory, generator, shape, b, edge):
@@ -197,6 +243,11 @@ def missing_at_least(shape):
     return shape.lanes // 2 if shape.halved else 0
 
 
+def product(a, b):
+    """Return the sums of products of rows by columns, which lanewise kernels have one a row of."""
+    return np.einsum("rk,crk->rc", a, b) if b.ndim == 3 else a @ b.T
+
+
 def factor(name, value, shape):
     """Return the fields of a factor."""
     value = np.asarray(value, shape.dtype if shape.complex else shape.real)
@@ -209,8 +260,10 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     memory, wide = GuardedMemory(), WIDER[shape.dtype]
     edges = dict.fromkeys("abc")
     edges[generator.choice(list("abc"))] = generator.choice(["first", "last"])
+    if shape.lanewise:
+        steps = min(steps, MOST_LANEWISE_STEPS)
     a = drawn(generator, (rows, steps), shape.dtype)
-    b = drawn(generator, (shape.columns, steps), shape.dtype)
+    b = drawn(generator, (shape.columns, *[rows] * shape.lanewise, steps), shape.dtype)
     factors = COMPLEX_FACTORS if shape.complex else REAL_FACTORS
     alpha, beta = factors[generator.integers(0, len(factors))]
     alpha = alpha if scaled else 1
@@ -233,8 +286,8 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     untouched = memory.bytes.copy()
     call(kernels, shape.name, frame)
     found = memory.gather(places, shape.dtype)
-    expected = alpha * (a.astype(wide) @ b.astype(wide).T) + beta * old.astype(wide)
-    magnitude = abs(alpha) * (abs(a) @ abs(b).T) + abs(beta) * abs(old)
+    expected = alpha * product(a.astype(wide), b.astype(wide)) + beta * old.astype(wide)
+    magnitude = abs(alpha) * product(abs(a), abs(b)) + abs(beta) * abs(old)
     bound = 4 * (steps + 4) * np.finfo(shape.dtype).eps * magnitude
     assert np.all(np.abs(found - expected) <= bound)
     untouched[memory.offsets(places, found.itemsize)] = memory.bytes[
@@ -276,7 +329,8 @@ def test_element_by_element(dtype, bits, plain, mode):
     for shape in shapes:
         for steps in COUNTS:
             fewest, most = shape.rows - shape.lanes + 1, shape.rows - missing_at_least(shape)
-            for rows in {most, int(generator.integers(fewest, most + 1)), steps % 2}:
+            least = steps % 2 + (fewest - 1) * shape.lanewise  # only the last group lacks rows
+            for rows in {most, int(generator.integers(fewest, most + 1)), least}:
                 check(generator, kernels, shape, mode, steps, rows)
 
 
@@ -294,7 +348,8 @@ def test_runs(dtype, bits, plain, along):
         per_tile = -(-shape.columns // shape.group)
         most = {"rows": (tiles, 1), "columns": (1, tiles)}[along]
         rows, columns = shape.rows * most[0], shape.columns * most[1]
-        a, b = drawn(generator, (rows, steps), dtype), drawn(generator, (columns, steps), dtype)
+        a = drawn(generator, (rows, steps), dtype)
+        b = drawn(generator, (columns, *[rows] * shape.lanewise, steps), dtype)
         c = memory.take(rows * columns * size)
         by_rows, by_columns = along == "rows", along == "columns"
         moves = {
@@ -308,7 +363,15 @@ def test_runs(dtype, bits, plain, along):
             "rows_c": memory.table(np.arange(rows) * size),
             "columns_c": memory.table(np.arange(columns) * rows * size),
         }
-        if shape.packed:
+        if shape.lanewise:
+            whole = replace(shape, vectors=shape.vectors * most[0])
+            edges = dict.fromkeys("ab")
+            fields |= lanewise_operands(memory, generator, whole, a, b, edges)
+            moves |= {
+                "rows_a_move": 8 * shape.rows * by_rows,
+                "columns_b_move": 8 * shape.columns * by_columns,
+            }
+        elif shape.packed:
             # Each tile's columns begin a micro-panel of their own.
             lanes = per_tile * shape.group
             spread = np.zeros((most[1] * lanes, steps), dtype)
@@ -353,8 +416,8 @@ def test_runs(dtype, bits, plain, along):
         call(kernels, shape.name, frame)
         places = c + (np.arange(rows)[:, None] + np.arange(columns) * rows) * size
         wide = WIDER[dtype]
-        expected = a.astype(wide) @ b.astype(wide).T
-        bound = 4 * (steps + 4) * np.finfo(dtype).eps * (abs(a) @ abs(b).T)
+        expected = product(a.astype(wide), b.astype(wide))
+        bound = 4 * (steps + 4) * np.finfo(dtype).eps * product(abs(a), abs(b))
         mine = np.arange(rows) % shape.rows < there
         assert np.all(np.abs(memory.gather(places, dtype) - expected)[mine] <= bound[mine])
         assert np.array_equal(memory.gather(words, np.int64), before)

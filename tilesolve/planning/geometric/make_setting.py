@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import shared_lane
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats
@@ -61,7 +62,7 @@ def make_setting(
         microkernel,
         rate,
         frequency,
-        tuple(None if at in share.constant else outermost for at in operands),
+        tuple(outermost if _is_copied(share, at) else None for at in operands),
         output,
         tiles_of(whole, fused, [lines], places[-1]),
         even=tuple(
@@ -73,8 +74,8 @@ def make_setting(
         scattered=scattered,
         overlap=machine.costs.level_overlap,
     )
-    scattered = output == "stream" and _writes_long(whole, machine)
-    for run in RUN_BYTES if scattered and len(places) > 1 else ():
+    long = output == "stream" and _writes_long(whole, machine)
+    for run in RUN_BYTES if long and len(places) > 1 else ():
         sides = run_sides(whole, run)
         nearest = tiles_of(whole, fused, [sides], places[1])
         last = tiles_of(whole, fused, [lines, sides], places[-1])
@@ -93,6 +94,16 @@ def make_setting(
     return usual if not usual.lines or satisfiable(usual) else bare
 
 
+def _is_copied(share: Problem, at: int) -> bool:
+    """Return whether an operand, counted from 1, is copied by calls as tiles are first found.
+
+    Vectors that multiply vectors are read in place, or from copies with the zeros of padding.
+    """
+    if shared_lane(share.spec):
+        return any(one.tensor == at for one in share.padding)
+    return at not in share.constant
+
+
 def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
     """Return the kinds of copies that tiles are first found for; empty if all are micro-panels.
 
@@ -100,6 +111,8 @@ def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
     kernels read as fast as micro-panels; rows are read as vectors, which windows do not hold.
     """
     found: list[CopyKind] = []
+    if shared_lane(share.spec):
+        return tuple("windows" if _is_copied(share, at) else "in place" for at in (1, 2))
     for at, operand in enumerate(share.spec.operands, start=1):
         columns = not set(fused.letters(fused.rows) if fused.rows else ()) & set(operand.letters)
         if at in share.constant:
