@@ -115,7 +115,7 @@ class Roles(NamedTuple):
 
 
 def shared_lane(spec: Spec) -> str | None:
-    """Return the letter that comes last, by itself, in the output and both operands.
+    """Return the letter that comes last, and nowhere else, in the output and both operands.
 
     Examples
     --------
@@ -124,6 +124,9 @@ def shared_lane(spec: Spec) -> str | None:
     """
     if len(spec.operands) != 2 or not all(tensor.subscripts for tensor in spec.tensors):
         return None
-    last = {tensor.subscripts[-1] for tensor in spec.tensors}
-    (one, *others) = last
-    return one.letters[0] if not others and one.plain else None
+    one, *others = {tensor.subscripts[-1] for tensor in spec.tensors}
+    if others or not one.plain:
+        return None
+    (letter,) = one.letters
+    before = (subscript for tensor in spec.tensors for subscript in tensor.subscripts[:-1])
+    return None if any(letter in subscript.letters for subscript in before) else letter

@@ -119,6 +119,9 @@ STAGING_GAP_BYTES = 2 * LINE_BYTES
 """Bytes before each run in the staging buffer, and behind the last one: a line for what was kept,
 and a tile's last vectors reach so far beyond its rows."""
 
+MIN_TURNED_COLUMNS = 4
+"""Columns side by side in C from which on blocks of a tile are transposed on their way there."""
+
 # Transposes of arrays
 
 COPY_PREFETCH_BYTES = 2048

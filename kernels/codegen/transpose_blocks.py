@@ -113,6 +113,47 @@ def transpose_tile(
     return types.void(*arguments), generate
 
 
+TURNED_KINDS = tuple((size, side) for size in (4, 8, 16) for side in BLOCK_SIDES[size])
+"""Size of an element and side of the blocks that `turn_blocks` knows, by its numbers: the longest
+side of each size first."""
+
+
+@_intrinsic
+def turn_blocks(_context, kind, source, target, columns, rows, column_steps, row_steps):
+    """Transpose a tile that is in the first cache by blocks of a kind: a number of `TURNED_KINDS`.
+
+    Parameters
+    ----------
+    source, target, columns, rows, column_steps, row_steps
+        As of `transpose_tile`.
+    """
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
+        number, source, target, columns, rows, *steps = args
+        (column_far, column_near), (row_far, row_near) = (
+            [builder.extract_value(pair, at) for at in range(2)] for pair in steps
+        )
+        done = builder.append_basic_block("turned")
+        choice = builder.switch(number, done)
+        for at, (size, side) in enumerate(TURNED_KINDS):
+            choice.add_case(INT64(at), builder.append_basic_block(f"turned{size}x{side}"))
+            builder.position_at_end(choice.cases[-1][1])
+
+            def block(near: ir.Value, far: ir.Value, size: int = size, side: int = side) -> None:
+                places = [
+                    builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
+                ]
+                _transpose_block(builder, size, places, far, row_far)
+
+            across, down = (columns, column_near, column_far), (rows, row_near, row_far)
+            _repeat_blocks(builder, side, (source, target), (across, down), block)
+            builder.branch(done)
+        builder.position_at_end(done)
+
+    arguments = (kind, source, target, columns, rows, column_steps, row_steps)
+    return types.void(*arguments), generate
+
+
 @_intrinsic
 def transpose_listed(
     _context,
@@ -290,7 +331,7 @@ def _transpose_block(
     places: Sequence[ir.Value],
     far: ir.Value,
     step: ir.Value,
-    ahead: ir.Value,
+    ahead: ir.Value | None = None,
     *,
     whole: bool = False,
 ) -> None:
@@ -310,6 +351,8 @@ def _transpose_block(
         where = vectors.to_pointer(builder, far, builder.mul(INT64(lane), step))
         align = LINE_BYTES if whole else 1
         vectors.store(builder, value, where, align, non_temporal=whole)
+        if ahead is None:
+            continue
         for away in ends:
             line = builder.add(ahead, INT64(away))
             vectors.prefetch(builder, vectors.to_pointer(builder, place, line), near=False)

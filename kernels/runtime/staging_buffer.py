@@ -18,11 +18,15 @@ from tilesolve.kernels.runtime.copy_lines import ALL_LINES, flush_run
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
-# Bytes from the buffer to what stands behind the runs: offsets of rows and of columns, the kept
-# lines of runs, and the addresses where C goes on from them.
-_ROW_OFFSETS = tuning.STAGING_BYTES + (tuning.MAX_STAGED_RUNS + 1) * tuning.STAGING_GAP_BYTES
-_COLUMN_OFFSETS = _ROW_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
-_KEPT_LINES = _COLUMN_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
+# Bytes from the buffer to what stands behind the runs.
+ROW_OFFSETS = tuning.STAGING_BYTES + (tuning.MAX_STAGED_RUNS + 1) * tuning.STAGING_GAP_BYTES
+"""Offsets of rows in the buffer."""
+
+COLUMN_OFFSETS = ROW_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
+"""Offsets of columns."""
+
+# The kept lines of runs, and the addresses where C goes on from them.
+_KEPT_LINES = COLUMN_OFFSETS + WORD_BYTES * tuning.MAX_STAGED_INDICES
 _KEPT_ENDS = _KEPT_LINES + tuning.MAX_KEPT_LINES * LINE_BYTES
 
 STAGING_WORDS = (_KEPT_ENDS + WORD_BYTES * tuning.MAX_KEPT_LINES + LINE_BYTES) // WORD_BYTES
@@ -30,7 +34,7 @@ STAGING_WORDS = (_KEPT_ENDS + WORD_BYTES * tuning.MAX_KEPT_LINES + LINE_BYTES) /
 
 
 @compiled(POINTER, INT, INT, returns=INT, inner=True)
-def _count_steady(X, index, distance):
+def count_steady(X, index, distance):
     """Return how many indices, the first included, follow each other at a distance in C."""
     count = X[X[table.STEADY] + index]
     at = X[table.OFFSETS] + index
@@ -67,7 +71,7 @@ def _lay_out_runs(s, across, piece, rows, columns, element):
     """Write down where so many rows and columns are in the buffer, and that no line is kept."""
     pitch = (piece * columns if across else rows) * element + tuning.STAGING_GAP_BYTES
     buffer = s[state.STAGING_BUFFER]
-    row_offsets, column_offsets = buffer + _ROW_OFFSETS, buffer + _COLUMN_OFFSETS
+    row_offsets, column_offsets = buffer + ROW_OFFSETS, buffer + COLUMN_OFFSETS
     offsets = as_pointer(row_offsets)
     for row in range(rows):
         offsets[row] = row // piece * pitch + row % piece * element if across else row * element
@@ -110,12 +114,12 @@ def stage_tiles(s, role, count, turns, r0, n0, m, n, R, N):
     element, group = s[state.STEP_BYTES] // s[state.GROUP], s[state.GROUP]
     high = m * (count if role == state.ROWS else turns if role == state.COLUMNS else 1)
     wide = n * (count if role == state.COLUMNS else turns if role == state.ROWS else 1)
-    down = _count_steady(R, r0, element)
+    down = count_steady(R, r0, element)
     piece, per_run = min(down, m), 1
     whole = role == state.ROWS and high % down == 0 and down % m == 0 and m % group == 0
-    if whole and down > m and _count_steady(N, n0, down * element) >= n:
+    if whole and down > m and count_steady(N, n0, down * element) >= n:
         piece, per_run = down, down // m  # columns go on where all rows end
-    beside = _count_steady(N, n0, piece * element)
+    beside = count_steady(N, n0, piece * element)
     across = beside >= n and beside * piece >= down
     if (
         across
@@ -123,7 +127,7 @@ def stage_tiles(s, role, count, turns, r0, n0, m, n, R, N):
         if high % piece or (piece < m and (m % piece or piece % group)):
             return 0
         for row in range(r0, r0 + high, piece):
-            if _count_steady(R, row, element) < piece:
+            if count_steady(R, row, element) < piece:
                 return 0
     elif down < m:
         return 0
@@ -159,7 +163,7 @@ def flush_tiles(s, out, r, n, rows, columns, R, N):
         kept = buffer + _KEPT_LINES + LINE_BYTES * slot
         done = 0
         while done < wide:
-            now = min(_count_steady(Y, y + done, length), wide - done)
+            now = min(count_steady(Y, y + done, length), wide - done)
             begin, size = base + Y[offsets + done], now * length
             before = after = 0
             if slot < tuning.MAX_KEPT_LINES:  # less than a line is not kept

@@ -269,7 +269,8 @@ SINGLE = STOP + 1
 """Whether a real number takes four bytes, not eight."""
 
 PACK_SEGMENT = SINGLE + 1
-"""Address of `pack_segment.pack_segment`; `macrokernel.ADDRESSES` has this and what follows."""
+"""Address of `pack_segment.pack_segment`; `macrokernel.ADDRESSES` has this and four
+more."""
 
 ENQUEUE_NEXT = PACK_SEGMENT + 1
 """Address of `prefetch_queue.enqueue_next`."""
@@ -283,7 +284,13 @@ COPY_WINDOWS = WALK_LEVEL + 1
 TABULATE_OFFSETS = COPY_WINDOWS + 1
 """Address of `pack_segment.tabulate_offsets`."""
 
-KERNELS = TABULATE_OFFSETS + 1
+LAY_OUT_TURNED = TABULATE_OFFSETS + 1
+"""Address of `turned_output.lay_out_turned`; 0 where C is written in place."""
+
+TURN_TILES = LAY_OUT_TURNED + 1
+"""Address of `turned_output.turn_tiles`."""
+
+KERNELS = TURN_TILES + 1
 """Addresses of the microkernels, by kind, groups of rows and columns."""
 
 SIZE = KERNELS + KERNEL_KINDS * tuning.MAX_TILE_VECTORS * tuning.MAX_TILE_COLUMNS

@@ -72,7 +72,10 @@ class Costs:
         2.0, "inner loop where vectors multiply vectors, along a letter that all tensors have"
     )
     scattered_store_cycles: float = _cost(
-        3.0, "cycles/element", "writing an element of C whose rows do not lie side by side"
+        2.0, "cycles/element", "writing an element of C by itself: nothing lies beside it"
+    )
+    turned_store_cycles: float = _cost(
+        0.6, "cycles/element", "writing an element of C where columns lie side by side, not rows"
     )
     epilogue_cycles: float = _cost(
         0.15, "cycles/element", "one step of an epilogue on an element of C"

@@ -13,6 +13,7 @@ from math import prod
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import Problem
+from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import Sizes
@@ -198,8 +199,18 @@ def price(
     if nest.scattered:
         # Registers take in C's tile once for each call that writes it.
         written = found.moved[0][0] / problem.itemsize
-        seconds += float(written) * machine.costs.scattered_store_cycles / frequency
+        seconds += float(written) * _crossing_cycles(problem, machine.costs) / frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
+
+
+def _crossing_cycles(problem: Problem, costs: Costs) -> float:
+    """Return the cycles of writing an element of C across the rows of register tiles.
+
+    The letter before the one of vectors lies side by side in C: one of columns, or of batches.
+    """
+    beside = problem.spec.output.letters[-2]
+    both = all(beside in operand.letters for operand in problem.spec.operands)
+    return costs.scattered_store_cycles if both else costs.turned_store_cycles
 
 
 def core_rates(

@@ -86,6 +86,6 @@ def _cycles(problem: Problem, machine: Machine, vector: str | None) -> float:
     lane = vector or problem.spec.output.letters[-1]
     arithmetic = _arithmetic_cycles(problem, machine, lane)
     if vector is not None:
-        return arithmetic + costs.scattered_store_cycles * prod(problem.shape(0))
+        return arithmetic + costs.turned_store_cycles * prod(problem.shape(0))
     packed = prod(sizes[i] for i in (*roles[roles.number(lane)], *roles.sums, *roles.batches))
     return arithmetic + costs.pack_cycles * packed

@@ -25,7 +25,7 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offset_tables import TileLayout
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import buffer_bytes, panel_bytes
-from tilesolve.planning.layout_policy import Strides, policy_of
+from tilesolve.planning.layout_policy import Strides, contiguous_letter, policy_of
 from tilesolve.planning.solution import Solution
 from tilesolve.running.epilogue_tables import EpilogueTables
 from tilesolve.running.schedule import Boxes, Schedule
@@ -325,6 +325,13 @@ def _add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables, dtyp
     steps.reshape(-1, box_fields.SIZE)[:, box_fields.OPERANDS] = places
 
 
+def _add_turning(state: Integers) -> None:
+    """Have runs turn tiles on their way to C; what does so is loaded where it is needed."""
+    from tilesolve.kernels.runtime.turned_output import ADDRESSES
+
+    state[fields.LAY_OUT_TURNED : fields.KERNELS] = ADDRESSES
+
+
 def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
@@ -334,6 +341,8 @@ def _state(schedule: Schedule) -> Integers:
     if schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
         mixed = _addresses_of_kinds(state)[fields.MIXED]
         _find_kernels(replace(family, mixed=True), mixed)
+    if contiguous_letter(schedule.problem, schedule.strides[0]) in schedule.roles.columns:
+        _add_turning(state)
     state[fields.TOP] = schedule.top
     for level, order in enumerate(policy.run.orders[: schedule.top + 1]):
         state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
@@ -374,7 +383,7 @@ def _kernel_addresses(family: Family) -> Integers:
     loaded = load_kernels(family)
     state = np.zeros(fields.SIZE, np.int64)
     state[fields.STOP] = cancellation.CANCEL_ADDRESS
-    state[fields.PACK_SEGMENT : fields.KERNELS] = macrokernel.ADDRESSES
+    state[fields.PACK_SEGMENT : fields.LAY_OUT_TURNED] = macrokernel.ADDRESSES
     addresses = _addresses_of_kinds(state)
     for shape in family.shapes:
         kind = fields.HALVED if shape.halved else fields.PACKED if shape.packed else fields.IN_PLACE
