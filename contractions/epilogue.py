@@ -11,11 +11,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import Problem
 
 FUNCTIONS = ("relu", "relu6", "clip", "leaky", "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
 """Functions of one number; `clip` takes a least and a largest value, `leaky` a slope."""
+
+OWN = "elementwise"
+"""The name of operations that are functions of one's own."""
 
 _COUNTS = {"clip": 2, "leaky": 1}
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
@@ -34,6 +38,8 @@ class Operation:
         Of the operand: those of the output that it has an axis for.
     numbers
         Arguments of the function.
+    function
+        One's own function; ``name`` is then `OWN`.
 
     Examples
     --------
@@ -44,6 +50,7 @@ class Operation:
     name: str
     letters: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    function: Elementwise | None = None
 
     @property
     def takes_operand(self) -> bool:
@@ -53,6 +60,8 @@ class Operation:
     def __str__(self) -> str:
         if self.takes_operand:
             return self.name + "".join(self.letters)
+        if self.function is not None:
+            return f"{OWN}({self.function.name})"
         return self.name + (f"({','.join(f'{n:g}' for n in self.numbers)})" if self.numbers else "")
 
 
@@ -201,6 +210,8 @@ def _read(token: str) -> Operation:
 
 def _function(one: Operation, x: Any) -> Any:  # noqa: ANN401 - NumPy's arithmetic has no types
     """Return a function of each number."""
+    if one.function is not None:
+        return np.vectorize(one.function.function, otypes=[x.dtype])(x)
     if one.name in ("relu", "relu6"):
         x = np.maximum(x, 0)
         return np.minimum(x, 6) if one.name == "relu6" else x
