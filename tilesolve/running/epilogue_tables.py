@@ -9,7 +9,8 @@ from typing import Self
 
 import numpy as np
 
-from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue import Epilogue, Operation
+from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS
 from tilesolve.kernels.runtime import epilogue_fields as fields
 from tilesolve.packing.offset_tables import count_steady
@@ -75,6 +76,33 @@ class EpilogueTables:
         return cls(_program(epilogue, schedule.problem.dtype), records, kept)
 
 
+def check_epilogue(epilogue: Epilogue | None, problem: Problem) -> None:
+    """Raise an error unless a chain can follow a problem, and its own functions can be compiled.
+
+    Raises
+    ------
+    SpecError, DtypeError
+        As `Epilogue.check` does.
+    PlanError
+        If numba cannot compile a function, or what it returns is no real number.
+    """
+    if epilogue is None:
+        return
+    epilogue.check(problem)
+    for one in epilogue.operations:
+        if one.function is not None:
+            _code_address(one, problem.dtype)
+
+
+def _code_address(one: Operation, dtype: str) -> int:
+    """Return where the code of an operation is; it is loaded, or compiled, when that is asked."""
+    from tilesolve.kernels.runtime.epilogue_steps import own_step_address, step_address
+
+    if one.function is not None:
+        return own_step_address(one.function, dtype)
+    return step_address(one.name, dtype)
+
+
 def _tables(
     schedule: Schedule, sizes: Mapping[str, int], of: Strides, kept: list[Integers]
 ) -> list[int]:
@@ -88,9 +116,7 @@ def _tables(
 
 
 def _program(epilogue: Epilogue, dtype: str) -> Integers:
-    """Return a chain as integers; what is compiled for it is loaded where it is needed."""
-    from tilesolve.kernels.runtime.epilogue_steps import own_step_address, step_address
-
+    """Return a chain as integers."""
     found = np.zeros(fields.SIZE + fields.STEP_WORDS * len(epilogue.operations), np.int64)
     found[fields.STEPS] = len(epilogue.operations)
     found[fields.ITEM_BYTES] = np.dtype(dtype).itemsize
@@ -100,10 +126,7 @@ def _program(epilogue: Epilogue, dtype: str) -> Integers:
     ):
         step[fields.OPERAND] = operands if one.takes_operand else -1
         operands += one.takes_operand
-        if one.function is not None:
-            step[fields.CODE] = own_step_address(one.function, dtype)
-        else:
-            step[fields.CODE] = step_address(one.name, dtype)
+        step[fields.CODE] = _code_address(one, dtype)
         given = (_LARGEST[one.name],) if one.name in _LARGEST else one.numbers
         numbers = np.array(given, np.float64).view(np.int64)
         step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + len(numbers)] = numbers
