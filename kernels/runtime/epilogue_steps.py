@@ -194,7 +194,7 @@ def own_step_address(function: Elementwise, dtype: str) -> int:
     Traceback (most recent call last):
         ...
     tilesolve.contractions.errors.PlanError: elementwise function '<lambda>' returns \
-UniTuple(float32, 2) for float32, it must return a real number
+UniTuple(float32 x 2) for float32, it must return a real number
     """
     kind: Any = _NUMBERS[dtype]
     scalar = _njit(error_model="numpy", nogil=True)(function.python)
