@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import erf, sqrt
 from typing import Any, Self
@@ -11,11 +11,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import Problem
 
 FUNCTIONS = ("relu", "relu6", "clip", "leaky", "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
 """Functions of one number; `clip` takes a least and a largest value, `leaky` a slope."""
+
+OWN = "elementwise"
+"""The name of operations that are functions of one's own."""
 
 _COUNTS = {"clip": 2, "leaky": 1}
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
@@ -34,6 +38,8 @@ class Operation:
         Of the operand: those of the output that it has an axis for.
     numbers
         Arguments of the function.
+    function
+        One's own function; ``name`` is then `OWN`.
 
     Examples
     --------
@@ -44,6 +50,7 @@ class Operation:
     name: str
     letters: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    function: Elementwise | None = None
 
     @property
     def takes_operand(self) -> bool:
@@ -53,6 +60,8 @@ class Operation:
     def __str__(self) -> str:
         if self.takes_operand:
             return self.name + "".join(self.letters)
+        if self.function is not None:
+            return f"{OWN}({self.function.name})"
         return self.name + (f"({','.join(f'{n:g}' for n in self.numbers)})" if self.numbers else "")
 
 
@@ -89,6 +98,31 @@ class Epilogue:
             If an operation is not known, or lacks its numbers.
         """
         return cls(tuple(map(_read, text.split())))
+
+    @classmethod
+    def of(cls, given: EpilogueArgument) -> Epilogue:
+        """Return the chain that an argument names: text, a chain, several of these, or none.
+
+        Raises
+        ------
+        SpecError
+            If it is something else, or an operation is not known.
+
+        Examples
+        --------
+        >>> print(Epilogue.of(("+n", elementwise(lambda x: x * x), "relu")))
+        +n elementwise(<lambda>) relu
+        """
+        if given is None:
+            return Epilogue(())
+        if isinstance(given, Epilogue):
+            return given
+        if isinstance(given, str):
+            return cls.parse(given)
+        if isinstance(given, list | tuple):
+            return Epilogue(tuple(one for part in given for one in Epilogue.of(part).operations))
+        hint = "; tilesolve.elementwise makes one of a function" if callable(given) else ""
+        raise SpecError(f"epilogue {given!r} is no chain of operations{hint}")
 
     @property
     def operands(self) -> list[tuple[str, ...]]:
@@ -180,11 +214,46 @@ class Epilogue:
         return " ".join(map(str, self.operations))
 
 
+EpilogueArgument = Epilogue | str | Sequence[Epilogue | str] | None
+"""What functions take as a chain, see `Epilogue.of`."""
+
+
+def elementwise(function: Callable[[Any], Any]) -> Epilogue:
+    """Return a function of one number as an epilogue, alone or as a part of a chain.
+
+    It is compiled by numba for the dtype of a plan, and goes over each tile as the functions that
+    have a name do. Two functions are the same to caches if their code and all that it refers to is.
+
+    Parameters
+    ----------
+    function
+        Such as ``lambda x: x * x``. It may use numbers, tuples, functions and modules. In a plan
+        of float32 its argument is one; constants that are to be such need ``numpy.float32``.
+
+    Raises
+    ------
+    PlanError
+        If it is no Python function of one number, raises errors, or uses what may change, such as a
+        list or an array. A plan raises it if numba cannot compile the function.
+
+    Examples
+    --------
+    >>> import numpy as np, tilesolve
+    >>> square = tilesolve.elementwise(lambda x: x * x)
+    >>> layer = tilesolve.plan("mn-mk-kn", "m=2 n=2 k=2", epilogue=("+n", square))
+    >>> layer(np.eye(2), np.ones((2, 2)), operands=[np.array([1.0, 2.0])]).tolist()
+    [[4.0, 9.0], [4.0, 9.0]]
+    """
+    return Epilogue((Operation(OWN, function=Elementwise(function)),))
+
+
 def _read(token: str) -> Operation:
     if token[0] in "*+":
         if not all(letter.isalpha() for letter in token[1:]):
             raise SpecError(f"epilogue {token!r}: letters must follow {token[0]!r}")
         return Operation(token[0], tuple(token[1:]))
+    if token.startswith(f"{OWN}("):
+        raise SpecError(f"epilogue {token!r}: text has no functions, tilesolve.elementwise does")
     found = _CALL.fullmatch(token)
     if found is None or found[1] not in FUNCTIONS:
         raise SpecError(
@@ -201,6 +270,8 @@ def _read(token: str) -> Operation:
 
 def _function(one: Operation, x: Any) -> Any:  # noqa: ANN401 - NumPy's arithmetic has no types
     """Return a function of each number."""
+    if one.function is not None:
+        return np.vectorize(one.function.function, otypes=[x.dtype])(x)
     if one.name in ("relu", "relu6"):
         x = np.maximum(x, 0)
         return np.minimum(x, 6) if one.name == "relu6" else x

@@ -167,3 +167,12 @@ def test_whole_model(capsys):
     assert printed.count("conv ") == 20
     assert printed.count("residual, relu") == 8
     assert "our 20 layers alone" in printed
+
+
+def test_fused_epilogues(capsys):
+    """Fused and unfused results are equal, and each case has its ratio."""
+    example("fused_epilogues").main(["--most", "1", "--repeat", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:7] for line in lines[1:3]] == ["3→64 7x", "product"]
+    assert all(float(line.split()[-1]) > 0 for line in lines[1:3])
+    assert lines[3].startswith("convolutions: mean ")

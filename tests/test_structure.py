@@ -258,8 +258,8 @@ NUMBERS = {
     },
     "what functions of epilogues are defined by": {
         "contractions.epilogue": "_COUNTS",
-        "kernels.runtime.epilogues": "_HALF_ROOT _TANH_SCALE _CUBE",
-        "running.epilogue_tables": "_LIMITS",
+        "kernels.runtime.smooth_functions": "*",
+        "running.epilogue_tables": "_LARGEST",
     },
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",

@@ -12,6 +12,7 @@ from tilesolve.system.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tilesolve.caches import clear_cache as clear_cache
+    from tilesolve.contractions.epilogue import elementwise as elementwise
     from tilesolve.contractions.errors import TilesolveError as TilesolveError
     from tilesolve.contractions.problem import Problem as Problem
     from tilesolve.contractions.reference import reference as reference
@@ -47,6 +48,7 @@ _HOMES = {
     "conv": "convolutions.conv",
     "conv_layer": "convolutions.layer",
     "einsum": "expressions.einsum",
+    "elementwise": "contractions.epilogue",
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",
     "plan": "plans.plan",

@@ -146,19 +146,31 @@ def compiled(
     """
 
     def decorate(function: Any) -> Any:
-        kind = returns(*signature)
-        options = {"nogil": True, "error_model": "numpy"}
-        if inner:
-            options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        ways = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if inner else {}
         with pause_collection():
-            try:
-                found = _njit(kind, cache=True, **options)(function)
-            except RuntimeError:  # no folder for numba's cache can be written
-                found = _njit(kind, **options)(function)
+            found = _kept(function, returns(*signature), **ways)
         _functions.setdefault(function.__module__, []).append(found)
         return found
 
     return decorate
+
+
+def deferred(function: Any) -> Any:
+    """Make a function that `address_for` compiles, or takes from an earlier process, when asked.
+
+    What is kept has the `LAYOUT` in its name, so that it needs no `renew`.
+    """
+    function.__qualname__ += f"_{LAYOUT}"
+    return _kept(function, no_cpython_wrapper=True)
+
+
+def _kept(function: Any, *signature: Any, **ways: bool) -> Any:
+    """Return a function as numba compiles it, and keeps that in files where it can."""
+    options = {"nogil": True, "error_model": "numpy", **ways}
+    try:
+        return _njit(*signature, cache=True, **options)(function)
+    except RuntimeError:  # no folder for numba's cache can be written
+        return _njit(*signature, **options)(function)
 
 
 def inlined(function: Any) -> Any:
@@ -182,6 +194,25 @@ def address(function: Any) -> int:
     True
     """
     (code,) = function.overloads.values()
+    return _entry(code)
+
+
+def address_for(function: Any, *signature: Any) -> int:
+    """Return where a `deferred` function is that takes arguments of some types.
+
+    Examples
+    --------
+    >>> address_for(deferred(lambda count: None), INT) > 0
+    True
+    """
+    if signature not in function.overloads:
+        with pause_collection():
+            function.compile(signature)
+    return _entry(function.overloads[signature])
+
+
+def _entry(code: Any) -> int:
+    """Return where callers that follow C's rules enter compiled code."""
     found: int = code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name)
     return found
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-# The program: a number of steps, then `STEP_WORDS` for each
+# The program: a number of steps, the bytes of an element, then `STEP_WORDS` for each step
 
 STEPS = 0
 """How many steps there are."""
 
-SIZE = 1
+ITEM_BYTES = 1
+"""Bytes of an element of C."""
+
+SIZE = 2
 """Words before the steps."""
 
 CODE = 0
-"""What a step does: `SCALE`, `ADD`, or one of the functions."""
+"""Address of the compiled function of a step, see `epilogue_steps`."""
 
 OPERAND = 1
-"""The number of its operand."""
+"""The number of its operand; -1 for none."""
 
 FIRST_NUMBER = 2
-"""The bits of a double: the least value of a clip, the slope of a leaky one."""
+"""The bits of a double: the least value of a clip, the largest of a rectifier, or a slope."""
 
 SECOND_NUMBER = 3
 """The bits of a double: the largest value of a clip."""
 
 STEP_WORDS = 4
-
-SCALE, ADD, RELU, CLIP, LEAKY, SIGMOID, TANH, SILU, GELU, GELU_TANH = range(10)
 
 # An operand in a box
 

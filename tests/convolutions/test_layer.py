@@ -170,6 +170,25 @@ def test_pickles_and_reports():
     assert repr(layer) == "<ConvLayer 3 3→4, 6, padding 1, NCHW float64>"
 
 
+def cube(x):
+    return x * x * x
+
+
+def test_functions_of_ones_own():
+    """They follow bias and residual, of layers, their pickles, and `conv`."""
+    x, w, layer = small(bias=np.ones(4), epilogue=tilesolve.elementwise(cube), residual=True)
+    added = np.ones(layer.out_shape)
+    _, _, plain = small(bias=np.ones(4), residual=True)
+    expected = plain(x, residual=added) ** 3
+    for one in (layer, pickle.loads(pickle.dumps(layer))):
+        np.testing.assert_allclose(one(x, residual=added), expected, rtol=1e-12, atol=1e-12)
+    assert "elementwise(cube)" in str(layer)
+    chain = ["relu", tilesolve.elementwise(cube)]
+    found = tilesolve.conv(x, w, padding=1, epilogue=chain)
+    expected = np.maximum(tilesolve.conv(x, w, padding=1), 0) ** 3
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_pointwise_layers_take_any_strides():
     """Where pixels are no one axis in memory, another plan runs, of the same weights."""
     rng = np.random.default_rng(0)

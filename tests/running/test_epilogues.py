@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine, varied
 
-from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue
+from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue, elementwise
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
+from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
 
 MACHINE = make_shallow_machine(256, 16)
@@ -173,6 +176,112 @@ def test_bad_operands_write_nothing():
         found.batch([a], [b])
     with pytest.raises(SizeError, match="takes 0 operands, got 1"):
         plan("mn-mk-kn", 4, MACHINE, cache=False)(*[np.zeros((4, 4))] * 2, operands=[np.zeros(4)])
+
+
+def softplus(x):
+    return math.log1p(math.exp(x))
+
+
+def square(x):
+    return x * x
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_of_ones_own(dtype, threads):
+    problem = Problem.of("mn-mk-kn", "m=19 n=21 k=5", dtype)
+    chains = elementwise(square), ("+n", elementwise(softplus), "clip(0,2)", elementwise(square))
+    for chain in chains:
+        found = plan(problem, machine=MACHINE, threads=threads, epilogue=chain, cache=False)
+        arrays, operands = draw_inputs(problem, found.epilogue)
+        result = found(*arrays, operands=operands)
+        check(problem, found.epilogue, result, arrays, operands)
+
+
+@pytest.mark.parametrize("kind", [lambda x: x > 0, lambda x: 2, lambda x: math.sqrt(abs(x))])
+def test_results_of_any_real_kind_become_numbers_of_the_dtype(kind):
+    problem = Problem.of("mn-mk-kn", "m=3 n=11 k=2", "float32")
+    found = plan(problem, machine=MACHINE, epilogue=elementwise(kind), cache=False)
+    arrays, _ = draw_inputs(problem, found.epilogue)
+    check(problem, found.epilogue, found(*arrays), arrays, [])
+
+
+def of_two(x, y):
+    return x + y
+
+
+def of_a_list(x):
+    return x + TABLE[0]
+
+
+def of_a_raise(x):
+    if x > 3:
+        raise ValueError
+    return x
+
+
+TABLE = [1.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "message"),
+    [
+        (of_two, PlanError, r"'of_two' must take one number, it takes \(x, y\)"),
+        (of_a_list, PlanError, "'of_a_list' uses 'TABLE', which is a list"),
+        (of_a_raise, PlanError, "'of_a_raise' raises errors"),
+        (np.sin, PlanError, "'sin' is no Python function"),
+        (lambda x: x.nothing, PlanError, "'<lambda>' cannot be compiled for float64: .*nothing"),
+        (lambda x: (x, x), PlanError, "'<lambda>' returns UniTuple.* must return a real number"),
+        (lambda x: 1j * x, PlanError, "returns complex128 for float64"),
+        (lambda x: None, PlanError, "returns none for float64"),
+    ],
+)
+def test_functions_that_cannot_be(function, kind, message):
+    for cache in (False, True):
+        with pytest.raises(kind, match=message):
+            plan("mn-mk-kn", 4, MACHINE, epilogue=elementwise(function), cache=cache)
+    with pytest.raises(DtypeError, match="real numbers"):
+        plan("mn-mk-kn", 4, MACHINE, dtype="complex64", epilogue=elementwise(square))
+    with pytest.raises(SpecError, match=r"tilesolve\.elementwise makes one of a function"):
+        plan("mn-mk-kn", 4, MACHINE, epilogue=square)
+
+
+def test_functions_are_what_they_compute():
+    def times(factor):
+        return elementwise(lambda x: x * factor)
+
+    assert times(2.0) == times(2.0)
+    assert hash(times(2.0)) == hash(times(2.0))
+    assert len({times(2.0), times(3.0), times(2), elementwise(square)}) == 4
+    assert repr(times(2.0)) == repr(times(2.0))
+    with pytest.raises(PlanError, match="uses 'factor', which is a ndarray"):
+        times(np.ones(2))
+    results = [
+        plan("mn-mk-kn", 2, MACHINE, epilogue=times(factor))(np.eye(2), np.ones((2, 2)))
+        for factor in (2.0, 3.0)
+    ]
+    assert [result.tolist() for result in results] == [[[2.0, 2.0]] * 2, [[3.0, 3.0]] * 2]
+
+
+def test_plans_with_functions_are_kept_and_pickled_but_no_json():
+    chain = "+n", elementwise(square)
+    found = plan("mn-mk-kn", 12, "i7-6700k", epilogue=chain)
+    plan_cache.forget()
+    again = plan("mn-mk-kn", 12, "i7-6700k", epilogue=chain)
+    assert again == found
+    assert again is not found
+    assert str(again.epilogue) == "+n elementwise(square)"
+    assert "+n elementwise(square)" in str(again)
+    copy = pickle.loads(pickle.dumps(found))
+    assert copy == found
+    arrays, operands = draw_inputs(found.problem, found.epilogue)
+    np.testing.assert_array_equal(
+        copy(*arrays, operands=operands), found(*arrays, operands=operands)
+    )
+    with pytest.raises(PlanError, match=r"elementwise\(square\).* JSON cannot hold"):
+        Plan.from_json(found.to_json())
+    with pytest.raises(SpecError, match="text has no functions"):
+        Epilogue.parse("elementwise(square)")
 
 
 def test_epilogues_read_back():

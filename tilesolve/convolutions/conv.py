@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
-from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue import EpilogueArgument
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
     as_array,
@@ -34,7 +34,7 @@ def conv(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
     layout: str = "NCHW",
-    epilogue: Epilogue | str | None = None,
+    epilogue: EpilogueArgument = None,
     out: npt.NDArray[Any] | None = None,
     threads: int | None = None,
 ) -> npt.NDArray[Any]:
@@ -59,7 +59,7 @@ def conv(
         ``"NCHW"``, ``"NHWC"`` or ``"NCHWc"``, whatever the number of dimensions is.
     epilogue
         The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
-        `Epilogue.parse`.
+        `Epilogue.parse`, one of your own by `elementwise`, or a tuple of these.
     out
         Where the result goes; a new array if None. It may share no memory with an operand.
     threads
@@ -90,8 +90,8 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
     images, weights = as_array(x, "x"), as_array(w, "w")
     plans = _plans(
         *(images.shape, weights.shape, images.dtype, bias is not None),
-        *map(_frozen, (stride, padding, dilation, groups, layout)),
-        *(epilogue, threads),
+        *map(_frozen, (stride, padding, dilation, groups, layout, epilogue)),
+        threads,
         *(read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
     )
     layer = plans.convolution
@@ -131,7 +131,7 @@ def _plans(
     dilation: Any,  # noqa: ANN401
     groups: int,
     layout: str,
-    epilogue: Epilogue | str | None,
+    epilogue: EpilogueArgument,
     threads: int | None,
     *_settings: str | None,
 ) -> LayerPlans:

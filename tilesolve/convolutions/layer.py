@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
-from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm
 from tilesolve.convolutions.layer_plans import (
@@ -194,7 +194,7 @@ def conv_layer(
     layout: str = "NCHW",
     batch_norm: BatchNorm | None = None,
     residual: bool = False,
-    epilogue: Epilogue | str | None = None,
+    epilogue: EpilogueArgument = None,
     machine: Machine | str | None = None,
     threads: int | None = None,
 ) -> ConvLayer:
@@ -223,7 +223,7 @@ def conv_layer(
         Whether calls take an array like the result that is added before the activation.
     epilogue
         The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
-        `Epilogue.parse`.
+        `Epilogue.parse`, one of your own by `elementwise`, or a tuple of these.
     machine, threads
         As in `plan`.
 

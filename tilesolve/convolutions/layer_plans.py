@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.convolution import Convolution, Form
-from tilesolve.contractions.epilogue import Epilogue, Operation
+from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
@@ -98,7 +98,7 @@ class LayerPlans:
         found(form.images(x), weights, form.results(out), operands=operands)
 
 
-def read_activation(epilogue: Epilogue | str | None) -> Epilogue:
+def read_activation(epilogue: EpilogueArgument) -> Epilogue:
     """Return a chain of functions; operands are given by names of their own.
 
     Examples
@@ -111,7 +111,7 @@ def read_activation(epilogue: Epilogue | str | None) -> Epilogue:
     tilesolve.contractions.errors.SpecError: epilogue '+k relu' of a convolution: '+k' takes an \
 operand; give it as bias, batch_norm or residual
     """
-    found = epilogue if isinstance(epilogue, Epilogue) else Epilogue.parse(epilogue or "")
+    found = Epilogue.of(epilogue)
     for one in found.operations:
         if one.takes_operand:
             raise SpecError(

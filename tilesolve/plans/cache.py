@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.canonical import canonicalize
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -29,6 +30,7 @@ from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, rename_letters
+from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system import files
 from tilesolve.system.locks import Lock
 from tilesolve.system.version import __version__
@@ -171,12 +173,12 @@ def _machine_key(machine: str | None) -> Hashable:
 
 def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
     form = canonicalize(problem)
+    check_epilogue(demand.epilogue, problem)
     if demand.epilogue is not None:
-        demand.epilogue.check(problem)
         demand = replace(demand, epilogue=demand.epilogue.rename(dict(form.letters)))
     text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, demand))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    found = _read(path, form.problem, machine)
+    found = _read(path, form.problem, machine, demand.epilogue)
     if found is None:
         found = solve(form.problem, machine, threads, demand)
         try:
@@ -212,10 +214,12 @@ def code_digest() -> str:
     return hashlib.sha256(repr(_code_state()).encode()).hexdigest()[:12]
 
 
-def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
+def _read(
+    path: Path, problem: Problem, machine: Machine, epilogue: Epilogue | None
+) -> Solution | None:
     """Return the plan in a file; a damaged or foreign one is reported and solved again."""
     try:
-        found = load(path.read_text(encoding="utf-8"))
+        found = load(path.read_text(encoding="utf-8"), epilogue)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, PlanError) as error:

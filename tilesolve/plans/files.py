@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self, get_args
 
 from tilesolve.contractions.canonical import CanonicalForm
-from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue import OWN, Epilogue
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import Problem
@@ -49,13 +49,20 @@ def dump(solution: Solution) -> str:
     )
 
 
-def load(text: str) -> Solution:
+def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     """Read a plan from JSON.
+
+    Parameters
+    ----------
+    text
+        The JSON.
+    epilogue
+        The plan's chain, where it has functions of one's own: the text has their names alone.
 
     Raises
     ------
     PlanError
-        If the text is damaged or of another version.
+        If the text is damaged or of another version, or has such functions and they are not given.
 
     Examples
     --------
@@ -67,7 +74,7 @@ def load(text: str) -> Solution:
         data = json.loads(text)
         if data.get("format") != FORMAT:
             raise PlanError(f"not a plan of format {FORMAT} but {data.get('format')!r}")
-        return _checked(_solution(data))
+        return _checked(_solution(data, epilogue))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
@@ -112,7 +119,7 @@ def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tuple(value) for name, value in data.items()}
 
 
-def _solution(data: Mapping[str, Any]) -> Solution:
+def _solution(data: Mapping[str, Any], epilogue: Epilogue | None) -> Solution:
     problem, nest, cost = data["problem"], data["nest"], data["cost"]
     return Solution(
         problem=_problem(problem),
@@ -120,7 +127,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
         threads=data["threads"],
         split=data["split"],
         vector=data["vector"],
-        epilogue=None if data["epilogue"] is None else Epilogue.parse(data["epilogue"]),
+        epilogue=_epilogue(data["epilogue"], epilogue),
         output=data["output"],
         microkernel=Microkernel(**data["microkernel"]),
         choice=_tuple(data["choice"]),
@@ -140,6 +147,20 @@ def _solution(data: Mapping[str, Any]) -> Solution:
         ),
         origin=Search(**_frozen(data["origin"])),
     )
+
+
+def _epilogue(text: str | None, given: Epilogue | None) -> Epilogue | None:
+    """Return the chain that is written, or the given one if it is that."""
+    if text is None:
+        return None
+    if given is not None and str(given) == text:
+        return given
+    if f"{OWN}(" in text:
+        raise PlanError(
+            f"the plan's epilogue {text!r} has a function that JSON cannot hold: plan it again "
+            "with tilesolve.elementwise, or pickle the plan"
+        )
+    return Epilogue.parse(text)
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:

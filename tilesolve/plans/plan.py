@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -26,6 +26,7 @@ from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.executors import make_executor
 from tilesolve.plans.solution_figures import SolutionFigures
+from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -313,7 +314,7 @@ def plan(
     dtype: npt.DTypeLike = "float64",
     threads: int | None = None,
     accumulate: bool = False,
-    epilogue: Epilogue | str | None = None,
+    epilogue: EpilogueArgument = None,
     constant: str = "",
     cache: bool = True,
 ) -> Plan:
@@ -334,8 +335,8 @@ def plan(
     accumulate
         Whether the result is added to what the output holds.
     epilogue
-        What is done to each element in the end, such as ``"+n relu"``, see `Epilogue.parse`; a
-        call takes its operands as ``operands``.
+        What is done to each element in the end, such as ``"+n relu"``, see `Epilogue.parse`, a
+        function by `elementwise`, or a tuple of these; a call takes its operands as ``operands``.
     constant
         Names of operands that stay the same from call to call, such as ``"B"``: calls take what
         `Plan.prepare` makes of them, so that packing them costs nothing.
@@ -348,12 +349,11 @@ def plan(
     524288
     """
     threads = default_threads() if threads is None else check_threads(threads)
-    chain = Epilogue.parse(epilogue) if isinstance(epilogue, str) else epilogue
-    demand = Demand(not accumulate, chain if chain and chain.operations else None)
+    chain = Epilogue.of(epilogue)
+    demand = Demand(not accumulate, chain if chain.operations else None)
     if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype, constant)
-        if demand.epilogue is not None:
-            demand.epilogue.check(problem)
+        check_epilogue(demand.epilogue, problem)
         return Plan(solve(problem, Machine.load(machine), threads, demand))
     return plan_cache.cached(spec, sizes, machine, dtype, threads, demand, constant, Plan)
 

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from tilesolve.contractions.epilogue import Epilogue, Operation
+from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS
 from tilesolve.kernels.runtime import epilogue_fields as fields
 from tilesolve.packing.offset_tables import count_steady
@@ -17,20 +18,7 @@ from tilesolve.packing.offsets import Integers
 from tilesolve.planning.layout_policy import Strides
 from tilesolve.running.schedule import Boxes, Schedule
 
-_CODES = {
-    "*": fields.SCALE,
-    "+": fields.ADD,
-    "relu": fields.RELU,
-    "relu6": fields.RELU,
-    "clip": fields.CLIP,
-    "leaky": fields.LEAKY,
-    "sigmoid": fields.SIGMOID,
-    "tanh": fields.TANH,
-    "silu": fields.SILU,
-    "gelu": fields.GELU,
-    "gelu-tanh": fields.GELU_TANH,
-}
-_LIMITS = {"relu": (0.0, inf), "relu6": (0.0, 6.0)}
+_LARGEST = {"relu": inf, "relu6": 6.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +73,34 @@ class EpilogueTables:
             records[:, number, fields.BEGIN] = begin + boxes.corners @ steps
             kinds = np.array([_tables(schedule, sizes, of, kept) for sizes in boxes.sizes])
             records[:, number, 1:] = kinds[boxes.kinds]
-        return cls(_program(epilogue), records, kept)
+        return cls(_program(epilogue, schedule.problem.dtype), records, kept)
+
+
+def check_epilogue(epilogue: Epilogue | None, problem: Problem) -> None:
+    """Raise an error unless a chain can follow a problem, and its own functions can be compiled.
+
+    Raises
+    ------
+    SpecError, DtypeError
+        As `Epilogue.check` does.
+    PlanError
+        If numba cannot compile a function, or what it returns is no real number.
+    """
+    if epilogue is None:
+        return
+    epilogue.check(problem)
+    for one in epilogue.operations:
+        if one.function is not None:
+            _code_address(one, problem.dtype)
+
+
+def _code_address(one: Operation, dtype: str) -> int:
+    """Return where the code of an operation is; it is loaded, or compiled, when that is asked."""
+    from tilesolve.kernels.runtime.epilogue_steps import own_step_address, step_address
+
+    if one.function is not None:
+        return own_step_address(one.function, dtype)
+    return step_address(one.name, dtype)
 
 
 def _tables(
@@ -100,25 +115,19 @@ def _tables(
     return [table.ctypes.data for table in found]
 
 
-def _program(epilogue: Epilogue) -> Integers:
+def _program(epilogue: Epilogue, dtype: str) -> Integers:
     """Return a chain as integers."""
     found = np.zeros(fields.SIZE + fields.STEP_WORDS * len(epilogue.operations), np.int64)
     found[fields.STEPS] = len(epilogue.operations)
+    found[fields.ITEM_BYTES] = np.dtype(dtype).itemsize
     operands = 0
     for step, one in zip(
         found[fields.SIZE :].reshape(-1, fields.STEP_WORDS), epilogue.operations, strict=True
     ):
-        step[fields.CODE] = _CODES[one.name]
-        if one.takes_operand:
-            step[fields.OPERAND] = operands
-            operands += 1
-        else:
-            numbers = np.array(_numbers(one), np.float64)
-            step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + 2] = numbers.view(np.int64)
+        step[fields.OPERAND] = operands if one.takes_operand else -1
+        operands += one.takes_operand
+        step[fields.CODE] = _code_address(one, dtype)
+        given = (_LARGEST[one.name],) if one.name in _LARGEST else one.numbers
+        numbers = np.array(given, np.float64).view(np.int64)
+        step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + len(numbers)] = numbers
     return found
-
-
-def _numbers(one: Operation) -> tuple[float, float]:
-    """Return the two numbers of a step."""
-    given = _LIMITS.get(one.name, (*one.numbers, 0.0, 0.0))
-    return given[0], given[1]

@@ -140,7 +140,7 @@ class Task:
         epilogue = None
         if solution.epilogue is not None:
             epilogue = EpilogueTables.of(solution.epilogue, schedule, boxes, start, operands)
-            _add_epilogue(state, steps, epilogue, problem.dtype)
+            _add_epilogue(state, steps, epilogue)
         words = np.array([state.ctypes.data, steps.ctypes.data, len(boxes), rows], np.int64)
         return cls(
             schedule,
@@ -313,11 +313,11 @@ def _place_prepared(
     return int(ends[-1])
 
 
-def _add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables, dtype: str) -> None:
+def _add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> None:
     """Tell runs of the pass over C; what is compiled for it is loaded where it is needed."""
-    from tilesolve.kernels.runtime.epilogues import ADDRESSES
+    from tilesolve.kernels.runtime.epilogues import ADDRESS
 
-    state[fields.EPILOGUE] = ADDRESSES[dtype]
+    state[fields.EPILOGUE] = ADDRESS
     state[fields.EPILOGUE_PROGRAM] = tables.program.ctypes.data
     state[fields.OPERAND_COUNT] = tables.records.shape[1]
     size = tables.records.itemsize * prod(tables.records.shape[1:])

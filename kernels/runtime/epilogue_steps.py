@@ -1,0 +1,229 @@
+"""Steps of epilogues: functions of a run of C, each compiled for a dtype when it is first used.
+
+All take the same: a pointer to the run, its count, the address of the operand at its first element,
+bytes from one element of the operand to the next, and two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from tilesolve.contractions.elementwise import Elementwise
+from tilesolve.contractions.errors import PlanError
+from tilesolve.kernels.runtime import smooth_functions as smooth
+from tilesolve.kernels.runtime.compiled import INT, REAL, address_for, deferred
+
+_intrinsic: Any = intrinsic  # numba's types do not describe it well
+_njit: Any = njit
+
+_NUMBERS = {
+    "float32": types.float32,
+    "float64": types.float64,
+    "complex64": types.complex64,
+    "complex128": types.complex128,
+}
+
+
+@_intrinsic
+def _at(_context, place, like):
+    """Return an address as a pointer of the type of another one."""
+
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
+        return builder.inttoptr(args[0], context.get_value_type(like))
+
+    return like(place, like), generate
+
+
+@_intrinsic
+def _like(_context, value, like):
+    """Return a double in the precision of a pointer's real numbers."""
+    kind = like.dtype
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
+        return builder.fptrunc(args[0], ir.FloatType()) if kind == types.float32 else args[0]
+
+    return kind(value, like), generate
+
+
+@_intrinsic
+def _distance_is_size(_context, distance, like):
+    """Return whether a number of bytes is that of a pointer's numbers."""
+
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
+        size = context.get_abi_sizeof(context.get_data_type(like.dtype))
+        return builder.icmp_signed("==", args[0], args[0].type(size))
+
+    return types.boolean(distance, like), generate
+
+
+@deferred
+def _multiply(p, count, place, distance, first, second):
+    """Multiply by an operand."""
+    q = _at(place, p)
+    if _distance_is_size(distance, p):
+        for at in range(count):
+            p[at] *= q[at]
+    elif distance == 0:
+        factor = q[0]
+        for at in range(count):
+            p[at] *= factor
+    else:
+        for at in range(count):
+            p[at] *= _at(place + at * distance, p)[0]
+
+
+@deferred
+def _add(p, count, place, distance, first, second):
+    """Add an operand."""
+    q = _at(place, p)
+    if _distance_is_size(distance, p):
+        for at in range(count):
+            p[at] += q[at]
+    elif distance == 0:
+        summand = q[0]
+        for at in range(count):
+            p[at] += summand
+    else:
+        for at in range(count):
+            p[at] += _at(place + at * distance, p)[0]
+
+
+@deferred
+def _rectify(p, count, place, distance, first, second):
+    """Have nothing below zero or above a number; what is no number stays so."""
+    zero, high = _like(0.0, p), _like(first, p)
+    for at in range(count):
+        x = p[at]
+        x = zero if x <= zero else x
+        p[at] = high if x > high else x
+
+
+@deferred
+def _clip(p, count, place, distance, first, second):
+    """Have nothing below one number or above another; what is no number stays so."""
+    low, high = _like(first, p), _like(second, p)
+    for at in range(count):
+        x = p[at]
+        x = low if x < low else x
+        p[at] = high if x > high else x
+
+
+@deferred
+def _leak(p, count, place, distance, first, second):
+    """Multiply what is below zero by a slope."""
+    zero, slope = _like(0.0, p), _like(first, p)
+    for at in range(count):
+        x = p[at]
+        p[at] = x * slope if x < zero else x
+
+
+@deferred
+def _sigmoid(p, count, place, distance, first, second):
+    for at in range(count):
+        p[at] = smooth.sigmoid(p[at])
+
+
+@deferred
+def _tanh(p, count, place, distance, first, second):
+    for at in range(count):
+        p[at] = smooth.tanh(p[at])
+
+
+@deferred
+def _silu(p, count, place, distance, first, second):
+    for at in range(count):
+        p[at] = smooth.silu(p[at])
+
+
+@deferred
+def _gelu(p, count, place, distance, first, second):
+    for at in range(count):
+        p[at] = _like(smooth.gelu(float(p[at])), p)
+
+
+@deferred
+def _gelu_tanh(p, count, place, distance, first, second):
+    for at in range(count):
+        p[at] = _like(smooth.gelu_tanh(float(p[at])), p)
+
+
+_STEPS: dict[str, Callable[..., None]] = {
+    "*": _multiply,
+    "+": _add,
+    "relu": _rectify,
+    "relu6": _rectify,
+    "clip": _clip,
+    "leaky": _leak,
+    "sigmoid": _sigmoid,
+    "tanh": _tanh,
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu-tanh": _gelu_tanh,
+}
+
+
+def step_address(name: str, dtype: str) -> int:
+    """Return where the code of an operation is, for numbers of a dtype.
+
+    Examples
+    --------
+    >>> step_address("leaky", "float64") == step_address("leaky", "float64") > 0
+    True
+    """
+    return address_for(_STEPS[name], *_signature(_NUMBERS[dtype]))
+
+
+@cache
+def own_step_address(function: Elementwise, dtype: str) -> int:
+    """Return where the code of a function of one's own is, for runs of numbers of a dtype.
+
+    Raises
+    ------
+    PlanError
+        If numba cannot compile it, or what it returns is no real number.
+
+    Examples
+    --------
+    >>> own_step_address(Elementwise(lambda x: (x, x)), "float32")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.PlanError: elementwise function '<lambda>' returns \
+UniTuple(float32 x 2) for float32, it must return a real number
+    """
+    kind: Any = _NUMBERS[dtype]
+    scalar = _njit(error_model="numpy", nogil=True)(function.python)
+    try:
+        scalar.compile((kind,))
+    except Exception as error:  # numba raises errors of many kinds
+        reason = " ".join(str(error).split())
+        raise PlanError(
+            f"{function} cannot be compiled for {dtype}: {type(error).__name__}: {reason}"
+        ) from error
+    (found,) = scalar.nopython_signatures
+    if not isinstance(found.return_type, types.Integer | types.Float | types.Boolean):
+        raise PlanError(
+            f"{function} returns {found.return_type} for {dtype}, it must return a real number"
+        )
+
+    def step(p, count, place, distance, first, second):
+        for at in range(count):
+            p[at] = kind(scalar(p[at]))
+
+    compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True)(step)
+    _kept.append(compiled)
+    return address_for(compiled, *_signature(kind))
+
+
+_kept: list[Any] = []
+"""What addresses of functions of one's own point into."""
+
+
+def _signature(kind: Any) -> tuple[Any, ...]:
+    """Return what a step takes, for runs of numbers of a type."""
+    return types.CPointer(kind), INT, INT, INT, REAL, REAL
