@@ -28,6 +28,7 @@ LAYERS = (
     "planning",
     "planning.composition",
     "planning.geometric",
+    "planning.slicing",
     "planning.solve",
     "running",
     "plans",
