@@ -262,6 +262,7 @@ NUMBERS = {
         "kernels.runtime.epilogues": "_HALF_ROOT _TANH_SCALE _CUBE",
         "running.epilogue_tables": "_LIMITS",
     },
+    "what the paper of slicing assumes": {"planning.slicing.csa": "CACHE_SHARE LATENCIES"},
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
