@@ -28,6 +28,7 @@ LAYERS = (
     "planning",
     "planning.composition",
     "planning.geometric",
+    "planning.slicing",
     "planning.solve",
     "running",
     "plans",
@@ -205,7 +206,7 @@ FREE = {"machine.costs", "planning.policy", "kernels.tuning"}
 NUMBERS = {
     "instruction sets, and the vectors that blocks of a transpose take": {
         "kernels.codegen.shape": "HALVED_REGISTERS",
-        "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS",
+        "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
         "kernels.codegen.vectors": "INT64 _INT32",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
@@ -227,7 +228,7 @@ NUMBERS = {
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
         "kernels.runtime.fast_call": "_FASTCALL _ARGUMENT_COUNT",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
-        "kernels.runtime.staging_buffer": "_ROW_OFFSETS",
+        "kernels.runtime.staging_buffer": "ROW_OFFSETS",
         "kernels.runtime.state": "*",
         "kernels.runtime.transpose_walk": "_FROM _TO _WIDE _HIGH _ACROSS _DOWN _PART_WORDS "
         "_PARTS_WORDS",
@@ -261,6 +262,7 @@ NUMBERS = {
         "kernels.runtime.smooth_functions": "*",
         "running.epilogue_tables": "_LARGEST",
     },
+    "what the paper of slicing assumes": {"planning.slicing.csa": "CACHE_SHARE LATENCIES"},
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",

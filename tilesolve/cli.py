@@ -315,6 +315,9 @@ def _plan(
     accumulate: Annotated[
         bool, typer.Option("--accumulate", help="Add to what the output holds.")
     ] = False,
+    strategy: Annotated[
+        str, typer.Option(help="What finds the tiles: solver, or slicing (SConv's formulas).")
+    ] = "solver",
     expressions: Annotated[
         bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
     ] = False,
@@ -366,6 +369,7 @@ def _plan(
             threads=threads,
             accumulate=accumulate,
             epilogue=epilogue,
+            strategy=strategy,
             cache=cache,
         )
         report = str(found)
@@ -376,7 +380,7 @@ def _plan(
             raise typer.BadParameter("--conv takes no --accumulate")
         layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
         found, report = plan_convolution(
-            layer, machine, epilogue=epilogue, threads=threads, cache=cache
+            layer, machine, epilogue=epilogue, threads=threads, strategy=strategy, cache=cache
         )
     if plot is not None:
         from tilesolve.show.drawings import draw_plan

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tilesolve import Machine, Problem, plan
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.planning import solve as solving
 from tilesolve.planning.demand import Demand
@@ -83,8 +84,8 @@ def test_nothing_is_packed_for_its_place_where_the_second_cache_holds_all():
     assert levels_if_unaligned(solution) == {}
 
 
-def test_the_fastest_solution_of_all_strategies_is_taken(monkeypatch):
-    """Of equally fast ones the first strategy's."""
+def test_the_fastest_solution_of_the_strategy_is_taken(monkeypatch):
+    """Of equally fast ones the first one; others' count nothing."""
     problem = Problem.of("mn-mk-kn", 64)
     usual = solve(problem, MACHINE, 1, Demand())
     slower = replace(usual, cost=replace(usual.cost, compute=2 * usual.seconds))
@@ -102,10 +103,18 @@ def test_the_fastest_solution_of_all_strategies_is_taken(monkeypatch):
         def solutions(self, *_, **__):
             return self.found
 
+    twin = replace(usual, threads=2)
     for strategies, best in (
-        ((Fixed(usual), Fixed(slower)), usual),
-        ((Fixed(slower), Fixed(usual, faster)), faster),
-        ((Fixed(usual), Fixed(replace(usual, threads=2))), usual),
+        ({"solver": Fixed(usual, slower), "other": Fixed(faster)}, usual),
+        ({"solver": Fixed(slower, usual, faster)}, faster),
+        ({"solver": Fixed(usual, twin)}, usual),
+        ({"solver": Fixed(twin, usual)}, twin),
     ):
         monkeypatch.setattr(solving, "STRATEGIES", strategies)
         assert solve(problem, MACHINE, 1, Demand()) is best
+
+
+def test_a_strategy_that_is_unknown_is_refused():
+    """The message lists those that there are."""
+    with pytest.raises(PlanError, match="no strategy 'fastest'; there are solver, slicing"):
+        solve(Problem.of("mn-mk-kn", 64), MACHINE, 1, Demand(strategy="fastest"))

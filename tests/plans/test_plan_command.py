@@ -311,3 +311,13 @@ def test_a_damaged_plan_is_a_warning():
     assert (done.returncode, done.stdout) == (0, first)
     assert done.stderr.startswith(f"warning: the plan in {path} is ignored")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_strategy_is_forced():
+    """For specs and for layers; one that there is not is an error of one line."""
+    layer = ("--conv", "c=8 h=9 w=9 k=8 r=3 s=3 padding=1", "--machine", "e5-2680v4")
+    for question in (QUESTION, layer):
+        text = answer("plan", *question, "--strategy", "slicing")
+        assert text.splitlines()[-1].startswith("slicing: ")
+        assert "slicing" not in answer("plan", *question)
+    assert "no strategy 'guess'" in refused("plan", *QUESTION, "--strategy", "guess")

@@ -35,10 +35,10 @@ from tilesolve.planning import policy
 from tilesolve.planning.geometric import select
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
-from tilesolve.planning.geometric.strategy import _splits
 from tilesolve.planning.geometric.tilings import times_of, total_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.register_tile import fits_second_cache, register_tile
+from tilesolve.planning.solution import split_letters
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.report import least_volumes
@@ -858,7 +858,7 @@ def test_sizes_are_checked_whatever_was_planned_before(sizes):
 def test_threads_may_divide_what_cuts_no_lines(threads):
     """The longest letter of each class first; else only what is alike and no tensor's line."""
     for problem in suite("tccg").values():
-        offered = _splits(problem, threads)
+        offered = split_letters(problem, threads)
         groups = [c.letters for c in problem.classes if 0 in c.tensors]
         for group in groups:
             first = next(i for i in offered if i in group)
@@ -868,4 +868,4 @@ def test_threads_may_divide_what_cuts_no_lines(threads):
                 assert problem.itemsize not in steps
                 assert problem.sizes[letter] % threads == 0
         assert set(offered) <= set(problem.spec.output.letters)
-    assert "b" in _splits(suite("tccg")["abc-bda-dc"], 2)
+    assert "b" in split_letters(suite("tccg")["abc-bda-dc"], 2)

@@ -89,7 +89,7 @@ def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
 class ReferencePlan:
     """A plan that computes by the reference, at once."""
 
-    def __init__(self, problem, *, machine, threads, epilogue):
+    def __init__(self, problem, *, machine, threads, epilogue, strategy):
         self.problem, self.epilogue = problem, epilogue
 
     def prepare(self, array):

@@ -80,12 +80,20 @@ def plan_convolution(
     *,
     epilogue: str,
     threads: int | None,
+    strategy: str,
     cache: bool,
 ) -> tuple[Plan, str]:
     """Return the plan of a layer whose weights stay, and its report."""
     activation = read_activation(epilogue)
     problem = layer.flat_problem
-    found = plan(problem, machine=machine, threads=threads, epilogue=activation, cache=cache)
+    found = plan(
+        problem,
+        machine=machine,
+        threads=threads,
+        epilogue=activation,
+        strategy=strategy,
+        cache=cache,
+    )
     return found, write_layer_report(layer, found, 0, False, False, activation)
 
 

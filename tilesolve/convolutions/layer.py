@@ -158,13 +158,15 @@ class ConvLayer:
         made = self._plans
         return (
             *(made.convolution, made.activation, made.has_residual, made.machine, made.threads),
-            *(self._weights, self._bias),
+            *(made.strategy, self._weights, self._bias),
         )
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        layer, activation, has_residual, machine, threads, weights, bias = state
+        layer, activation, has_residual, machine, threads, strategy, weights, bias = state
         plans = LayerPlans(
-            layer, activation, bias is not None, has_residual, machine, threads, constant=True
+            *(layer, activation, bias is not None, has_residual, machine, threads),
+            constant=True,
+            strategy=strategy,
         )
         ConvLayer.__init__(self, plans, weights, bias)
 
@@ -197,6 +199,7 @@ def conv_layer(
     epilogue: EpilogueArgument = None,
     machine: Machine | str | None = None,
     threads: int | None = None,
+    strategy: str = "solver",
 ) -> ConvLayer:
     """Plan a convolution layer and pack its weights, once for many calls.
 
@@ -224,7 +227,7 @@ def conv_layer(
     epilogue
         The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
         `Epilogue.parse`, one of your own by `elementwise`, or a tuple of these.
-    machine, threads
+    machine, threads, strategy
         As in `plan`.
 
     Returns
@@ -236,6 +239,8 @@ def conv_layer(
     ------
     SizeError, SpecError, DtypeError
         If shapes and arguments do not fit.
+    PlanError
+        If the strategy has no plan for the layer.
 
     Examples
     --------
@@ -262,7 +267,9 @@ def conv_layer(
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "w").copy()
     weights, shift = _fold(layer, weights, shift, batch_norm)
     plans = LayerPlans(
-        layer, activation, shift is not None, bool(residual), machine, threads, constant=True
+        *(layer, activation, shift is not None, bool(residual), machine, threads),
+        constant=True,
+        strategy=strategy,
     )
     return ConvLayer(plans, weights, shift)
 

@@ -33,6 +33,8 @@ class LayerPlans:
         As `plan` takes them.
     constant
         Whether weights stay the same from call to call.
+    strategy
+        As `plan` takes it.
     """
 
     convolution: Convolution
@@ -42,6 +44,7 @@ class LayerPlans:
     machine: Machine | str | None
     threads: int | None
     constant: bool
+    strategy: str = "solver"
     _forms: dict[bool, Form] = field(default_factory=dict, init=False)
     _made: dict[bool, tuple[Form, Plan]] = field(default_factory=dict, init=False)
 
@@ -59,10 +62,14 @@ class LayerPlans:
             form = self.form(flat)
             constant = form.problem.constant if self.constant else ()
             problem = replace(form.problem, constant=constant)
-            chain = self.chain(form)
-            threads = self.threads
-            found = form, plan(problem, machine=self.machine, threads=threads, epilogue=chain)
-            self._made[flat] = found
+            made = plan(
+                problem,
+                machine=self.machine,
+                threads=self.threads,
+                epilogue=self.chain(form),
+                strategy=self.strategy,
+            )
+            found = self._made[flat] = form, made
         return found
 
     def chain(self, form: Form) -> Epilogue:

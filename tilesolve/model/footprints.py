@@ -79,6 +79,23 @@ def footprint(
     return _least(lines, float(max(pitch, 1)))
 
 
+def reached_bytes(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes]) -> Sizes:
+    """Return the bytes of the box of a tensor around all that iterations touch: a window copy's.
+
+    Examples
+    --------
+    >>> problem = Problem.of("h-[2h+r]-r", "h=8,r=3")
+    >>> image, part = problem.spec.operands[0], {"h": 4, "r": 1}
+    >>> footprint(problem, image, part, 1), reached_bytes(problem, image, part)
+    (32.0, 56.0)
+    """
+    sides = (
+        1 + sum(step * (box[letter] - 1) for step, letter in subscript.terms)
+        for subscript in tensor.subscripts
+    )
+    return float(problem.itemsize) * prod(sides)
+
+
 def touched_bytes(problem: Problem) -> tuple[float, ...]:
     """Return the bytes of each tensor that a problem touches: strides may leave some out.
 

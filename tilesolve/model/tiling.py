@@ -16,7 +16,7 @@ import numpy as np
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
 from tilesolve.model.copies import with_panels
-from tilesolve.model.footprints import Sizes, divisor, footprint
+from tilesolve.model.footprints import Sizes, divisor, footprint, reached_bytes
 from tilesolve.model.nest import CopyKind, Output, tile_counts
 from tilesolve.model.walk import Position, Truth, choose
 
@@ -126,14 +126,16 @@ class LoopPath:
             self._known[key] = steps
         return self._known[key]
 
-    def copied_bytes(self, t: int, inside: int, line: int) -> Sizes:
+    def copied_bytes(self, t: int, inside: int, line: int, kind: CopyKind) -> Sizes:
         """Return the bytes of a copy of a tensor, made for the tile of so many loops at a time.
 
         A copy is made whole, with all that it shares with the tile before it, whenever a loop
-        outside has moved to another one (Eqs 11-14).
+        outside has moved to another one (Eqs 11-14). One of windows has what strides leave out.
         """
         letters = (self.tensors if line else self.panels)[t].letters
         amount = self._steps(t, line, largest=False)[inside]
+        if kind == "windows":
+            amount = reached_bytes(self.problem, self.tensors[t], self._mean[inside])
         moved: Truth = False
         for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
             if letter in letters:

@@ -280,10 +280,11 @@ def traffic(
     path = LoopPath(problem, tiling)
     names = [place.name for place in places]
     copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
-    lines = [None, *(_copy_line(problem.spec, t, kind) for t, kind in enumerate(_kinds(tiling), 1))]
+    kinds: tuple[CopyKind, ...] = ("in place", *_kinds(tiling))
+    lines = [_copy_line(problem.spec, t, kind) for t, kind in enumerate(kinds)]
     packed = [
-        path.copied_bytes(t, path.through[names[at]], lines[t] or 0) if at else 0.0
-        for t, at in enumerate(copies)
+        path.copied_bytes(t, path.through[names[at]], lines[t] or 0, kind) if at else 0.0
+        for t, (at, kind) in enumerate(zip(copies, kinds, strict=True))
     ]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
@@ -321,7 +322,7 @@ def traffic(
         packing.append(tuple(extra))
         volumes.append(tuple(a + b for a, b in zip([written, *came[1:]], extra, strict=True)))
     count = tuple(size / problem.itemsize for size in packed)
-    windows = (kind == "windows" for kind in ("in place", *_kinds(tiling)))
+    windows = (kind == "windows" for kind in kinds)
     relaid: Sizes = sum(n for n, relaid in zip(count, windows, strict=True) if relaid)
     return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, path.calls)
 

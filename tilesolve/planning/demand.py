@@ -17,6 +17,8 @@ class Demand:
         Whether the output is overwritten; else the result is added to it.
     epilogue
         What is done to each element in the end; None for nothing.
+    strategy
+        The name of the strategy that finds a solution.
 
     Examples
     --------
@@ -26,3 +28,4 @@ class Demand:
 
     overwrite: bool = True
     epilogue: Epilogue | None = None
+    strategy: str = "solver"

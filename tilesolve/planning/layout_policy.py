@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import inf
 
 from tilesolve.contractions.problem import Problem
@@ -125,8 +126,10 @@ def policy_of(
     )
     names = [band.level for band in run.nest.bands]
     wanted = [names.index(copy) if copy else 0 for copy in copies]
-    # A window copy is one of a box.
-    top = max(wanted) if any(windows) and any(wanted) else max(run.outermost, *wanted)
+    top = max(run.outermost, *wanted)
+    if any(windows) and any(wanted):
+        moving = (part.spec.operands[at].letters for at in (first, 1 - first))
+        top = _window_band(run, max(wanted), list(compress(moving, windows)))
     run = run.cut_to_table(top)
     kinds = solution.nest.kind(first), solution.nest.kind(1 - first)
     # Only whole vectors of rows can be read in place; others are packed into the nearest tile.
@@ -192,6 +195,20 @@ def _has_windows(solution: Solution, at: int) -> bool:
     """Return whether an operand has window copies: also where zeros are packed with it."""
     padded = any(one.tensor == at + 1 for one in solution.problem.padding)
     return padded or solution.nest.kind(at) == "windows"
+
+
+def _window_band(run: RunnableNest, wanted: int, windows: Sequence[Sequence[str]]) -> int:
+    """Return the band whose boxes have window copies: the outermost one as small as that wanted.
+
+    A window copy is one of a box, and is made anew for each. A larger box that has no more of the
+    operands is walked in one go.
+    """
+    bands = run.nest.bands
+    letters = {letter for own in windows for letter in own}
+    for at in range(wanted + 1, min(run.outermost + 1, len(bands) - 1)):
+        if any(bands[at][letter] > bands[wanted][letter] for letter in letters):
+            return at - 1
+    return max(wanted, min(run.outermost, len(bands) - 2))
 
 
 def contiguous_letter(problem: Problem, strides: Strides) -> str | None:

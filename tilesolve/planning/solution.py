@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
@@ -98,7 +99,11 @@ class Solution:
     cost
         What the nest costs, level by level.
     origin
-        How it was found.
+        How the geometric program found it; None for other strategies.
+    strategy
+        The strategy that found it.
+    scheme
+        What that strategy decided, in its own terms; nothing for the geometric program.
     """
 
     problem: Problem
@@ -113,7 +118,9 @@ class Solution:
     classes: Chains
     nest: Nest
     cost: Price
-    origin: Search
+    origin: Search | None
+    strategy: str = "solver"
+    scheme: str = ""
 
     @property
     def share(self) -> Problem:
@@ -142,6 +149,21 @@ class Solution:
             sizes = {**self.problem.sizes, split: min(step, whole - begin)}
             found.append((self.problem.part(sizes).with_last(self.vector), {split: begin}))
         return found
+
+    @property
+    def search(self) -> Search:
+        """How the geometric program found it.
+
+        Raises
+        ------
+        PlanError
+            If another strategy did.
+        """
+        if self.origin is None:
+            raise PlanError(
+                f"a plan by {self.strategy} has no search: no nonlinear program was solved for it"
+            )
+        return self.origin
 
     @property
     def seconds(self) -> float:
@@ -177,3 +199,30 @@ def share_of(problem: Problem, split: str | None, threads: int) -> Problem:
     sizes = dict(problem.sizes)
     sizes[split] = -(-sizes[split] // threads)
     return problem.part(sizes)
+
+
+def split_letters(problem: Problem, threads: int) -> list[str | None]:
+    """Return the letters that threads may divide: the longest of each class of the output.
+
+    Of each class also the longest letter whose parts are alike and cut no tensor's lines: an
+    operand that is read in place should begin with a line, see docs/decisions/010-parts.md.
+
+    Examples
+    --------
+    >>> split_letters(Problem.of("ik-ij-jk", {"i": 2000, "j": 40, "k": 40}), 2)
+    ['i', 'k']
+    """
+    if threads == 1:
+        return [None]
+    sizes = problem.sizes
+    tensors = range(len(problem.spec.tensors))
+    contiguous = {
+        i for t in tensors for i, step in problem.strides(t).items() if step == problem.itemsize
+    }
+    found: dict[str, None] = {}
+    for group in (c.letters for c in problem.classes if 0 in c.tensors):
+        whole = [i for i in group if i not in contiguous and sizes[i] % threads == 0]
+        found |= {
+            max(letters, key=sizes.__getitem__): None for letters in (group, whole) if letters
+        }
+    return [i for i in found if sizes[i] > 1] or [None]

@@ -1,4 +1,4 @@
-"""Strategies: ways of finding solutions, of which `tilesolve.planning.solve` takes the best."""
+"""Strategies: ways of finding solutions; `tilesolve.planning.solve` has them by name."""
 
 from __future__ import annotations
 
@@ -34,5 +34,7 @@ class Strategy(Protocol):
         ------
         SolverError
             If the strategy has none.
+        PlanError
+            If the problem or the machine is none for the strategy.
         """
         ...

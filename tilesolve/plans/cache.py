@@ -172,15 +172,18 @@ def _machine_key(machine: str | None) -> Hashable:
 
 
 def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
-    form = canonicalize(problem)
+    form, wanted = canonicalize(problem), demand
     check_epilogue(demand.epilogue, problem)
     if demand.epilogue is not None:
-        demand = replace(demand, epilogue=demand.epilogue.rename(dict(form.letters)))
-    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, demand))
+        wanted = replace(demand, epilogue=demand.epilogue.rename(dict(form.letters)))
+    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    found = _read(path, form.problem, machine, demand.epilogue)
+    found = _read(path, form.problem, machine, wanted.epilogue)
     if found is None:
-        found = solve(form.problem, machine, threads, demand)
+        try:
+            found = solve(form.problem, machine, threads, wanted)
+        except PlanError:
+            return solve(problem, machine, threads, demand)  # it says so in the problem's letters
         try:
             files.write_atomically(path, dump(found))
         except FileAccessError as error:

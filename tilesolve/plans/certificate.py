@@ -81,7 +81,10 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
         solution's tiles take less time than all tiles of the program: where tiles reach across an
         index, the exact price counts reuse that the program does not, so that its bound proves
         nothing.
+    PlanError
+        If another strategy than the solver found the tiles.
     """
+    setting_for(solution)  # there is none for other strategies
     request = json.dumps({"plan": dump(solution), "limit": limit})
     try:
         answer = json.loads(run_in_process(_answer, request, limit + MARGIN_SECONDS))
@@ -131,7 +134,7 @@ def _certified(solution: Solution, limit: float) -> Certificate:
     proven = _solve(model, limit)
     best = {symbol: pyo.exp(pyo.value(model.tile[symbol])) for symbol in program.variables}
     optimum = max(amount.at(best) for amount in program.times.values())
-    own = solution.origin.integral
+    own = solution.search.integral
     if own < optimum * (1 - SLACK):
         raise SolverError(
             f"nothing is proved: the plan's tiles take {own:.4g} s, less than the "

@@ -21,7 +21,7 @@ from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
 from tilesolve.system.checks import check_threads
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON; a file of another version is refused."""
 
 
@@ -68,7 +68,7 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 3 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 4 but None
     """
     try:
         data = json.loads(text)
@@ -145,7 +145,9 @@ def _solution(data: Mapping[str, Any], epilogue: Epilogue | None) -> Solution:
             cost["calls"],
             _tuple(cost["packed"]),
         ),
-        origin=Search(**_frozen(data["origin"])),
+        origin=None if data["origin"] is None else Search(**_frozen(data["origin"])),
+        strategy=data["strategy"],
+        scheme=data["scheme"],
     )
 
 
@@ -191,7 +193,7 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         classes=names.classes(solution.classes),
         nest=names.nest(solution.nest),
         cost=names.cost(solution.cost),
-        origin=names.origin(solution.origin),
+        origin=solution.origin and names.origin(solution.origin),
     )
 
 

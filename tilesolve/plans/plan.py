@@ -104,7 +104,7 @@ class Plan(SolutionFigures):
         'compute'
         """
         machine = scale_figures(self.machine, factors)
-        demand = Demand(self.output != "accumulate", self.epilogue)
+        demand = Demand(self.output != "accumulate", self.epilogue, self.strategy)
         return Plan(solve(self.problem, machine, self.threads, demand))
 
     def certify(self, *, limit: float = 300.0) -> Certificate:
@@ -316,6 +316,7 @@ def plan(
     accumulate: bool = False,
     epilogue: EpilogueArgument = None,
     constant: str = "",
+    strategy: str = "solver",
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -340,6 +341,9 @@ def plan(
     constant
         Names of operands that stay the same from call to call, such as ``"B"``: calls take what
         `Plan.prepare` makes of them, so that packing them costs nothing.
+    strategy
+        What finds the tiles: ``"solver"``, the nonlinear program, or ``"slicing"``, SConv's closed
+        formulas for convolutions and products.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -350,7 +354,7 @@ def plan(
     """
     threads = default_threads() if threads is None else check_threads(threads)
     chain = Epilogue.of(epilogue)
-    demand = Demand(not accumulate, chain if chain.operations else None)
+    demand = Demand(not accumulate, chain if chain.operations else None, strategy)
     if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype, constant)
         check_epilogue(demand.epilogue, problem)
@@ -370,6 +374,11 @@ def core_plan(found: Plan, cores: int) -> Plan:
     """
     if cores == 1 and found.threads == 1:
         return found
-    machine, accumulate = divide_machine(found.machine, cores), found.output == "accumulate"
-    epilogue = found.epilogue
-    return plan(found.problem, machine=machine, threads=1, accumulate=accumulate, epilogue=epilogue)
+    return plan(
+        found.problem,
+        machine=divide_machine(found.machine, cores),
+        threads=1,
+        accumulate=found.output == "accumulate",
+        epilogue=found.epilogue,
+        strategy=found.strategy,
+    )

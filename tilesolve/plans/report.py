@@ -11,7 +11,7 @@ from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
 from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Search, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.system.units import format_duration, format_volume
 
@@ -28,7 +28,7 @@ def write_report(solution: Solution) -> str:
             "",
             *_running(solution),
             "",
-            *_search(solution),
+            *_origin(solution),
         )
     )
 
@@ -244,8 +244,15 @@ def _prefetches(solution: Solution, policy: LayoutPolicy, sizes: Sequence[int]) 
         yield f"first lines of {names[first]} for the next call"
 
 
-def _search(solution: Solution) -> Iterator[str]:
-    search = solution.origin
+def _origin(solution: Solution) -> Iterator[str]:
+    """Yield how the tiles were found."""
+    if solution.origin is None:
+        yield f"{solution.strategy}: {solution.scheme}"
+    else:
+        yield from _search(solution, solution.origin)
+
+
+def _search(solution: Solution, search: Search) -> Iterator[str]:
     yield (
         f"{search.permutations} permutations of loops come down to {search.considered} choices "
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
@@ -264,6 +271,6 @@ def _search(solution: Solution) -> Iterator[str]:
         choice, seconds = search.runner_up
         around = ", ".join(first or "-" for first in choice)
         yield f"runner-up: {around} around the tiles, {format_duration(seconds)}"
-    gains = {name: gain for name, gain in solution.origin.elasticities if gain >= 0.005}
+    gains = {name: gain for name, gain in search.elasticities if gain >= 0.005}
     if gains:
         yield "1 % more of it saves: " + ", ".join(f"{n} {g:.2f} %" for n, g in gains.items())

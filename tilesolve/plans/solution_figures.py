@@ -81,8 +81,18 @@ class SolutionFigures:
 
     @property
     def search(self) -> Search:
-        """How the tiles were found."""
-        return self._solution.origin
+        """How the solver found the tiles; other strategies have no search, which is an error."""
+        return self._solution.search
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that found them."""
+        return self._solution.strategy
+
+    @property
+    def scheme(self) -> str:
+        """What that strategy decided, in its own terms; nothing for the solver."""
+        return self._solution.scheme
 
     @property
     def share(self) -> Problem:

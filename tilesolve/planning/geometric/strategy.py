@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.errors import PlanError, SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
 from tilesolve.contractions.spec import Spec
@@ -22,7 +22,7 @@ from tilesolve.planning.geometric.select import best_candidate
 from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.solution import Search, Solution, share_of
+from tilesolve.planning.solution import Search, Solution, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
 
@@ -53,7 +53,7 @@ class GeometricProgram:
             output = "stream" if streams else "store"
         found = [
             _solution(problem, machine, threads, split, vector, output, demand)
-            for split in _splits(problem, threads)
+            for split in split_letters(problem, threads)
         ]
         yield from found
         for one in found:
@@ -63,7 +63,15 @@ class GeometricProgram:
 
 
 def setting_for(solution: Solution) -> Setting:
-    """Return what the nonlinear program of a solution was written for."""
+    """Return what the nonlinear program of a solution was written for.
+
+    Raises
+    ------
+    PlanError
+        If another strategy found it.
+    """
+    if solution.origin is None:
+        raise PlanError(f"no nonlinear program is solved for a plan by {solution.strategy}")
     return make_setting(
         solution.share,
         solution.machine,
@@ -91,28 +99,6 @@ def _outgrows(problem: Problem, kept: float) -> bool:
     sums = Roles.of_spec(problem.spec).sums
     once = prod(problem.sizes[letter] for letter in sums) <= MOST_CALL_PRODUCTS
     return once and sum(problem.bytes) > kept
-
-
-def _splits(problem: Problem, threads: int) -> list[str | None]:
-    """Return the letters that threads may divide: the longest of each class of the output.
-
-    Of each class also the longest letter whose parts are alike and cut no tensor's lines: an
-    operand that is read in place should begin with a line, see docs/decisions/010-parts.md.
-    """
-    if threads == 1:
-        return [None]
-    sizes = problem.sizes
-    tensors = range(len(problem.spec.tensors))
-    contiguous = {
-        i for t in tensors for i, step in problem.strides(t).items() if step == problem.itemsize
-    }
-    found: dict[str, None] = {}
-    for group in (c.letters for c in problem.classes if 0 in c.tensors):
-        whole = [i for i in group if i not in contiguous and sizes[i] % threads == 0]
-        found |= {
-            max(letters, key=sizes.__getitem__): None for letters in (group, whole) if letters
-        }
-    return [i for i in found if sizes[i] > 1] or [None]
 
 
 def _solution(

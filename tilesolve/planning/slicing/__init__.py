@@ -1,0 +1,1 @@
+"""Slicing: convolutions as SConv tiles them, by closed formulas."""

@@ -1,0 +1,110 @@
+"""Slicing as a strategy: SConv's tiles, loops and copies, in both of its schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.machine.model import Machine
+from tilesolve.model.nest import Nest, Output
+from tilesolve.model.price import price, stores, with_epilogue
+from tilesolve.planning.demand import Demand
+from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.setting import Choice
+from tilesolve.planning.slicing.csa import Caches, both_slices
+from tilesolve.planning.slicing.nest import SlicedLayer
+from tilesolve.planning.solution import Chains, Solution, share_of, split_letters
+from tilesolve.planning.vector_letter import vector_letter
+
+
+class Slicing:
+    """Cuts a layer by the slicing analysis of SConv: a baseline beside what is solved for."""
+
+    def solutions(
+        self, problem: Problem, machine: Machine, threads: int, demand: Demand
+    ) -> Iterator[Solution]:
+        """Yield both schedules for each letter that threads may divide, the analysis' choice first.
+
+        Raises
+        ------
+        PlanError
+            If the problem is neither a convolution nor a product, or the machine has not three
+            caches.
+
+        Examples
+        --------
+        >>> machine = Machine.load("i7-6700k")
+        >>> layer = Problem.of("khw-c[h+r][w+s]-kcrs", "k=64 h=56 w=56 c=64 r=3 s=3", "float32")
+        >>> for one in Slicing().solutions(layer, machine, 1, Demand()):
+        ...     print(one.scheme)
+        weight stationary, Nc 32, K2 16, K3 4
+        input stationary, Nc 32, K2 4, K3 523
+        """
+        vector = vector_letter(problem, machine)
+        output: Output = "store" if demand.overwrite else "accumulate"
+        for split in split_letters(problem, threads):
+            share = share_of(problem, split, threads).with_last(vector)
+            layer = SlicedLayer.of(share)
+            kernel = register_tile(share, machine)
+            names, caches = _caches(machine, threads)
+            cell = layer.counts(kernel.rows, kernel.columns)
+            group = lanes(share.dtype, machine.vector_bits)
+            for slices in both_slices(layer.extents, cell, caches):
+                nest = layer.nest(
+                    slices,
+                    names,
+                    (kernel.rows, kernel.columns),
+                    group,
+                    output,
+                    scattered=vector is not None,
+                )
+                cost = price(share, nest, machine, microkernel=kernel, threads=threads)
+                yield Solution(
+                    problem=problem,
+                    machine=machine,
+                    threads=threads,
+                    split=split,
+                    vector=vector,
+                    epilogue=demand.epilogue,
+                    output=output,
+                    microkernel=kernel,
+                    choice=_choice(layer, nest),
+                    classes=_classes(layer, nest),
+                    nest=nest,
+                    cost=with_epilogue(cost, share, demand.epilogue, machine, threads),
+                    origin=None,
+                    strategy="slicing",
+                    scheme=str(slices),
+                )
+
+
+def _caches(machine: Machine, threads: int) -> tuple[list[str], Caches]:
+    """Return the names of three caches and memory, and what the analysis knows of them."""
+    places = stores(machine, threads)[1:]
+    if len(places) < 3:
+        raise PlanError(f"slicing needs three caches; machine {machine.name!r} has {len(places)}")
+    first, second, third, *_ = places
+    names = [first.name, second.name, third.name, machine.memory.name]
+    return names, Caches((first.capacity, second.capacity, third.capacity), first.line)
+
+
+def _choice(layer: SlicedLayer, nest: Nest) -> Choice:
+    """Return the classes of the loops around each cache's tile that run."""
+    index_of = {i: index for index, letters in layer.fused.groups for i in letters}
+    found = []
+    for tile, around in pairwise(nest.bands[1:]):
+        running = (index_of[i] for i in around.order if around[i] > tile[i])
+        found.append("".join(dict.fromkeys(running)) or None)
+    return tuple(found)
+
+
+def _classes(layer: SlicedLayer, nest: Nest) -> Chains:
+    """Return the tiles of each class."""
+    return tuple(
+        (index, tuple(prod(band[i] for i in letters) for band in nest.bands[1:-1]))
+        for index, letters in layer.fused.groups
+    )
