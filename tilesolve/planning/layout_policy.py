@@ -12,6 +12,7 @@ from math import inf
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles
+from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
@@ -100,9 +101,7 @@ def policy_of(
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
     machine, dtype = solution.machine, part.dtype
-    fused = solution.fused
-    row = fused.letters(fused.rows)[0] if fused.rows else None
-    first = int(row in Roles.of_spec(part.spec).columns)
+    first = rows_operand(solution, part.spec)
     roles = Roles.of_spec(part.spec, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
     last = _reversed_letters(part, given)
@@ -150,6 +149,18 @@ def policy_of(
         else _prefetched(part, run, packed, (rows, columns), machine),
         near_copy_bytes=_near_copy_bytes(machine),
     )
+
+
+def rows_operand(solution: Solution, spec: Spec) -> int:
+    """Return which operand has the rows: 0 or 1."""
+    fused = solution.fused
+    row = fused.letters(fused.rows)[0] if fused.rows else None
+    return int(row in Roles.of_spec(spec).columns)
+
+
+def roles_of(solution: Solution, spec: Spec) -> Roles:
+    """Return the letters of each role as a solution is run."""
+    return Roles.of_spec(spec, rows=rows_operand(solution, spec))
 
 
 def levels_if_unaligned(solution: Solution) -> dict[int, str]:

@@ -16,6 +16,8 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
+from tilesolve.planning.composition.describe import scheme_of
+from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.strategy import setting_for
@@ -73,6 +75,17 @@ class Plan(SolutionFigures):
     def setting(self) -> Setting:
         """What the nonlinear program was written for."""
         return setting_for(self._solution)
+
+    @property
+    def scheme(self) -> Scheme:
+        """The loops in the notation of TTile, outermost first; see `scheme_of`.
+
+        Examples
+        --------
+        >>> print(plan("ij-ik-kj", "i=11 j=32 k=64", "i7-6700k", cache=False).scheme)
+        [λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]
+        """
+        return scheme_of(self._solution)
 
     @property
     def program(self) -> Any:  # noqa: ANN401 - Pyomo has no types

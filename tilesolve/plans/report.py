@@ -10,6 +10,7 @@ from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
+from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.copy_sizes import copy_bytes
@@ -121,6 +122,7 @@ def _tiles(solution: Solution) -> Iterator[str]:
             [name, *tiles, first or "-", _stationary(solution, first), _box(solution, at + 1)]
         )
     yield from align_columns(rows)
+    yield f"scheme {scheme_of(solution)}"
 
 
 def _box(solution: Solution, band: int) -> str:
