@@ -1,5 +1,7 @@
 """Plans in the notation of schemes."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import specs
@@ -36,7 +38,7 @@ def test_schemes_of_plans_cover_what_tiles_divide(rows, vectors, sums, threads):
     bands, share = found.nest.bands, found.share.sizes
     whole = all(
         outer[letter] % inner[letter] == 0
-        for inner, outer in zip(bands[1:], bands[2:], strict=False)
+        for inner, outer in pairwise(bands[1:])
         for letter in share
     )
     parts = len(found.solution.parts)

@@ -15,6 +15,7 @@ from tilesolve.contractions.roles import COLUMNS, ROWS, Roles
 from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
+from tilesolve.model.fused import Fused
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
 from tilesolve.planning.runnable_nest import RunnableNest
@@ -101,7 +102,7 @@ def policy_of(
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
     machine, dtype = solution.machine, part.dtype
-    first = rows_operand(solution, part.spec)
+    first = rows_operand(solution.fused, part.spec)
     roles = Roles.of_spec(part.spec, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
     last = _reversed_letters(part, given)
@@ -151,16 +152,15 @@ def policy_of(
     )
 
 
-def rows_operand(solution: Solution, spec: Spec) -> int:
+def rows_operand(fused: Fused, spec: Spec) -> int:
     """Return which operand has the rows: 0 or 1."""
-    fused = solution.fused
     row = fused.letters(fused.rows)[0] if fused.rows else None
     return int(row in Roles.of_spec(spec).columns)
 
 
-def roles_of(solution: Solution, spec: Spec) -> Roles:
-    """Return the letters of each role as a solution is run."""
-    return Roles.of_spec(spec, rows=rows_operand(solution, spec))
+def roles_of(fused: Fused, spec: Spec) -> Roles:
+    """Return the letters of each role as they are run."""
+    return Roles.of_spec(spec, rows=rows_operand(fused, spec))
 
 
 def levels_if_unaligned(solution: Solution) -> dict[int, str]:

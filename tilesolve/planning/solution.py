@@ -5,7 +5,10 @@ Plans, reports, files and what runs all take a `Solution`; none of them changes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import Self
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.problem import Problem
@@ -15,6 +18,7 @@ from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
+from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
@@ -68,6 +72,26 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Composed:
+    """A scheme, and how it was found, or that it was given.
+
+    Parameters
+    ----------
+    scheme
+        Of the whole problem.
+    strategy
+        The name of what found it; ``"scheme"`` where it was given.
+    considered, kept
+        Schemes that there were, and those that were priced.
+    """
+
+    scheme: Scheme
+    strategy: str
+    considered: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class Solution:
     """How to run a problem on a machine, what that is predicted to cost, and where it comes from.
 
@@ -113,7 +137,7 @@ class Solution:
     classes: Chains
     nest: Nest
     cost: Price
-    origin: Search
+    origin: Search | Composed
 
     @property
     def share(self) -> Problem:
@@ -129,6 +153,21 @@ class Solution:
         share = self.share
         sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
         return fuse(share.part(sizes))
+
+    def with_class_tiles(self) -> Self:
+        """Return the solution with the loops and tiles of classes that its nest has."""
+        groups, bands = dict(self.fused.groups), self.nest.bands
+        index = {letter: name for name, letters in groups.items() for letter in letters}
+        first: list[str | None] = []
+        for tile, around in pairwise(bands[1:]):
+            running = (i for i in around.order if around[i] > tile[i])
+            letter = next(running, None)
+            first.append(None if letter is None else index[letter])
+        chains = tuple(
+            (name, tuple(prod(band[i] for i in letters) for band in bands[1:-1]))
+            for name, letters in groups.items()
+        )
+        return replace(self, choice=tuple(first), classes=chains)
 
     @property
     def parts(self) -> list[tuple[Problem, dict[str, int]]]:

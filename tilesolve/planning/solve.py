@@ -1,16 +1,20 @@
-"""Solving: the best of all strategies' solutions, without any cache."""
+"""Solving: the best of a strategy's solutions, without any cache."""
 
 from __future__ import annotations
 
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
+from tilesolve.planning.composition.given import GivenScheme
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.strategy import GeometricProgram
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.strategy import Strategy
 
-STRATEGIES: tuple[Strategy, ...] = (GeometricProgram(),)
-"""All strategies; of equally fast solutions the first one's is taken."""
+STRATEGIES: dict[str, Strategy] = {
+    "solver": GeometricProgram(),
+}
+"""All strategies by their names; the first one is taken where none is asked for."""
 
 
 def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
@@ -22,9 +26,25 @@ def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> S
     >>> solve(problem, Machine.load("i7-6700k"), 2, Demand()).split
     'i'
     """
-    found = [
-        solution
-        for strategy in STRATEGIES
-        for solution in strategy.solutions(problem, machine, threads, demand)
-    ]
-    return min(found, key=lambda solution: solution.seconds)
+    return rank(problem, machine, threads, demand)[0]
+
+
+def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> list[Solution]:
+    """Return all solutions, the fastest by their price first.
+
+    Raises
+    ------
+    PlanError
+        If there is no such strategy, or no kernels run the scheme that is asked for.
+    """
+    if demand.scheme is not None and demand.strategy == next(iter(STRATEGIES)):
+        strategy: Strategy = GivenScheme(demand.scheme)
+    elif demand.scheme is not None:
+        raise PlanError(f"a scheme is given: strategy {demand.strategy!r} has nothing to find")
+    elif demand.strategy in STRATEGIES:
+        strategy = STRATEGIES[demand.strategy]
+    else:
+        names = ", ".join(map(repr, STRATEGIES))
+        raise PlanError(f"no strategy {demand.strategy!r}, there are {names}")
+    found = strategy.solutions(problem, machine, threads, demand)
+    return sorted(found, key=lambda solution: solution.seconds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -173,7 +172,9 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     form = canonicalize(problem)
     if demand.epilogue is not None:
         demand.epilogue.check(problem)
-        demand = replace(demand, epilogue=demand.epilogue.rename(dict(form.letters)))
+    if demand.scheme is not None:
+        demand.scheme.check_letters(problem.spec.letters)
+    demand = demand.rename(dict(form.letters))
     text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, demand))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine)

@@ -18,7 +18,7 @@ from tilesolve.model.formulas import tile
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Composed, Search, Solution
 from tilesolve.plans.files import dump, load
 from tilesolve.system.subprocess_call import run_in_process
 
@@ -82,6 +82,8 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
         index, the exact price counts reuse that the program does not, so that its bound proves
         nothing.
     """
+    if isinstance(solution.origin, Composed):
+        raise SolverError(f"the plan was made by {solution.origin.strategy!r}, not by the solver")
     request = json.dumps({"plan": dump(solution), "limit": limit})
     try:
         answer = json.loads(run_in_process(_answer, request, limit + MARGIN_SECONDS))
@@ -131,6 +133,7 @@ def _certified(solution: Solution, limit: float) -> Certificate:
     proven = _solve(model, limit)
     best = {symbol: pyo.exp(pyo.value(model.tile[symbol])) for symbol in program.variables}
     optimum = max(amount.at(best) for amount in program.times.values())
+    assert isinstance(solution.origin, Search)
     own = solution.origin.integral
     if own < optimum * (1 - SLACK):
         raise SolverError(

@@ -17,11 +17,12 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Band, CopyKind, Nest
 from tilesolve.model.price import LevelPrice, Price
+from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
-from tilesolve.planning.solution import Chains, Search, Solution
+from tilesolve.planning.solution import Chains, Composed, Search, Solution
 from tilesolve.system.checks import check_threads
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON; a file of another version is refused."""
 
 
@@ -61,7 +62,7 @@ def load(text: str) -> Solution:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 3 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 4 but None
     """
     try:
         data = json.loads(text)
@@ -95,7 +96,9 @@ def _checked(found: Solution) -> Solution:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a frozen value as lists and dictionaries."""
+    """Return a frozen value as lists and dictionaries, schemes as text."""
+    if isinstance(value, Scheme):
+        return str(value)
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, tuple):
@@ -131,6 +134,7 @@ def _solution(data: Mapping[str, Any]) -> Solution:
             nest["output"],
             _tuple(nest["kinds"]),
             nest["scattered"],
+            _tuple(nest["cells"]),
         ),
         cost=Price(
             tuple(LevelPrice(**_frozen(level)) for level in cost["levels"]),
@@ -138,8 +142,15 @@ def _solution(data: Mapping[str, Any]) -> Solution:
             cost["calls"],
             _tuple(cost["packed"]),
         ),
-        origin=Search(**_frozen(data["origin"])),
+        origin=_origin(_frozen(data["origin"])),
     )
+
+
+def _origin(data: Mapping[str, Any]) -> Search | Composed:
+    """Return how a solution was found."""
+    if "scheme" not in data:
+        return Search(**data)
+    return Composed(**{**data, "scheme": Scheme.of(data["scheme"])})
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:
@@ -238,6 +249,7 @@ class _Names:
             bands=tuple(bands),
             packed=self.operands(nest.packed),
             kinds=self.operands(nest.kinds) if nest.kinds else (),
+            cells=tuple((self.letters[i], sizes) for i, sizes in nest.cells),
         )
 
     def cost(self, cost: Price) -> Price:
@@ -252,7 +264,9 @@ class _Names:
         )
         return replace(cost, levels=levels, packed=self.operands(cost.packed))
 
-    def origin(self, search: Search) -> Search:
+    def origin(self, search: Search | Composed) -> Search | Composed:
+        if isinstance(search, Composed):
+            return replace(search, scheme=search.scheme.rename(self.letters))
         tiles = tuple((self._symbol(name), size) for name, size in search.tiles)
         second = search.runner_up
         runner_up = (self.choice(second[0]), second[1]) if second else None

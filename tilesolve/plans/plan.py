@@ -22,7 +22,7 @@ from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Composed, Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
@@ -73,7 +73,16 @@ class Plan(SolutionFigures):
 
     @property
     def setting(self) -> Setting:
-        """What the nonlinear program was written for."""
+        """What the nonlinear program was written for.
+
+        Raises
+        ------
+        PlanError
+            If another strategy found the tiles, or a scheme was given.
+        """
+        origin = self._solution.origin
+        if isinstance(origin, Composed):
+            raise PlanError(f"the plan was made by {origin.strategy!r}, not by the solver")
         return setting_for(self._solution)
 
     @property
@@ -116,8 +125,18 @@ class Plan(SolutionFigures):
         'compute'
         """
         machine = scale_figures(self.machine, factors)
-        demand = Demand(self.output != "accumulate", self.epilogue)
+        demand = self.demand
         return Plan(solve(self.problem, machine, self.threads, demand))
+
+    @property
+    def demand(self) -> Demand:
+        """What the plan was asked for beside its problem."""
+        origin, overwrite = self._solution.origin, self.output != "accumulate"
+        if not isinstance(origin, Composed):
+            return Demand(overwrite, self.epilogue)
+        if origin.strategy == "scheme":
+            return Demand(overwrite, self.epilogue, scheme=origin.scheme)
+        return Demand(overwrite, self.epilogue, origin.strategy)
 
     def certify(self, *, limit: float = 300.0) -> Certificate:
         """Prove with SCIP how far the integer tiles are from the best ones.
@@ -328,6 +347,8 @@ def plan(
     accumulate: bool = False,
     epilogue: Epilogue | str | None = None,
     constant: str = "",
+    strategy: str = "solver",
+    scheme: Scheme | str | None = None,
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -352,6 +373,11 @@ def plan(
     constant
         Names of operands that stay the same from call to call, such as ``"B"``: calls take what
         `Plan.prepare` makes of them, so that packing them costs nothing.
+    strategy
+        What finds the loops and tiles: ``"solver"``, the geometric program.
+    scheme
+        The loops themselves, such as ``"[Rj,λi α.[(12,6),(8,7)],T64,k,Uα,i,U2,j,Vj]"``, see
+        `Scheme.of`; it covers all extents.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -362,7 +388,8 @@ def plan(
     """
     threads = default_threads() if threads is None else check_threads(threads)
     chain = Epilogue.parse(epilogue) if isinstance(epilogue, str) else epilogue
-    demand = Demand(not accumulate, chain if chain and chain.operations else None)
+    loops = Scheme.of(scheme) if isinstance(scheme, str) else scheme
+    demand = Demand(not accumulate, chain if chain and chain.operations else None, strategy, loops)
     if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype, constant)
         if demand.epilogue is not None:
@@ -383,6 +410,13 @@ def core_plan(found: Plan, cores: int) -> Plan:
     """
     if cores == 1 and found.threads == 1:
         return found
-    machine, accumulate = divide_machine(found.machine, cores), found.output == "accumulate"
-    epilogue = found.epilogue
-    return plan(found.problem, machine=machine, threads=1, accumulate=accumulate, epilogue=epilogue)
+    demand = found.demand
+    return plan(
+        found.problem,
+        machine=divide_machine(found.machine, cores),
+        threads=1,
+        accumulate=not demand.overwrite,
+        epilogue=demand.epilogue,
+        strategy=demand.strategy,
+        scheme=demand.scheme,
+    )

@@ -12,7 +12,7 @@ from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Composed, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.system.units import format_duration, format_volume
 
@@ -246,6 +246,12 @@ def _prefetches(solution: Solution, policy: LayoutPolicy, sizes: Sequence[int]) 
 
 def _search(solution: Solution) -> Iterator[str]:
     search = solution.origin
+    if isinstance(search, Composed):
+        if search.strategy == "scheme":
+            yield "the scheme was given"
+        else:
+            yield f"{search.strategy}: best of {search.kept} schemes kept of {search.considered}"
+        return
     yield (
         f"{search.permutations} permutations of loops come down to {search.considered} choices "
         f"(innermost class, or no tile, per level): {search.pruned} ruled out by bounds, "
@@ -264,6 +270,6 @@ def _search(solution: Solution) -> Iterator[str]:
         choice, seconds = search.runner_up
         around = ", ".join(first or "-" for first in choice)
         yield f"runner-up: {around} around the tiles, {format_duration(seconds)}"
-    gains = {name: gain for name, gain in solution.origin.elasticities if gain >= 0.005}
+    gains = {name: gain for name, gain in search.elasticities if gain >= 0.005}
     if gains:
         yield "1 % more of it saves: " + ", ".join(f"{n} {g:.2f} %" for n, g in gains.items())

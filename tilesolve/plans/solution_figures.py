@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
 from tilesolve.planning.setting import Choice
-from tilesolve.planning.solution import Chains, Search, Solution
+from tilesolve.planning.solution import Chains, Composed, Search, Solution
 
 
 class SolutionFigures:
@@ -81,8 +82,17 @@ class SolutionFigures:
 
     @property
     def search(self) -> Search:
-        """How the tiles were found."""
-        return self._solution.origin
+        """How the geometric program found the tiles.
+
+        Raises
+        ------
+        PlanError
+            If another strategy found them, or a scheme was given.
+        """
+        origin = self._solution.origin
+        if isinstance(origin, Composed):
+            raise PlanError(f"the plan was made by {origin.strategy!r}, not by the solver")
+        return origin
 
     @property
     def share(self) -> Problem:

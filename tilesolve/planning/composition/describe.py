@@ -18,13 +18,13 @@ from tilesolve.planning.composition.scheme import (
     Vector,
 )
 from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Composed, Solution
 
 _GREEK = "αβγδεζηθικμνξοπρστυφχψω"
 
 
 def scheme_of(solution: Solution) -> Scheme:
-    """Return a solution's nest as a scheme of the whole problem.
+    """Return the scheme that a solution runs, or what its nest is as a scheme of the whole problem.
 
     The loop over threads is outermost. A letter's outermost loop is `R` where its tile divides the
     extent. What tiles or vectors do not divide is counted as if it were whole, so that the scheme
@@ -41,6 +41,8 @@ def scheme_of(solution: Solution) -> Scheme:
     >>> print(scheme_of(found))
     [λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]
     """
+    if isinstance(solution.origin, Composed):
+        return solution.origin.scheme
     return Scheme(tuple(_specifiers(_Writer(solution))))
 
 
@@ -50,8 +52,9 @@ class _Writer:
     def __init__(self, solution: Solution) -> None:
         self.share, self.nest = solution.share, solution.nest
         self.split, self.parts = solution.split, len(solution.parts)
-        self.roles = roles_of(solution, self.share.spec)
-        self.vector = letter_of_row_vectors(self.share, self.roles, self.share.strides(0))
+        self.roles = roles_of(solution.fused, self.share.spec)
+        strides = solution.problem.strides(0)
+        self.vector = letter_of_row_vectors(self.share, self.roles, strides)
         group = lanes(self.share.dtype, solution.machine.vector_bits)
         self.units = {i: group if i == self.vector else 1 for i in self.share.sizes}
         free = [name for name in _GREEK if name not in self.share.sizes]
@@ -78,23 +81,30 @@ def _specifiers(writer: _Writer) -> Iterator[Specifier]:
         yield Tile(writer.parts, writer.split)
     for at in range(len(bands) - 1, 0, -1):
         for letter in reversed(bands[at].order):
-            outer, inner = bands[at][letter], bands[at - 1][letter]
-            cells = writer.cells.get(letter, ()) if at == 1 else ()
-            if cells and letter in writer.names:
-                yield Sequence(letter, writer.names[letter], _runs(cells))
-                continue
-            trips = len(cells) or ceil(outer / inner)
-            tile = cells[0] * writer.units[letter] if cells else inner
-            if trips > 1:
-                rest = trips * tile == outer == writer.share.sizes[letter]
-                yield Rest(letter) if rest else Tile(trips, letter)
+            yield from _loop(writer, at, letter)
     yield from _register_tile(writer)
+
+
+def _loop(writer: _Writer, at: int, letter: str) -> Iterator[Specifier]:
+    """Yield the loop over a letter in a band, if it runs."""
+    bands, extent = writer.nest.bands, writer.share.sizes[letter]
+    outer, inner = bands[at][letter], bands[at - 1][letter]
+    cells = writer.cells.get(letter, ()) if at == 1 else ()
+    if cells and letter in writer.names:
+        yield Sequence(letter, writer.names[letter], _runs(cells))
+        return
+    trips = len(cells) or ceil(outer / inner)
+    tile = cells[0] * writer.units[letter] if cells else inner
+    if trips > 1:
+        rest = trips * tile == outer == extent
+        yield Rest(letter) if rest else Tile(trips, letter)
 
 
 def _register_tile(writer: _Writer) -> Iterator[Specifier]:
     """Yield what one call does: batches, sums, columns, rows."""
     register = writer.nest.bands[0]
-    for letter in reversed(sorted(register.order, key=lambda i: writer.roles.number(i) == SUMS)):
+    sums_first = sorted(register.order, key=lambda i: writer.roles.number(i) != SUMS)
+    for letter in reversed(sums_first):
         if not writer.is_unrolled(letter) and register[letter] > 1:
             yield Tile(register[letter], letter)
     for role in (COLUMNS, ROWS):
