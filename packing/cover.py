@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -136,39 +136,25 @@ def cover(extent: int, most: int, unit: int = 1) -> tuple[int, ...]:
     return tuple(sides)
 
 
-def combine(extent: int, costs: Mapping[int, float]) -> Combination:
-    """Return the cells of at most two allowed sizes that cover an extent at the least cost.
+def combinations(extent: int, sizes: Iterable[int]) -> list[Combination]:
+    """Return all cells of at most two allowed sizes that cover an extent exactly.
 
-    Parameters
-    ----------
-    extent
-        What is covered, exactly.
-    costs
-        What a cell of each allowed size costs.
-
-    Raises
-    ------
-    SizeError
-        If no cells of two of these sizes cover it.
+    Cells of one size stand first with no others; those of two are once at least each.
 
     Examples
     --------
-    TTile's products of 34 rows: once 8 and twice 13, if large cells are hardly slower by the row:
+    TTile's products of 34 rows by cells of 8 to 13:
 
-    >>> combine(34, {8: 8.0, 13: 12.0})
-    Combination(first=1, size=8, second=2, other=13)
+    >>> [one.cells for one in combinations(34, range(10, 14))]
+    [(10, 12, 12), (11, 11, 12)]
     """
-    found = [
-        (first * costs[size] + second * costs[other], first + second, other - size, first, size)
-        for size in costs
-        for other in costs
-        if size <= other
-        for second in range(extent // other + 1)
-        for first, rest in [divmod(extent - second * other, size)]
-        if not rest and (size < other or not second)
+    allowed = sorted(set(sizes))
+    single = [Combination(extent // size, size, 0, size) for size in allowed if extent % size == 0]
+    double = [
+        Combination((extent - second * other) // size, size, second, other)
+        for at, size in enumerate(allowed)
+        for other in allowed[at + 1 :]
+        for second in range(1, (extent - 1) // other + 1)
+        if (extent - second * other) % size == 0
     ]
-    if extent < 1 or not found:
-        sizes = ", ".join(map(str, sorted(costs)))
-        raise SizeError(f"no cells of two of the sizes {sizes} cover an extent of {extent}")
-    _, cells, apart, first, size = min(found)
-    return Combination(first, size, cells - first, size + apart)
+    return [*single, *double] if extent > 0 else []
