@@ -68,13 +68,19 @@ LONG_SUMS_SHARE = 0.4
 """Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
 
 # How far to look
-MOST_COMBINATIONS = 6
+MOST_COMBINATIONS = 3
 """Combinations of two microkernels that schemes are completed for, for each class and letter."""
+
+MOST_MICROKERNELS = 6
+"""Combinations of microkernels that are completed, of all classes and letters."""
 
 MOST_COMPLETIONS = 600
 """Completions of a permutation that are compared; with more, fewer divisors are."""
 
-MOST_SCHEMES = 48
+FEW_COMPLETIONS = 60
+"""Completions by which permutations are compared."""
+
+MOST_SCHEMES = 16
 """Schemes that are priced: of those with long sums, the ones that move least."""
 
 LEAST_CALL_PRODUCTS = 192

@@ -6,6 +6,7 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.planning.composition.given import GivenScheme
+from tilesolve.planning.composition.strategy import Composition
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.strategy import GeometricProgram
 from tilesolve.planning.solution import Solution
@@ -13,6 +14,7 @@ from tilesolve.planning.strategy import Strategy
 
 STRATEGIES: dict[str, Strategy] = {
     "solver": GeometricProgram(),
+    "composition": Composition(),
 }
 """All strategies by their names; the first one is taken where none is asked for."""
 

@@ -33,17 +33,21 @@ class MicrokernelClass:
         --------
         >>> tiles = tuple(RegisterTile(2, n, 2.0 * n, 10.0) for n in range(8, 14))
         >>> [one.cells for one in MicrokernelClass(2, tiles).combinations(34)]
-        [(8, 13, 13), (9, 12, 13), (10, 12, 12), (11, 11, 12), (8, 8, 9, 9), (8, 8, 8, 10)]
+        [(11, 11, 12), (10, 12, 12), (8, 13, 13), (8, 8, 9, 9), (8, 8, 8, 10)]
         """
-        cycles = {tile.columns: tile.cycles(MOST_CALL_PRODUCTS) for tile in self.tiles}
+        found = combinations(extent, (tile.columns for tile in self.tiles))
+        found.sort(key=lambda one: (self.cycles(one), one.other - one.size))
+        return found[:MOST_COMBINATIONS]
 
-        def cost(one: Combination) -> tuple[float, int]:
-            return sum(cycles[cell] for cell in one.cells), abs(one.other - one.size)
+    def cycles(self, cells: Combination) -> float:
+        """Return the cycles of a call for each of some cells."""
+        of = {tile.columns: tile.cycles(MOST_CALL_PRODUCTS) for tile in self.tiles}
+        return cells.first * of[cells.size] + (cells.second * of[cells.other] if cells.second else 0)
 
-        return sorted(combinations(extent, cycles), key=cost)[:MOST_COMBINATIONS]
 
-
-def fast_classes(dtype: str, machine: Machine, rows: int) -> list[MicrokernelClass]:
+def fast_classes(
+    dtype: str, machine: Machine, rows: int, share: float = FAST_SHARE
+) -> list[MicrokernelClass]:
     """Return the classes of microkernels that are nearly as fast as the best of all.
 
     Those count whose vectors divide the rows: no vector is cut.
@@ -57,19 +61,21 @@ def fast_classes(dtype: str, machine: Machine, rows: int) -> list[MicrokernelCla
         CPU can, if it has enough that are independent.
     rows
         Vectors of rows that there are.
+    share
+        Of the fastest one's rate.
 
     Examples
     --------
     >>> found = fast_classes("float64", Machine.load("i7-6700k"), rows=6)
     >>> [(one.vectors, [tile.columns for tile in one.tiles]) for one in found]
-    [(1, [8, 9, 10, 11, 12, 13]), (2, [4, 5, 6]), (3, [3])]
+    [(1, [7, 8, 9, 10, 11, 12, 13, 14]), (2, [4, 5, 6]), (3, [3, 4])]
     """
     usable = [tile for tile in _tiles(dtype, machine) if rows % tile.vectors == 0]
 
     def rate(tile: RegisterTile) -> float:
         return tile.vectors * tile.columns * MOST_CALL_PRODUCTS / tile.cycles(MOST_CALL_PRODUCTS)
 
-    least = FAST_SHARE * max(map(rate, usable), default=0.0)
+    least = share * max(map(rate, usable), default=0.0)
     found: dict[int, list[RegisterTile]] = {}
     for tile in sorted(usable, key=lambda tile: (tile.vectors, tile.columns)):
         if rate(tile) >= least:

@@ -1,0 +1,155 @@
+"""Composition as a strategy: TTile's search, priced by the one price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import nsmallest
+from operator import itemgetter
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import BATCHES, Roles
+from tilesolve.machine.model import Machine
+from tilesolve.model.fused import fuse
+from tilesolve.model.price import stores
+from tilesolve.planning.composition.build import Target, build, priced
+from tilesolve.planning.composition.classes import fast_classes
+from tilesolve.planning.composition.completions import (
+    Microkernel,
+    Permutation,
+    Space,
+    best_permutation,
+    select,
+)
+from tilesolve.planning.composition.scheme import Scheme, Tile
+from tilesolve.planning.demand import Demand
+from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
+from tilesolve.planning.policy import FAST_SHARE, FEW_COMPLETIONS, MOST_MICROKERNELS, MOST_SCHEMES
+from tilesolve.planning.solution import Composed, Solution, share_of
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Composes schemes of fast microkernels, without partial tiles."""
+
+    def solutions(
+        self, problem: Problem, machine: Machine, threads: int, demand: Demand
+    ) -> Iterator[Solution]:
+        """Yield the schemes that move least, as solutions.
+
+        Examples
+        --------
+        >>> problem, machine = Problem.of("ij-ik-kj", 48), Machine.load("i7-6700k")
+        >>> found = list(Composition().solutions(problem, machine, 1, Demand()))
+        >>> best = min(found, key=lambda one: one.seconds).origin.scheme
+        >>> best.covered(problem.sizes, 4) == dict(problem.sizes)
+        True
+
+        Raises
+        ------
+        SolverError
+            If no vectors and cells cover the extents exactly.
+        """
+        target = Target(problem, machine, threads, demand)
+        found = schemes(target)
+        for scheme in found.kept:
+            origin = Composed(scheme, "composition", found.considered, len(found.kept))
+            yield priced(build(scheme, target), target, origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Schemes:
+    """Schemes that are worth a price.
+
+    Parameters
+    ----------
+    considered
+        How many there were.
+    kept
+        The best ones by the metric.
+    """
+
+    considered: int
+    kept: tuple[Scheme, ...]
+
+
+def schemes(target: Target, most: int = MOST_SCHEMES) -> Schemes:
+    """Return the schemes of a problem that are worth a price: those that move least, of all classes.
+
+    Raises
+    ------
+    SolverError
+        If there are none.
+    """
+    places = stores(target.machine, target.threads)
+    spaces, considered = [], 0
+    for one in _shares(target):
+        permutations: dict[int, Permutation] = {}
+        for kernel in _microkernels(target, one):
+            space = Space.of(one.problem, one.roles, kernel)
+            if kernel.vectors not in permutations:  # the same for all of a class
+                few = Space.of(one.problem, one.roles, kernel, FEW_COMPLETIONS)
+                permutations[kernel.vectors] = best_permutation(few, places)
+            considered += len(space)
+            spaces.append((one.split, space, permutations[kernel.vectors]))
+    found: list[tuple[float, int, Scheme]] = []
+    each = max(1, most // max(1, len(spaces)))
+    for split, space, permutation in spaces:
+        volumes = space.volumes(permutation, places)
+        for number in select(space.calls_sums(), volumes, each):
+            scheme = space.scheme(number, permutation)
+            if split is not None:
+                scheme = Scheme((Tile(target.threads, split), *scheme.specifiers))
+            found.append((float(volumes[number]), len(found), scheme))
+    if not found:
+        raise SolverError(
+            f"no scheme of whole vectors of {target.lanes} covers {target.problem}"
+            + (f" for {target.threads} threads" if target.threads > 1 else "")
+        )
+    return Schemes(considered, tuple(scheme for _, _, scheme in nsmallest(most, found)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One thread's part of a problem, and along which letter vectors lie in it."""
+
+    split: str | None
+    vector: str
+    problem: Problem
+    roles: Roles
+
+
+def _shares(target: Target) -> Iterator[_Share]:
+    """Yield shares that are whole vectors along C's last letter, or along one of the other side."""
+    problem, threads = target.problem, target.threads
+    output = problem.spec.output.letters
+    divided = [i for i in output if problem.sizes[i] % threads == 0 and problem.sizes[i] > 1]
+    splits = divided if threads > 1 else [None]
+    for vector in output[::-1]:
+        turned = problem.with_last(vector)
+        roles = roles_of(fuse(turned), turned.spec)
+        usual = letter_of_row_vectors(turned, roles, problem.strides(0))
+        if roles.number(vector) == BATCHES or vector != usual:
+            continue
+        for split in splits:
+            share = share_of(turned, split, threads)
+            if share.sizes[vector] % target.lanes == 0:
+                yield _Share(split, vector, share, roles)
+
+
+def _microkernels(target: Target, share: _Share) -> list[Microkernel]:
+    """Return the fastest microkernels that cover a share; where no fast ones do, any."""
+    sizes, group = share.problem.sizes, target.lanes
+    letters = [i for i in share.roles.columns if sizes[i] > 1] or [None]
+    rows = sizes[share.vector] // group
+    found: list[tuple[float, Microkernel]] = []
+    for least in (FAST_SHARE, 0.0):
+        for one in fast_classes(target.problem.dtype, target.machine, rows, least):
+            for letter in letters:
+                for cells in one.combinations(sizes[letter] if letter else 1):
+                    kernel = Microkernel(share.vector, one.vectors, group, letter, cells)
+                    found.append((one.cycles(cells) / (cells.extent * one.vectors), kernel))
+        if found:
+            break
+    return [kernel for _, kernel in sorted(found, key=itemgetter(0))[:MOST_MICROKERNELS]]
