@@ -25,9 +25,9 @@ from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
-from tilesolve.planning.solve import solve
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, rename_letters
+from tilesolve.plans.tries import settle
 from tilesolve.system import files
 from tilesolve.system.locks import Lock
 from tilesolve.system.version import __version__
@@ -141,7 +141,7 @@ def cached(
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype, constant)
-        return make(solve(problem, Machine.load(machine), threads, demand))
+        return make(settle(problem, Machine.load(machine), threads, demand))
     with _lock:
         kept: _T | None = _memory.get(key)
         if kept is not None:
@@ -179,7 +179,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine)
     if found is None:
-        found = solve(form.problem, machine, threads, demand)
+        found = settle(form.problem, machine, threads, demand)
         try:
             files.write_atomically(path, dump(found))
         except FileAccessError as error:

@@ -28,7 +28,8 @@ from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.executors import make_executor
 from tilesolve.plans.solution_figures import SolutionFigures
-from tilesolve.system.checks import check_threads
+from tilesolve.plans.tries import settle
+from tilesolve.system.checks import check_threads, check_tries
 from tilesolve.system.html_report import html_report
 
 if TYPE_CHECKING:
@@ -349,6 +350,7 @@ def plan(
     constant: str = "",
     strategy: str = "solver",
     scheme: Scheme | str | None = None,
+    tries: int = 1,
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -374,10 +376,14 @@ def plan(
         Names of operands that stay the same from call to call, such as ``"B"``: calls take what
         `Plan.prepare` makes of them, so that packing them costs nothing.
     strategy
-        What finds the loops and tiles: ``"solver"``, the geometric program.
+        What finds the loops and tiles: ``"solver"``, the geometric program, or ``"composition"``,
+        which composes fast microkernels to cover all extents without partial tiles.
     scheme
         The loops themselves, such as ``"[Rj,λi α.[(12,6),(8,7)],T64,k,Uα,i,U2,j,Vj]"``, see
         `Scheme.of`; it covers all extents.
+    tries
+        How many candidates are run once on synthetic data, to keep the fastest: the ones that are
+        predicted to take least.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -389,12 +395,13 @@ def plan(
     threads = default_threads() if threads is None else check_threads(threads)
     chain = Epilogue.parse(epilogue) if isinstance(epilogue, str) else epilogue
     loops = Scheme.of(scheme) if isinstance(scheme, str) else scheme
-    demand = Demand(not accumulate, chain if chain and chain.operations else None, strategy, loops)
+    chain = chain if chain and chain.operations else None
+    demand = Demand(not accumulate, chain, strategy, loops, check_tries(tries))
     if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype, constant)
         if demand.epilogue is not None:
             demand.epilogue.check(problem)
-        return Plan(solve(problem, Machine.load(machine), threads, demand))
+        return Plan(settle(problem, Machine.load(machine), threads, demand))
     return plan_cache.cached(spec, sizes, machine, dtype, threads, demand, constant, Plan)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -18,11 +18,12 @@ from tilesolve.model.copies import repeats
 from tilesolve.model.footprints import footprint
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
-from tilesolve.model.price import Price, price, stores, with_epilogue
+from tilesolve.model.price import price, stores, with_epilogue
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors, roles_of
+from tilesolve.planning.reading import reads_well
 from tilesolve.planning.register_tile import Sides, microkernel_of
 from tilesolve.planning.solution import Composed, Solution, share_of
 
@@ -83,6 +84,7 @@ class Built:
     nest: Nest
     microkernel: Microkernel
     lanes: int
+    steps: Mapping[str, int]
 
 
 def solution_of(scheme: Scheme, target: Target) -> Solution:
@@ -129,28 +131,22 @@ def build(scheme: Scheme, target: Target) -> Built:
     cells = _register_tiles(scheme, loops, roles, share, machine)
     nest = _nest(loops, share, target, scattered=vector is not None)
     kernel = microkernel_of(share, machine, cells)
-    return Built(share, split, vector, roles, loops, nest, kernel, target.lanes)
+    return Built(share, split, vector, roles, loops, nest, kernel, target.lanes, problem.strides(0))
 
 
 def priced(built: Built, target: Target, origin: Composed) -> Solution:
     """Return the solution with the copies that cost least."""
-    best: tuple[float, Nest, Price] | None = None
+    machine = target.machine
+    kernel, found = built.microkernel, []
     for copies in _copies(built):
-        kinds = tuple(kind for _, kind in copies)
-        nest = replace(built.nest, packed=tuple(level for level, _ in copies), kinds=kinds)
-        cost = price(
-            built.share,
-            nest,
-            target.machine,
-            microkernel=built.microkernel,
-            threads=target.threads,
-        )
-        if best is None or cost.ranking < best[2].ranking:
-            best = cost.seconds, nest, cost
-    assert best is not None
-    _, nest, cost = best
-    demand, machine, threads = target.demand, target.machine, target.threads
-    found = Solution(
+        levels, kinds = zip(*copies, strict=True)
+        nest = replace(built.nest, packed=levels, kinds=kinds)
+        cost = price(built.share, nest, machine, microkernel=kernel, threads=target.threads)
+        found.append((nest, cost))
+    good = [one for one in found if reads_well(built.share, one[0], machine)]
+    nest, cost = min(good or found, key=lambda one: one[1].ranking)
+    demand, threads = target.demand, target.threads
+    solution = Solution(
         problem=target.problem,
         machine=machine,
         threads=threads,
@@ -165,7 +161,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         cost=with_epilogue(cost, built.share, demand.epilogue, machine, threads),
         origin=origin,
     )
-    return found.with_class_tiles()
+    return solution.with_class_tiles()
 
 
 def _check_vector(scheme: Scheme, problem: Problem, roles: Roles, along: str) -> None:
@@ -256,26 +252,38 @@ def _copies(built: Built) -> Iterator[Copies]:
     """Yield the ways in which the operands can be read: copies live in one level."""
     share, nest = built.share, built.nest
     levels = [band.level for band in nest.bands[1:-1] if not band.level.startswith("tile ")]
-    options = [_kinds(built, at) for at in range(1, len(share.spec.tensors))]
+    lane = letter_of_row_vectors(share, built.roles, built.steps)
+    sides = [band[lane] for band in nest.bands] if lane else [1]
+    whole = all(side % built.lanes == 0 for side in sides)
+    options = [
+        copy_kinds(share, built.roles, lane, at, whole=whole)
+        for at in range(1, len(share.spec.tensors))
+    ]
     for kinds in product(*options):
         made = any(kind in ("strips", "windows") for kind in kinds)
         for level in levels if made else levels[:1]:
             yield tuple((level if kind in ("strips", "windows") else None, kind) for kind in kinds)
 
 
-def _kinds(built: Built, operand: int) -> list[CopyKind]:
-    """Return how an operand can be read: rows in place only as whole vectors."""
-    share, roles = built.share, built.roles
+def copy_kinds(
+    share: Problem, roles: Roles, vector: str | None, operand: int, *, whole: bool
+) -> list[CopyKind]:
+    """Return how an operand can be read: rows in place only along vectors, if these are whole.
+
+    Examples
+    --------
+    >>> layer = Problem.of("khw-kcrs-c[h+r][w+s]", 16)
+    >>> roles = Roles.of_spec(layer.spec)
+    >>> [copy_kinds(layer, roles, "k", operand, whole=True) for operand in (1, 2)]
+    [['strips'], ['strips', 'in place', 'windows']]
+    """
     if operand in share.constant:
         return ["prepared"]
-    letters = share.spec.tensors[operand].letters
-    rows = bool(set(roles.rows) & set(letters))
+    rows = bool(set(roles.rows) & set(share.spec.tensors[operand].letters))
     windows: list[CopyKind] = ["windows"] if repeats(share.spec, operand) and not rows else []
     if any(one.tensor == operand for one in share.padding):
         return windows or ["strips"]
     if rows:
-        lane = built.vector or letter_of_row_vectors(share, roles, share.strides(0))
-        along = lane is not None and contiguous_letter(share, share.strides(operand)) == lane
-        whole = along and all(band[lane] % built.lanes == 0 for band in built.nest.bands if lane)
-        return ["strips", "in place"] if whole else ["strips"]
+        unit = contiguous_letter(share, share.strides(operand))
+        return ["strips", "in place"] if whole and unit == vector else ["strips"]
     return ["strips", "in place", *windows]

@@ -42,7 +42,7 @@ class MicrokernelClass:
     def cycles(self, cells: Combination) -> float:
         """Return the cycles of a call for each of some cells."""
         of = {tile.columns: tile.cycles(MOST_CALL_PRODUCTS) for tile in self.tiles}
-        return cells.first * of[cells.size] + (cells.second * of[cells.other] if cells.second else 0)
+        return sum(of[cell] for cell in cells.cells)
 
 
 def fast_classes(

@@ -12,14 +12,19 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
+from tilesolve.machine.microkernel import Microkernel as Costs
 from tilesolve.model.loop_order import innermost_first
-from tilesolve.model.nest import REGISTER
+from tilesolve.model.nest import REGISTER, CopyKind
+from tilesolve.model.price import arithmetic
 from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, traffic
 from tilesolve.packing.cover import Combination
 from tilesolve.planning.composition import scheme as loops
 from tilesolve.planning.composition.scheme import Scheme, Specifier
 from tilesolve.planning.policy import LONG_SUMS_SHARE, MOST_COMPLETIONS
+
+COPIED = ("strips", "windows")
+"""Kinds of copies that calls make."""
 
 BANDS = ("nearest tile", "farther tile", "whole")
 """The bands of loops around a call, innermost first."""
@@ -155,6 +160,32 @@ def _factorizations(number: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where completions run, and how they read.
+
+    Parameters
+    ----------
+    stores
+        The register file and the caches.
+    costs
+        Of the microkernel.
+    rate, frequency
+        Flop/s and cycles per second of one thread's core.
+    overlap
+        Share of the time of other levels that shows beside the slowest one's.
+    kinds
+        How each operand is read; copies live in the farther tile.
+    """
+
+    stores: Sequence[Store]
+    costs: Costs
+    rate: float
+    frequency: float
+    overlap: float
+    kinds: tuple[CopyKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """All completions of a permutation around a microkernel.
 
@@ -183,10 +214,11 @@ class Space:
 
         Examples
         --------
-        >>> problem, kernel = Problem.of("ij-ik-kj", 16), Microkernel("j", 2, 4, None, Combination(0, 1, 0, 1))
+        >>> problem = Problem.of("ij-ik-kj", 16)
+        >>> kernel = Microkernel("j", 2, 4, None, Combination(1, 1, 0, 1))
         >>> space = Space.of(problem, Roles.of_spec(problem.spec, rows=1), kernel)
         >>> len(space), {letter: len(found) for letter, found in space.options.items()}
-        (525, {'i': 5, 'j': 3, 'k': 35})
+        (525, {'i': 15, 'j': 3, 'k': 35})
         """
         found = {
             letter: chains(letter, extent, microkernel, roles.number(letter))
@@ -224,21 +256,30 @@ class Space:
             tuple(i for role in (*roles, BATCHES) for i in letters[role]) for roles in permutation
         ]
 
-    def volumes(self, permutation: Permutation, places: Sequence[Store]) -> NDArray[np.float64]:
-        """Return how long the volumes of all levels take together, for each completion.
+    def seconds(self, permutation: Permutation, place: Place) -> NDArray[np.float64]:
+        """Return the time of each completion by its volumes, its calls and its packing.
 
-        Bytes count by their level's bandwidth, so that a nearer level's many do not hide those of
-        memory.
+        Of all levels together, as levels work at once only in part.
         """
-        boxes, orders = self.boxes(), self.order(permutation)
+        names = [store.name for store in place.stores]
+        levels = names[1 : len(BANDS)] + [""] * (len(BANDS) - len(names))
+        levels[len(BANDS) - 2] = names[-1]
         call = tuple(i for roles in (ROWS, COLUMNS, SUMS, BATCHES) for i in self.roles[roles])
-        bands = ((REGISTER, call), *zip(BANDS, orders, strict=True))
-        in_place = (None,) * len(self.problem.spec.operands)
-        found = traffic(self.problem, Tiling(tuple(bands), tuple(boxes), in_place, "store"), places)
-        total = sum(
-            place.seconds(level) for place, level in zip(places, found.volumes, strict=True)
+        bands = ((REGISTER, call), *zip((*levels, "whole"), self.order(permutation), strict=True))
+        tiling = Tiling(
+            bands,
+            tuple(self.boxes()),
+            tuple(names[-1] if kind in COPIED else None for kind in place.kinds),
+            "store",
+            place.kinds,
         )
-        return np.broadcast_to(np.asarray(total, np.float64), (len(self),))
+        found = traffic(self.problem, tiling, place.stores)
+        pairs = zip(place.stores, found.volumes, strict=True)
+        times = [store.seconds(volumes) for store, volumes in pairs]
+        times.append(arithmetic(self.problem, place.costs, place.rate, place.frequency, found))
+        all_times = np.stack([np.broadcast_to(np.asarray(time), (len(self),)) for time in times])
+        longest: NDArray[np.float64] = all_times.max(axis=0)
+        return longest + place.overlap * (all_times.sum(axis=0) - longest)
 
     def calls_sums(self) -> NDArray[np.int64]:
         """Return how many products a call sums, for each completion."""
@@ -260,7 +301,8 @@ class Space:
         for band, order in reversed(list(enumerate(self.order(permutation)))):
             for letter in reversed(order):
                 found += chosen[letter].specifiers[band]
-        for letter in innermost_first(self.problem, self.roles.sums)[::-1] if self.roles.sums else ():
+        sums = innermost_first(self.problem, self.roles.sums) if self.roles.sums else ()
+        for letter in reversed(sums):
             if (side := chosen[letter].sides[0]) > 1:
                 found.append(loops.Tile(side, letter))
         return Scheme((*found, *self.microkernel.specifiers))
@@ -271,16 +313,16 @@ def permutations() -> list[Permutation]:
     return list(product(ROTATIONS, repeat=len(BANDS)))
 
 
-def best_permutation(space: Space, places: Sequence[Store]) -> Permutation:
-    """Return the permutation some completion of which moves least."""
-    return min(permutations(), key=lambda one: float(space.volumes(one, places).min()))
+def best_permutation(space: Space, place: Place) -> Permutation:
+    """Return the permutation some completion of which takes the least time."""
+    return min(permutations(), key=lambda one: float(space.seconds(one, place).min()))
 
 
-def select(sums: NDArray[np.int64], volumes: NDArray[np.float64], most: int) -> list[int]:
-    """Return the completions to price: of those with the longest sums the ones that move least.
+def select(sums: NDArray[np.int64], seconds: NDArray[np.float64], most: int) -> list[int]:
+    """Return the completions to price: of those with the longest sums the fastest ones.
 
     Section 5.4 of TTile: a share with the largest reduction above the microkernel, then sorted by
-    volume.
+    what moves.
 
     Examples
     --------
@@ -289,7 +331,7 @@ def select(sums: NDArray[np.int64], volumes: NDArray[np.float64], most: int) -> 
     """
     kept = max(1, int(LONG_SUMS_SHARE * len(sums)))
     longest = np.argsort(-sums, kind="stable")[:kept]
-    return [int(at) for at in longest[np.argsort(volumes[longest], kind="stable")][:most]]
+    return [int(at) for at in longest[np.argsort(seconds[longest], kind="stable")][:most]]
 
 
 def _thin(found: Sequence[Chain]) -> list[Chain]:

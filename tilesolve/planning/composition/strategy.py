@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -12,12 +13,13 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, Roles
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.model.price import stores
-from tilesolve.planning.composition.build import Target, build, priced
+from tilesolve.model.price import core_rates, stores
+from tilesolve.planning.composition.build import Target, build, copy_kinds, priced
 from tilesolve.planning.composition.classes import fast_classes
 from tilesolve.planning.composition.completions import (
     Microkernel,
     Permutation,
+    Place,
     Space,
     best_permutation,
     select,
@@ -26,6 +28,7 @@ from tilesolve.planning.composition.scheme import Scheme, Tile
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
 from tilesolve.planning.policy import FAST_SHARE, FEW_COMPLETIONS, MOST_MICROKERNELS, MOST_SCHEMES
+from tilesolve.planning.register_tile import fits_second_cache, microkernel_of
 from tilesolve.planning.solution import Composed, Solution, share_of
 
 
@@ -36,7 +39,7 @@ class Composition:
     def solutions(
         self, problem: Problem, machine: Machine, threads: int, demand: Demand
     ) -> Iterator[Solution]:
-        """Yield the schemes that move least, as solutions.
+        """Yield the schemes that are best by the metric, as solutions.
 
         Examples
         --------
@@ -75,33 +78,33 @@ class Schemes:
 
 
 def schemes(target: Target, most: int = MOST_SCHEMES) -> Schemes:
-    """Return the schemes of a problem that are worth a price: those that move least, of all classes.
+    """Return the schemes of a problem that are worth a price, of all classes of microkernels.
 
     Raises
     ------
     SolverError
         If there are none.
     """
-    places = stores(target.machine, target.threads)
     spaces, considered = [], 0
     for one in _shares(target):
         permutations: dict[int, Permutation] = {}
         for kernel in _microkernels(target, one):
             space = Space.of(one.problem, one.roles, kernel)
+            place = _place(target, one, kernel)
             if kernel.vectors not in permutations:  # the same for all of a class
                 few = Space.of(one.problem, one.roles, kernel, FEW_COMPLETIONS)
-                permutations[kernel.vectors] = best_permutation(few, places)
+                permutations[kernel.vectors] = best_permutation(few, place)
             considered += len(space)
-            spaces.append((one.split, space, permutations[kernel.vectors]))
+            spaces.append((one.split, space, place, permutations[kernel.vectors]))
     found: list[tuple[float, int, Scheme]] = []
     each = max(1, most // max(1, len(spaces)))
-    for split, space, permutation in spaces:
-        volumes = space.volumes(permutation, places)
-        for number in select(space.calls_sums(), volumes, each):
+    for split, space, place, permutation in spaces:
+        seconds = space.seconds(permutation, place)
+        for number in select(space.calls_sums(), seconds, each):
             scheme = space.scheme(number, permutation)
             if split is not None:
                 scheme = Scheme((Tile(target.threads, split), *scheme.specifiers))
-            found.append((float(volumes[number]), len(found), scheme))
+            found.append((float(seconds[number]), len(found), scheme))
     if not found:
         raise SolverError(
             f"no scheme of whole vectors of {target.lanes} covers {target.problem}"
@@ -136,6 +139,23 @@ def _shares(target: Target) -> Iterator[_Share]:
             share = share_of(turned, split, threads)
             if share.sizes[vector] % target.lanes == 0:
                 yield _Share(split, vector, share, roles)
+
+
+def _place(target: Target, share: _Share, kernel: Microkernel) -> Place:
+    """Return where a share runs: operands are copied unless they fit the second cache anyway."""
+    problem, machine = share.problem, target.machine
+    cells = Counter((kernel.vectors, cell) for cell in kernel.cells.cells)
+    costs = microkernel_of(problem, machine, cells)
+    rate, frequency = core_rates(machine, problem.dtype, costs, target.threads)
+    options = [
+        copy_kinds(problem, share.roles, share.vector, at, whole=True)
+        for at in range(1, len(problem.spec.tensors))
+    ]
+    near = fits_second_cache(problem, machine)
+    wanted = ("windows", "in place") if near else ("windows",)
+    kinds = tuple(next((one for one in wanted if one in kinds), kinds[0]) for kinds in options)
+    overlap = machine.costs.level_overlap
+    return Place(stores(machine, target.threads), costs, rate, frequency, overlap, kinds)
 
 
 def _microkernels(target: Target, share: _Share) -> list[Microkernel]:
