@@ -74,6 +74,9 @@ MOST_COMBINATIONS = 3
 MOST_MICROKERNELS = 6
 """Combinations of microkernels that are completed, of all classes and letters."""
 
+MOST_SPLITS = 2
+"""Letters that threads may divide in schemes, the longest ones."""
+
 MOST_COMPLETIONS = 600
 """Completions of a permutation that are compared; with more, fewer divisors are."""
 

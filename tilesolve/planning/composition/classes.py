@@ -33,7 +33,7 @@ class MicrokernelClass:
         --------
         >>> tiles = tuple(RegisterTile(2, n, 2.0 * n, 10.0) for n in range(8, 14))
         >>> [one.cells for one in MicrokernelClass(2, tiles).combinations(34)]
-        [(11, 11, 12), (10, 12, 12), (8, 13, 13), (8, 8, 9, 9), (8, 8, 8, 10)]
+        [(11, 11, 12), (10, 12, 12), (8, 13, 13)]
         """
         found = combinations(extent, (tile.columns for tile in self.tiles))
         found.sort(key=lambda one: (self.cycles(one), one.other - one.size))

@@ -72,9 +72,12 @@ class Microkernel:
         found: list[Specifier] = []
         if self.letter is not None:
             two = self.cells.second > 0
-            found.append(loops.Unrolled("α" if two else self.cells.size, self.letter))
+            if two or self.cells.size > 1:
+                found.append(loops.Unrolled("α" if two else self.cells.size, self.letter))
         if self.vector is not None:
-            found += [loops.Unrolled(self.vectors, self.vector), loops.Vector(self.vector)]
+            if self.vectors > 1:
+                found.append(loops.Unrolled(self.vectors, self.vector))
+            found.append(loops.Vector(self.vector))
         return tuple(found)
 
 
@@ -106,7 +109,7 @@ def chains(letter: str, extent: int, microkernel: Microkernel, role: int) -> lis
     >>> [chain.sides for chain in chains("j", 16, kernel, ROWS)]
     [(8, 8, 8, 16), (8, 8, 16, 16), (8, 16, 16, 16)]
     >>> [chain.sides for chain in chains("i", 16, kernel, COLUMNS)]
-    [(6, 6, 6, 16), (6, 6, 16, 16), (6, 16, 16, 16)]
+    [(6, 16, 16, 16), (6, 6, 16, 16), (6, 6, 6, 16)]
     """
     tile = microkernel.tile(letter)
     if letter == microkernel.letter and microkernel.cells.second:
@@ -218,7 +221,7 @@ class Space:
         >>> kernel = Microkernel("j", 2, 4, None, Combination(1, 1, 0, 1))
         >>> space = Space.of(problem, Roles.of_spec(problem.spec, rows=1), kernel)
         >>> len(space), {letter: len(found) for letter, found in space.options.items()}
-        (525, {'i': 15, 'j': 3, 'k': 35})
+        (450, {'i': 15, 'j': 3, 'k': 10})
         """
         found = {
             letter: chains(letter, extent, microkernel, roles.number(letter))

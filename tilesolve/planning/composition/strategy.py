@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from operator import itemgetter
@@ -27,9 +27,16 @@ from tilesolve.planning.composition.completions import (
 from tilesolve.planning.composition.scheme import Scheme, Tile
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
-from tilesolve.planning.policy import FAST_SHARE, FEW_COMPLETIONS, MOST_MICROKERNELS, MOST_SCHEMES
+from tilesolve.planning.policy import (
+    FAST_SHARE,
+    FEW_COMPLETIONS,
+    MOST_MICROKERNELS,
+    MOST_SCHEMES,
+    MOST_SPLITS,
+)
 from tilesolve.planning.register_tile import fits_second_cache, microkernel_of
 from tilesolve.planning.solution import Composed, Solution, share_of
+from tilesolve.planning.vector_letter import vector_letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,8 @@ def schemes(target: Target, most: int = MOST_SCHEMES) -> Schemes:
             f"no scheme of whole vectors of {target.lanes} covers {target.problem}"
             + (f" for {target.threads} threads" if target.threads > 1 else "")
         )
-    return Schemes(considered, tuple(scheme for _, _, scheme in nsmallest(most, found)))
+    best = dict.fromkeys(scheme for _, _, scheme in nsmallest(most, found))
+    return Schemes(considered, tuple(best))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +131,29 @@ class _Share:
     roles: Roles
 
 
-def _shares(target: Target) -> Iterator[_Share]:
-    """Yield shares that are whole vectors along C's last letter, or along one of the other side."""
+def _shares(target: Target) -> list[_Share]:
+    """Return shares of whole vectors, along the letter that costs least or else along others."""
     problem, threads = target.problem, target.threads
     output = problem.spec.output.letters
+    usual = vector_letter(problem, target.machine) or next(iter(output[-1:]), None)
     divided = [i for i in output if problem.sizes[i] % threads == 0 and problem.sizes[i] > 1]
-    splits = divided if threads > 1 else [None]
-    for vector in output[::-1]:
+    divided.sort(key=problem.sizes.__getitem__, reverse=True)
+    splits: Sequence[str | None] = divided[:MOST_SPLITS] if threads > 1 else [None]
+    for vector in sorted(output, key=lambda letter: letter != usual):
         turned = problem.with_last(vector)
         roles = roles_of(fuse(turned), turned.spec)
-        usual = letter_of_row_vectors(turned, roles, problem.strides(0))
-        if roles.number(vector) == BATCHES or vector != usual:
+        along = letter_of_row_vectors(turned, roles, problem.strides(0))
+        if roles.number(vector) == BATCHES or vector != along:
             continue
-        for split in splits:
-            share = share_of(turned, split, threads)
-            if share.sizes[vector] % target.lanes == 0:
-                yield _Share(split, vector, share, roles)
+        shares = [(split, share_of(turned, split, threads)) for split in splits]
+        found = [
+            _Share(split, vector, share, roles)
+            for split, share in shares
+            if share.sizes[vector] % target.lanes == 0
+        ]
+        if found:
+            return found
+    return []
 
 
 def _place(target: Target, share: _Share, kernel: Microkernel) -> Place:
