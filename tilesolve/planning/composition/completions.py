@@ -282,7 +282,9 @@ class Space:
         times.append(arithmetic(self.problem, place.costs, place.rate, place.frequency, found))
         all_times = np.stack([np.broadcast_to(np.asarray(time), (len(self),)) for time in times])
         longest: NDArray[np.float64] = all_times.max(axis=0)
-        return longest + place.overlap * (all_times.sum(axis=0) - longest)
+        others = all_times.sum(axis=0) - longest
+        together: NDArray[np.float64] = longest + place.overlap * others
+        return together
 
     def calls_sums(self) -> NDArray[np.int64]:
         """Return how many products a call sums, for each completion."""

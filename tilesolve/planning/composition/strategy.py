@@ -176,7 +176,7 @@ def _place(target: Target, share: _Share, kernel: Microkernel) -> Place:
 def _microkernels(target: Target, share: _Share) -> list[Microkernel]:
     """Return the fastest microkernels that cover a share; where no fast ones do, any."""
     sizes, group = share.problem.sizes, target.lanes
-    letters = [i for i in share.roles.columns if sizes[i] > 1] or [None]
+    letters: Sequence[str | None] = [i for i in share.roles.columns if sizes[i] > 1] or [None]
     rows = sizes[share.vector] // group
     found: list[tuple[float, Microkernel]] = []
     for least in (FAST_SHARE, 0.0):
