@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -35,6 +35,82 @@ class Combination:
         return (self.size,) * self.first + (self.other,) * self.second
 
 
+@dataclass(frozen=True, slots=True)
+class CellSequence:
+    """Cells of chosen sizes, one after the other, again and again along an extent.
+
+    Tiles of all bands are whole cells. Where tiles of several sizes follow each other in a
+    sequence, each of them is as many cells, of one size.
+
+    Parameters
+    ----------
+    sizes
+        The cells, in order.
+    sides
+        The largest tile of each band, nearest first: the largest cell first, the extent last.
+
+    Examples
+    --------
+    Tiles of two cells each, twice in an extent of 68:
+
+    >>> cells = CellSequence((11, 11, 12, 12), (12, 24, 46, 92))
+    >>> cells.cut(3, 92), cells.cut(2, 46), cells.cut(1, 22), cells.counts
+    ((46, 46), (22, 24), (11, 11), [8, 4, 2, 1])
+    """
+
+    sizes: tuple[int, ...]
+    sides: tuple[int, ...]
+
+    @property
+    def counts(self) -> list[int]:
+        """How many tiles of each band there are in the extent."""
+        cells = [self._cells(side) for side in self.sides]
+        return [cells[-1] // count for count in cells]
+
+    def check(self) -> None:
+        """Raise an error unless tiles of all bands are whole cells.
+
+        Raises
+        ------
+        SizeError
+            If they are not.
+        """
+        tiles = {self.sides[-1]}
+        for band in range(len(self.sides) - 1, 0, -1):
+            tiles = {part for tile in tiles for part in self.cut(band, tile)}
+        if tiles != set(self.sizes) or max(tiles) != self.sides[0]:
+            raise SizeError(f"tiles {self.sides} are not whole cells of the sizes {self.sizes}")
+
+    def cut(self, band: int, size: int) -> tuple[int, ...]:
+        """Return the nearer band's tiles of a band's tile of some size.
+
+        Raises
+        ------
+        SizeError
+            If that is not as many whole cells as the band's tiles have.
+        """
+        outer, inner, whole = self.sides[band], self.sides[band - 1], sum(self.sizes)
+        count = self._cells(inner)
+        if outer < whole:
+            parts = self._cells(outer) // count
+            found = (size // parts,) * parts
+        elif inner >= whole:
+            found = (inner,) * (size // inner)
+        else:
+            cells = self.sizes * (size // whole)
+            found = tuple(sum(cells[at : at + count]) for at in range(0, len(cells), count))
+        if sum(found) != size:
+            raise SizeError(f"a tile of {size} is not whole cells of the sizes {self.sizes}")
+        return found
+
+    def _cells(self, side: int) -> int:
+        """Return how many cells a tile of a side has."""
+        whole = sum(self.sizes)
+        if side < whole:
+            return side // max(self.sizes)
+        return side // whole * len(self.sizes)
+
+
 def cover(extent: int, most: int, unit: int = 1) -> tuple[int, ...]:
     """Return the cells of an extent: as few as cells of `most` would be, but near-equal ones.
 
@@ -60,39 +136,25 @@ def cover(extent: int, most: int, unit: int = 1) -> tuple[int, ...]:
     return tuple(sides)
 
 
-def combine(extent: int, costs: Mapping[int, float]) -> Combination:
-    """Return the cells of at most two allowed sizes that cover an extent at the least cost.
+def combinations(extent: int, sizes: Iterable[int]) -> list[Combination]:
+    """Return all cells of at most two allowed sizes that cover an extent exactly.
 
-    Parameters
-    ----------
-    extent
-        What is covered, exactly.
-    costs
-        What a cell of each allowed size costs.
-
-    Raises
-    ------
-    SizeError
-        If no cells of two of these sizes cover it.
+    Cells of one size stand first with no others; those of two are once at least each.
 
     Examples
     --------
-    TTile's products of 34 rows: once 8 and twice 13, if large cells are hardly slower by the row:
+    TTile's products of 34 rows by cells of 8 to 13:
 
-    >>> combine(34, {8: 8.0, 13: 12.0})
-    Combination(first=1, size=8, second=2, other=13)
+    >>> [one.cells for one in combinations(34, range(10, 14))]
+    [(10, 12, 12), (11, 11, 12)]
     """
-    found = [
-        (first * costs[size] + second * costs[other], first + second, other - size, first, size)
-        for size in costs
-        for other in costs
-        if size <= other
-        for second in range(extent // other + 1)
-        for first, rest in [divmod(extent - second * other, size)]
-        if not rest and (size < other or not second)
+    allowed = sorted(set(sizes))
+    single = [Combination(extent // size, size, 0, size) for size in allowed if extent % size == 0]
+    double = [
+        Combination((extent - second * other) // size, size, second, other)
+        for at, size in enumerate(allowed)
+        for other in allowed[at + 1 :]
+        for second in range(1, (extent - 1) // other + 1)
+        if (extent - second * other) % size == 0
     ]
-    if extent < 1 or not found:
-        sizes = ", ".join(map(str, sorted(costs)))
-        raise SizeError(f"no cells of two of the sizes {sizes} cover an extent of {extent}")
-    _, cells, apart, first, size = min(found)
-    return Combination(first, size, cells - first, size + apart)
+    return [*single, *double] if extent > 0 else []

@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesolve.packing.cover import cover
+from tilesolve.packing.cover import CellSequence, cover
 
 Integers = NDArray[np.int64]
 
@@ -112,6 +112,7 @@ def build_axis(
     strides: Sequence[Mapping[str, int]],
     lanes: Mapping[str, int] = MappingProxyType({}),
     parts: int = 1,
+    cells: Mapping[str, CellSequence] = MappingProxyType({}),
 ) -> RoleAxis:
     """Return the axis of a box.
 
@@ -125,6 +126,8 @@ def build_axis(
         For a letter that runs along vectors, how many of its indices one holds.
     parts
         Parts of a vector that microkernels can take: two where the last vectors may be halves.
+    cells
+        For letters that are cut into cells of chosen sizes, these.
 
     Examples
     --------
@@ -144,6 +147,8 @@ def build_axis(
         return known[key]
 
     def cut_letter(level: int, letter: str, size: int) -> tuple[int, ...]:
+        if letter in cells:
+            return cells[letter].cut(level, size)
         side = max(1, tiles[level - 1].side(letter))
         if level == 1:
             return register_cells(size, side, lanes.get(letter, 1), parts)

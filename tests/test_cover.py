@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tilesolve.contractions.errors import SizeError
-from tilesolve.packing.cover import combine, cover
+from tilesolve.packing.cover import combinations, cover
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 6, 8, 15])
@@ -34,28 +33,24 @@ def test_cells_are_whole_units(most, unit):
 
 
 @pytest.mark.parametrize(("low", "high"), [(8, 14), (8, 15), (2, 9)])
-def test_combinations_cost_as_little_as_brute_force_finds(low, high):
-    """No combination of two sizes costs less; what none covers is an error."""
-    costs = {size: size + 3 + 5 * (size % 3) for size in range(low, high + 1)}
-    best = {}
-    for size in costs:
-        for other in costs:
-            for first in range(600 // size + 1):
-                for second in range((600 - first * size) // other + 1):
+def test_combinations_are_all_that_brute_force_finds(low, high):
+    """Each is there once, and covers its extent exactly."""
+    expected = {extent: set() for extent in range(1, 101)}
+    for size in range(low, high + 1):
+        for other in range(size, high + 1):
+            for first in range(1, 101 // size + 1):
+                for second in range(101 // other + 1):
                     extent = first * size + second * other
-                    cost = first * costs[size] + second * costs[other]
-                    best[extent] = min(cost, best.get(extent, cost))
-    for extent in range(1, 601):
-        if extent in best:
-            found = combine(extent, costs)
-            assert found.extent == sum(found.cells) == extent
-            assert sum(costs[cell] for cell in found.cells) == best[extent]
-        else:
-            with pytest.raises(SizeError, match=f"extent of {extent}$"):
-                combine(extent, costs)
+                    if extent in expected and (second > 0) == (other > size):
+                        expected[extent].add((size,) * first + (other,) * second)
+    for extent, cells in expected.items():
+        found = combinations(extent, range(low, high + 1))
+        assert all(one.extent == sum(one.cells) == extent for one in found)
+        assert len(found) == len(cells)
+        assert {one.cells for one in found} == cells
 
 
 def test_heights_from_8_on_are_covered_by_8_to_15():
     """Section 5.2 of TTile: two sizes of the class 8..15 cover all heights from 8 on."""
-    costs = dict.fromkeys(range(8, 16), 1.0)
-    assert all(combine(extent, costs).extent == extent for extent in range(8, 601))
+    assert all(combinations(extent, range(8, 16)) for extent in range(8, 601))
+    assert not any(combinations(extent, range(8, 16)) for extent in (-1, 0, 1, 7))

@@ -25,6 +25,7 @@ LAYERS = (
     "model",
     "simulation",
     "solver",
+    "planning.composition.scheme",
     "planning",
     "planning.composition",
     "planning.geometric",

@@ -79,7 +79,7 @@ def test_operands_may_stand_in_either_order():
 def test_both_schedules_are_priced():
     """The analysis' choice comes first."""
     found = solutions(LAYER)
-    assert [one.scheme.partition(",")[0] for one in found] == [
+    assert [one.origin.slices.partition(",")[0] for one in found] == [
         "weight stationary",
         "input stationary",
     ]
@@ -98,19 +98,19 @@ def test_a_plan_keeps_its_strategy():
     """In JSON, in the cache, and for another machine."""
     found = tilesolve.plan(LAYER, machine=MACHINE, strategy="slicing")
     assert found.strategy == "slicing"
-    assert str(found).splitlines()[-1] == f"slicing: {found.scheme}"
-    assert found.scheme.startswith("weight stationary, Nc ")
+    assert str(found).splitlines()[-1] == f"slicing: {found.solution.origin.slices}"
+    assert found.solution.origin.slices.startswith("weight stationary, Nc ")
     assert Plan.from_json(found.to_json()) == found
     assert found.whatif(l1_capacity=0.5).strategy == "slicing"
     usual = tilesolve.plan(LAYER, machine=MACHINE)
-    assert (usual.strategy, usual.scheme) == ("solver", "")
+    assert usual.strategy == "solver"
     assert tilesolve.plan(LAYER, machine=MACHINE, strategy="slicing") == found != usual
 
 
 def test_there_is_no_nonlinear_program():
     found = tilesolve.plan(LAYER, machine=MACHINE, strategy="slicing")
     for ask in (lambda: found.search, lambda: found.program, found.certify):
-        with pytest.raises(PlanError, match="by slicing"):
+        with pytest.raises(PlanError, match=r"made by .slicing., not by the solver"):
             ask()
 
 

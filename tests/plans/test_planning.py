@@ -50,13 +50,13 @@ SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 def solved(monkeypatch):
     """Count the problems that are really solved."""
     problems = []
-    real = plan_cache.solve
+    real = plan_cache.settle
 
     def counting(problem, *rest):
         problems.append(str(problem))
         return real(problem, *rest)
 
-    monkeypatch.setattr(plan_cache, "solve", counting)
+    monkeypatch.setattr(plan_cache, "settle", counting)
     return problems
 
 

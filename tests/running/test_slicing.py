@@ -70,7 +70,7 @@ def test_both_schedules_equal_the_reference(problem, threads, data):
     operands = draw_operands(problem)
     expected = reference(problem, *operands)
     for solution in Slicing().solutions(problem, MACHINE, threads, Demand()):
-        schedule = solution.scheme.partition(",")[0]
+        schedule = solution.origin.slices.partition(",")[0]
         few = Slices(schedule, *(data.draw(st.integers(1, 3)) for _ in range(3)))
         for found in (Plan(solution), sliced(solution, few)):
             weights = found.prepare(operands[1]) if problem.constant else operands[1]

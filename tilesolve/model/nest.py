@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
+from tilesolve.packing.cover import CellSequence
 
 REGISTER = "register"
 """Name of the innermost band: the box that one microkernel call covers."""
@@ -69,6 +70,9 @@ class Nest:
         For each operand the kind of its copy; if empty, all copies are micro-panels.
     scattered
         Whether C is written across the rows of register tiles, which do not lie side by side in it.
+    cells
+        For letters whose register tiles have chosen sizes, these in order, again and again along
+        the extent; the tiles of all bands are whole register tiles then, see `CellSequence`.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class Nest:
     output: Output = "accumulate"
     kinds: tuple[CopyKind, ...] = ()
     scattered: bool = False
+    cells: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @classmethod
     def of(
@@ -119,14 +124,22 @@ class Nest:
             return self.kinds[operand]
         return "strips" if self.packed and self.packed[operand] else "in place"
 
+    @property
+    def sequences(self) -> dict[str, CellSequence]:
+        """The cells of letters whose register tiles have chosen sizes."""
+        return {
+            letter: CellSequence(sizes, tuple(band[letter] for band in self.bands))
+            for letter, sizes in self.cells
+        }
+
     def check(self, problem: Problem) -> None:
         """Raise an error unless the bands nest up to the whole problem, and C can be written so.
 
         Raises
         ------
         SizeError
-            If a band has other letters or is smaller than a nearer one, or the last one is not the
-            whole problem.
+            If a band has other letters or is smaller than a nearer one, the last one is not the
+            whole problem, or tiles are no whole cells.
         PlanError
             If there is no such way of writing C.
         """
@@ -153,6 +166,8 @@ class Nest:
                 raise SizeError(
                     f"the outermost tile of {letter!r} is {inner[letter]}, its extent {extent}"
                 )
+        for sequence in self.sequences.values():
+            sequence.check()
 
 
 def tile_counts(sizes: Sequence[Any]) -> list[Any]:

@@ -317,6 +317,7 @@ def tiling(nest: Nest, problem: Problem) -> Tiling:
         nest.packed or (None,) * len(problem.spec.operands),
         nest.output,
         nest.kinds,
+        nest.sequences,
     )
 
 

@@ -7,8 +7,8 @@ code that prices one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, field
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tilesolve.model.copies import with_panels
 from tilesolve.model.footprints import Sizes, divisor, footprint, reached_bytes
 from tilesolve.model.nest import CopyKind, Output, tile_counts
 from tilesolve.model.walk import Position, Truth, choose
+from tilesolve.packing.cover import CellSequence
 
 PANEL = 0
 """Stands for the bytes of a line where a tensor is read from micro-panels."""
@@ -40,6 +41,8 @@ class Tiling:
         How C is written.
     kinds
         For each operand the kind of its copy; if empty, all copies are micro-panels.
+    cells
+        Of letters whose register tiles have chosen sizes.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class Tiling:
     packed: tuple[str | None, ...]
     output: Output
     kinds: tuple[CopyKind, ...] = ()
+    cells: Mapping[str, CellSequence] = field(default_factory=dict)
 
 
 class LoopPath:
@@ -61,7 +65,10 @@ class LoopPath:
 
     def __init__(self, problem: Problem, tiling: Tiling) -> None:
         counts = {
-            letter: tile_counts([box[letter] for box in tiling.boxes]) for letter in problem.sizes
+            letter: tiling.cells[letter].counts
+            if letter in tiling.cells
+            else tile_counts([box[letter] for box in tiling.boxes])
+            for letter in problem.sizes
         }
         self.problem = problem
         self.loops: list[tuple[str, Sizes]] = []
@@ -169,7 +176,9 @@ def _corners(tiling: Tiling, letter: str) -> list[Sizes]:
     found: list[Sizes] = []
     common: Any = 0  # of all outer tiles; one that is the whole range begins at 0 only
     extent = tiling.boxes[-1][letter]
+    cells = tiling.cells.get(letter)
     for box in reversed(tiling.boxes):
-        common = divisor(common, choose(box[letter] < extent, box[letter], 0))
+        side = gcd(*cells.sizes) if cells else box[letter]
+        common = divisor(common, choose(box[letter] < extent, side, 0))
         found.append(common)
     return found[::-1]

@@ -13,8 +13,10 @@ from math import inf
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
+from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
+from tilesolve.model.fused import Fused
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
 from tilesolve.planning.runnable_nest import RunnableNest
@@ -102,7 +104,7 @@ def policy_of(
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
     machine, dtype = solution.machine, part.dtype
-    first, lane = _rows_operand(solution, part), shared_lane(part.spec)
+    first, lane = rows_operand(solution.fused, part.spec), shared_lane(part.spec)
     roles = Roles.of_spec(part.spec, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
     last = {i: at for i, at in _reversed_letters(part, given).items() if i != lane}
@@ -160,14 +162,18 @@ def policy_of(
     )
 
 
-def _rows_operand(solution: Solution, part: Problem) -> int:
+def rows_operand(fused: Fused, spec: Spec) -> int:
     """Return which operand has the rows: 0 or 1; one without columns, where both have the lane."""
-    fused, roles = solution.fused, Roles.of_spec(part.spec)
-    if shared_lane(part.spec):
+    if shared_lane(spec):
         column = fused.letters(fused.columns)[0] if fused.columns else None
-        return int(column in part.spec.operands[0].letters)
+        return int(column in spec.operands[0].letters)
     row = fused.letters(fused.rows)[0] if fused.rows else None
-    return int(row in roles.columns)
+    return int(row in Roles.of_spec(spec).columns)
+
+
+def roles_of(fused: Fused, spec: Spec) -> Roles:
+    """Return the letters of each role as they are run."""
+    return Roles.of_spec(spec, rows=rows_operand(fused, spec))
 
 
 def levels_if_unaligned(solution: Solution) -> dict[int, str]:

@@ -61,7 +61,31 @@ PASSING_TILES = 16
 PACK_CROSSINGS = 3
 """Times a packed byte crosses each level up to its copy: source in, copy out, copy in."""
 
+FAST_SHARE = 0.85
+"""Share of the fastest microkernel's rate from which on schemes are composed of a microkernel."""
+
+LONG_SUMS_SHARE = 0.4
+"""Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
+
 # How far to look
+MOST_COMBINATIONS = 3
+"""Combinations of two microkernels that schemes are completed for, for each class and letter."""
+
+MOST_MICROKERNELS = 6
+"""Combinations of microkernels that are completed, of all classes and letters."""
+
+MOST_SPLITS = 2
+"""Letters that threads may divide in schemes, the longest ones."""
+
+MOST_COMPLETIONS = 600
+"""Completions of a permutation that are compared; with more, fewer divisors are."""
+
+FEW_COMPLETIONS = 60
+"""Completions by which permutations are compared."""
+
+MOST_SCHEMES = 16
+"""Schemes that are priced: of those with long sums, the ones that move least."""
+
 LEAST_CALL_PRODUCTS = 192
 """Products that a call's sum is not cut below where sums are cut shorter."""
 

@@ -26,6 +26,9 @@ from tilesolve.planning.policy import (
 )
 from tilesolve.planning.prefetch import is_packed_late
 
+Sides = tuple[int, int]
+"""Vectors of rows, and columns, of a register tile."""
+
 
 def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = False) -> Microkernel:
     """Return the microkernel for a problem: the best measured one, or else the default.
@@ -76,9 +79,70 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     for tile, count in cycles.items():
         if (tile.vectors * group, tile.columns) == (usual.rows, usual.columns):
             best = best if cycles[best] < (1 - TIME_TOLERANCE) * count else tile
-    kernel = measured_microkernel(machine, catalogue, best, adds=not non_temporal)
+    return _measured(problem, machine, catalogue, best, adds=not non_temporal)
+
+
+def microkernel_of(problem: Problem, machine: Machine, cells: Mapping[Sides, int]) -> Microkernel:
+    """Return the microkernel that counts for register tiles of given vectors and columns.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    machine
+        With or without a catalogue. What a tile takes that it does not list follows from the
+        listed tile that is next to it; without a catalogue all tiles are as fast as the machine.
+    cells
+        How often each pair of vectors and columns is called.
+
+    Examples
+    --------
+    >>> machine, problem = Machine.load("i7-6700k"), Problem.of("mn-mk-kn", 512)
+    >>> microkernel_of(problem, machine, {(2, 5): 1, (2, 6): 3}).columns
+    6
+    """
+    largest = max(cells)
+    group = lanes(problem.dtype, machine.vector_bits)
+    catalogue = machine.catalogue(problem.dtype)
+    if catalogue is None:
+        usual = default_microkernel(machine, problem.dtype)
+        usual = replace(usual, rows=largest[0] * group, columns=largest[1])
+        near = fits_second_cache(problem, machine)
+        return usual.scale_reading(machine.costs.near_share) if near else usual
+    tiles = {sides: tile_like(catalogue, sides) for sides in cells}
+    kernel = _measured(problem, machine, catalogue, tiles[largest], adds=True)
+    steps = sum(tiles[sides].step * count for sides, count in cells.items())
+    done = sum(sides[0] * sides[1] * count for sides, count in cells.items())
+    share = done * tiles[largest].step / (steps * largest[0] * largest[1])
+    return replace(kernel, efficiency=kernel.efficiency * share)
+
+
+def tile_like(catalogue: Catalogue, sides: Sides) -> RegisterTile:
+    """Return the register tile of some vectors and columns: as it was measured, or as the next one.
+
+    Examples
+    --------
+    >>> catalogue = Catalogue("float64", 256, 16, (RegisterTile(2, 4, 4.0, 20.0),))
+    >>> tile_like(catalogue, (2, 6))
+    RegisterTile(vectors=2, columns=6, step=6.0, call=20.0)
+    """
+
+    def distance(tile: RegisterTile) -> tuple[int, int]:
+        return abs(tile.vectors - sides[0]), abs(tile.columns - sides[1])
+
+    near = min(catalogue.tiles, key=distance)
+    share = sides[0] * sides[1] / (near.vectors * near.columns)
+    return replace(near, vectors=sides[0], columns=sides[1], step=near.step * share)
+
+
+def _measured(
+    problem: Problem, machine: Machine, catalogue: Catalogue, tile: RegisterTile, *, adds: bool
+) -> Microkernel:
+    """Return a tile of a catalogue as plans for a problem count with it."""
+    kernel = measured_microkernel(machine, catalogue, tile, adds=adds)
     kernel = replace(kernel, efficiency=kernel.efficiency * _reached(catalogue, machine))
-    return kernel.scale_reading(costs.near_share) if small else kernel
+    near = fits_second_cache(problem, machine)
+    return kernel.scale_reading(machine.costs.near_share) if near else kernel
 
 
 def stores_alias(

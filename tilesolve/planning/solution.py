@@ -5,7 +5,10 @@ Plans, reports, files and what runs all take a `Solution`; none of them changes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import Self
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError
@@ -16,6 +19,7 @@ from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.fused import Fused, fuse
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
+from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
@@ -62,10 +66,53 @@ class Search:
     runner_up: tuple[Choice, float] | None
 
     @property
+    def strategy(self) -> str:
+        """The name of what found it."""
+        return "solver"
+
+    @property
     def gap(self) -> float:
         """What rounding to integers costs: relative excess over the continuous optimum."""
         longest = max((seconds for _, seconds in self.relaxed), default=0.0)
         return self.integral / longest - 1 if longest else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A scheme, and how it was found, or that it was given.
+
+    Parameters
+    ----------
+    scheme
+        Of the whole problem.
+    strategy
+        The name of what found it; ``"scheme"`` where it was given.
+    considered, kept
+        Schemes that there were, and those that were priced.
+    """
+
+    scheme: Scheme
+    strategy: str
+    considered: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """How SConv's analysis cut a layer.
+
+    Parameters
+    ----------
+    slices
+        The schedule and the tiles, as text.
+    """
+
+    slices: str
+
+    @property
+    def strategy(self) -> str:
+        """The name of what found it."""
+        return "slicing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +146,7 @@ class Solution:
     cost
         What the nest costs, level by level.
     origin
-        How the geometric program found it; None for other strategies.
-    strategy
-        The strategy that found it.
-    scheme
-        What that strategy decided, in its own terms; nothing for the geometric program.
+        How it was found.
     """
 
     problem: Problem
@@ -118,9 +161,7 @@ class Solution:
     classes: Chains
     nest: Nest
     cost: Price
-    origin: Search | None
-    strategy: str = "solver"
-    scheme: str = ""
+    origin: Search | Composed | Sliced
 
     @property
     def share(self) -> Problem:
@@ -136,6 +177,21 @@ class Solution:
         share = self.share
         sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
         return fuse(share.part(sizes))
+
+    def with_class_tiles(self) -> Self:
+        """Return the solution with the loops and tiles of classes that its nest has."""
+        groups, bands = dict(self.fused.groups), self.nest.bands
+        index = {letter: name for name, letters in groups.items() for letter in letters}
+        first: list[str | None] = []
+        for tile, around in pairwise(bands[1:]):
+            running = (i for i in around.order if around[i] > tile[i])
+            letter = next(running, None)
+            first.append(None if letter is None else index[letter])
+        chains = tuple(
+            (name, tuple(prod(band[i] for i in letters) for band in bands[1:-1]))
+            for name, letters in groups.items()
+        )
+        return replace(self, choice=tuple(first), classes=chains)
 
     @property
     def parts(self) -> list[tuple[Problem, dict[str, int]]]:
@@ -159,11 +215,14 @@ class Solution:
         PlanError
             If another strategy did.
         """
-        if self.origin is None:
-            raise PlanError(
-                f"a plan by {self.strategy} has no search: no nonlinear program was solved for it"
-            )
+        if not isinstance(self.origin, Search):
+            raise PlanError(f"the plan was made by {self.strategy!r}, not by the solver")
         return self.origin
+
+    @property
+    def strategy(self) -> str:
+        """The name of what found it; ``"scheme"`` where that was given."""
+        return self.origin.strategy
 
     @property
     def seconds(self) -> float:

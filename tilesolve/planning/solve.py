@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
+from tilesolve.planning.composition.given import GivenScheme
+from tilesolve.planning.composition.strategy import Composition
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.strategy import GeometricProgram
 from tilesolve.planning.slicing.strategy import Slicing
@@ -15,9 +17,10 @@ from tilesolve.planning.strategy import Strategy
 
 STRATEGIES: Mapping[str, Strategy] = {
     "solver": GeometricProgram(),
+    "composition": Composition(),
     "slicing": Slicing(),
 }
-"""All strategies by name; the first one is the default."""
+"""All strategies by their names; the first one is taken where none is asked for."""
 
 
 def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
@@ -38,11 +41,29 @@ def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> S
     >>> solve(problem, Machine.load("i7-6700k"), 2, Demand(strategy="guess"))
     Traceback (most recent call last):
         ...
-    tilesolve.contractions.errors.PlanError: there is no strategy 'guess'; there are solver, slicing
+    tilesolve.contractions.errors.PlanError: there is no strategy 'guess'; there are solver, \
+composition, slicing
     """
-    if demand.strategy not in STRATEGIES:
-        raise PlanError(
-            f"there is no strategy {demand.strategy!r}; there are {', '.join(STRATEGIES)}"
-        )
-    found = STRATEGIES[demand.strategy].solutions(problem, machine, threads, demand)
-    return min(found, key=lambda solution: solution.seconds)
+    return rank(problem, machine, threads, demand)[0]
+
+
+def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> list[Solution]:
+    """Return all solutions, the fastest by their price first.
+
+    Raises
+    ------
+    PlanError
+        If there is no such strategy, the problem is none for it, or no kernels run the scheme that
+        is asked for.
+    """
+    if demand.scheme is not None and demand.strategy == next(iter(STRATEGIES)):
+        strategy: Strategy = GivenScheme(demand.scheme)
+    elif demand.scheme is not None:
+        raise PlanError(f"a scheme is given: strategy {demand.strategy!r} has nothing to find")
+    elif demand.strategy in STRATEGIES:
+        strategy = STRATEGIES[demand.strategy]
+    else:
+        names = ", ".join(STRATEGIES)
+        raise PlanError(f"there is no strategy {demand.strategy!r}; there are {names}")
+    found = strategy.solutions(problem, machine, threads, demand)
+    return sorted(found, key=lambda solution: solution.seconds)

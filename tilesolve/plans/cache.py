@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -27,9 +26,9 @@ from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
-from tilesolve.planning.solve import solve
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, rename_letters
+from tilesolve.plans.tries import settle
 from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system import files
 from tilesolve.system.locks import Lock
@@ -144,7 +143,7 @@ def cached(
         hash(key)
     except TypeError:  # no sizes, or no spec: the error says so
         problem = problem_of(spec, sizes, dtype, constant)
-        return make(solve(problem, Machine.load(machine), threads, demand))
+        return make(settle(problem, Machine.load(machine), threads, demand))
     with _lock:
         kept: _T | None = _memory.get(key)
         if kept is not None:
@@ -172,18 +171,20 @@ def _machine_key(machine: str | None) -> Hashable:
 
 
 def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
-    form, wanted = canonicalize(problem), demand
+    form = canonicalize(problem)
     check_epilogue(demand.epilogue, problem)
-    if demand.epilogue is not None:
-        wanted = replace(demand, epilogue=demand.epilogue.rename(dict(form.letters)))
+    if demand.scheme is not None:
+        demand.scheme.check_letters(problem.spec.letters)
+    wanted = demand.rename(dict(form.letters))
     text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine, wanted.epilogue)
     if found is None:
         try:
-            found = solve(form.problem, machine, threads, wanted)
+            found = settle(form.problem, machine, threads, wanted)
         except PlanError:
-            return solve(problem, machine, threads, demand)  # it says so in the problem's letters
+            # It says so in the problem's letters.
+            return settle(problem, machine, threads, demand)
         try:
             files.write_atomically(path, dump(found))
         except FileAccessError as error:

@@ -17,8 +17,9 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.nest import Band, CopyKind, Nest
 from tilesolve.model.price import LevelPrice, Price
+from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
-from tilesolve.planning.solution import Chains, Search, Solution
+from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Solution
 from tilesolve.system.checks import check_threads
 
 FORMAT = 4
@@ -102,7 +103,9 @@ def _checked(found: Solution) -> Solution:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a frozen value as lists and dictionaries."""
+    """Return a frozen value as lists and dictionaries, schemes as text."""
+    if isinstance(value, Scheme):
+        return str(value)
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, tuple):
@@ -138,6 +141,7 @@ def _solution(data: Mapping[str, Any], epilogue: Epilogue | None) -> Solution:
             nest["output"],
             _tuple(nest["kinds"]),
             nest["scattered"],
+            _tuple(nest["cells"]),
         ),
         cost=Price(
             tuple(LevelPrice(**_frozen(level)) for level in cost["levels"]),
@@ -145,9 +149,7 @@ def _solution(data: Mapping[str, Any], epilogue: Epilogue | None) -> Solution:
             cost["calls"],
             _tuple(cost["packed"]),
         ),
-        origin=None if data["origin"] is None else Search(**_frozen(data["origin"])),
-        strategy=data["strategy"],
-        scheme=data["scheme"],
+        origin=_origin(_frozen(data["origin"])),
     )
 
 
@@ -163,6 +165,15 @@ def _epilogue(text: str | None, given: Epilogue | None) -> Epilogue | None:
             "with tilesolve.elementwise, or pickle the plan"
         )
     return Epilogue.parse(text)
+
+
+def _origin(data: Mapping[str, Any]) -> Search | Composed | Sliced:
+    """Return how a solution was found."""
+    if "slices" in data:
+        return Sliced(**data)
+    if "scheme" in data:
+        return Composed(**{**data, "scheme": Scheme.of(data["scheme"])})
+    return Search(**data)
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:
@@ -193,7 +204,7 @@ def rename_letters(solution: Solution, problem: Problem, form: CanonicalForm) ->
         classes=names.classes(solution.classes),
         nest=names.nest(solution.nest),
         cost=names.cost(solution.cost),
-        origin=solution.origin and names.origin(solution.origin),
+        origin=names.origin(solution.origin),
     )
 
 
@@ -261,6 +272,7 @@ class _Names:
             bands=tuple(bands),
             packed=self.operands(nest.packed),
             kinds=self.operands(nest.kinds) if nest.kinds else (),
+            cells=tuple((self.letters[i], sizes) for i, sizes in nest.cells),
         )
 
     def cost(self, cost: Price) -> Price:
@@ -275,7 +287,11 @@ class _Names:
         )
         return replace(cost, levels=levels, packed=self.operands(cost.packed))
 
-    def origin(self, search: Search) -> Search:
+    def origin(self, search: Search | Composed | Sliced) -> Search | Composed | Sliced:
+        if isinstance(search, Sliced):
+            return search
+        if isinstance(search, Composed):
+            return replace(search, scheme=search.scheme.rename(self.letters))
         tiles = tuple((self._symbol(name), size) for name, size in search.tiles)
         second = search.runner_up
         runner_up = (self.choice(second[0]), second[1]) if second else None

@@ -16,18 +16,21 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine, scale_figures
+from tilesolve.planning.composition.describe import scheme_of
+from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Composed, Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.executors import make_executor
 from tilesolve.plans.solution_figures import SolutionFigures
+from tilesolve.plans.tries import settle
 from tilesolve.running.epilogue_tables import check_epilogue
-from tilesolve.system.checks import check_threads
+from tilesolve.system.checks import check_threads, check_tries
 from tilesolve.system.html_report import html_report
 
 if TYPE_CHECKING:
@@ -72,8 +75,25 @@ class Plan(SolutionFigures):
 
     @property
     def setting(self) -> Setting:
-        """What the nonlinear program was written for."""
+        """What the nonlinear program was written for.
+
+        Raises
+        ------
+        PlanError
+            If another strategy found the tiles, or a scheme was given.
+        """
         return setting_for(self._solution)
+
+    @property
+    def scheme(self) -> Scheme:
+        """The loops in the notation of TTile, outermost first; see `scheme_of`.
+
+        Examples
+        --------
+        >>> print(plan("ij-ik-kj", "i=11 j=32 k=64", "i7-6700k", cache=False).scheme)
+        [λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]
+        """
+        return scheme_of(self._solution)
 
     @property
     def program(self) -> Any:  # noqa: ANN401 - Pyomo has no types
@@ -104,8 +124,16 @@ class Plan(SolutionFigures):
         'compute'
         """
         machine = scale_figures(self.machine, factors)
-        demand = Demand(self.output != "accumulate", self.epilogue, self.strategy)
+        demand = self.demand
         return Plan(solve(self.problem, machine, self.threads, demand))
+
+    @property
+    def demand(self) -> Demand:
+        """What the plan was asked for beside its problem."""
+        origin, overwrite = self._solution.origin, self.output != "accumulate"
+        if isinstance(origin, Composed) and origin.strategy == "scheme":
+            return Demand(overwrite, self.epilogue, scheme=origin.scheme)
+        return Demand(overwrite, self.epilogue, origin.strategy)
 
     def certify(self, *, limit: float = 300.0) -> Certificate:
         """Prove with SCIP how far the integer tiles are from the best ones.
@@ -317,6 +345,8 @@ def plan(
     epilogue: EpilogueArgument = None,
     constant: str = "",
     strategy: str = "solver",
+    scheme: Scheme | str | None = None,
+    tries: int = 1,
     cache: bool = True,
 ) -> Plan:
     """Solve for the tiles of a contraction or convolution on a machine.
@@ -342,8 +372,15 @@ def plan(
         Names of operands that stay the same from call to call, such as ``"B"``: calls take what
         `Plan.prepare` makes of them, so that packing them costs nothing.
     strategy
-        What finds the tiles: ``"solver"``, the nonlinear program, or ``"slicing"``, SConv's closed
-        formulas for convolutions and products.
+        What finds the loops and tiles: ``"solver"``, the geometric program; ``"composition"``,
+        which composes fast microkernels to cover all extents without partial tiles; or
+        ``"slicing"``, SConv's closed formulas for convolutions and products.
+    scheme
+        The loops themselves, such as ``"[Rj,λi α.[(12,6),(8,7)],T64,k,Uα,i,U2,j,Vj]"``, see
+        `Scheme.of`; it covers all extents.
+    tries
+        How many candidates are run once on synthetic data, to keep the fastest: the ones that are
+        predicted to take least.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
@@ -354,11 +391,13 @@ def plan(
     """
     threads = default_threads() if threads is None else check_threads(threads)
     chain = Epilogue.of(epilogue)
-    demand = Demand(not accumulate, chain if chain.operations else None, strategy)
+    loops = Scheme.of(scheme) if isinstance(scheme, str) else scheme
+    wanted = chain if chain.operations else None
+    demand = Demand(not accumulate, wanted, strategy, loops, check_tries(tries))
     if not cache or not plan_cache.is_enabled():
         problem = problem_of(spec, sizes, dtype, constant)
         check_epilogue(demand.epilogue, problem)
-        return Plan(solve(problem, Machine.load(machine), threads, demand))
+        return Plan(settle(problem, Machine.load(machine), threads, demand))
     return plan_cache.cached(spec, sizes, machine, dtype, threads, demand, constant, Plan)
 
 
@@ -374,11 +413,13 @@ def core_plan(found: Plan, cores: int) -> Plan:
     """
     if cores == 1 and found.threads == 1:
         return found
+    demand = found.demand
     return plan(
         found.problem,
         machine=divide_machine(found.machine, cores),
         threads=1,
-        accumulate=found.output == "accumulate",
-        epilogue=found.epilogue,
-        strategy=found.strategy,
+        accumulate=not demand.overwrite,
+        epilogue=demand.epilogue,
+        strategy=demand.strategy,
+        scheme=demand.scheme,
     )

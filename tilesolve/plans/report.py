@@ -10,8 +10,9 @@ from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
+from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
-from tilesolve.planning.solution import Search, Solution
+from tilesolve.planning.solution import Composed, Search, Sliced, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.system.units import format_duration, format_volume
 
@@ -121,6 +122,7 @@ def _tiles(solution: Solution) -> Iterator[str]:
             [name, *tiles, first or "-", _stationary(solution, first), _box(solution, at + 1)]
         )
     yield from align_columns(rows)
+    yield f"scheme {scheme_of(solution)}"
 
 
 def _box(solution: Solution, band: int) -> str:
@@ -246,10 +248,15 @@ def _prefetches(solution: Solution, policy: LayoutPolicy, sizes: Sequence[int]) 
 
 def _origin(solution: Solution) -> Iterator[str]:
     """Yield how the tiles were found."""
-    if solution.origin is None:
-        yield f"{solution.strategy}: {solution.scheme}"
-    else:
-        yield from _search(solution, solution.origin)
+    match solution.origin:
+        case Composed(strategy="scheme"):
+            yield "the scheme was given"
+        case Composed(strategy=strategy, considered=considered, kept=kept):
+            yield f"{strategy}: best of {kept} schemes kept of {considered}"
+        case Sliced(slices):
+            yield f"slicing: {slices}"
+        case Search() as search:
+            yield from _search(solution, search)
 
 
 def _search(solution: Solution, search: Search) -> Iterator[str]:

@@ -81,18 +81,19 @@ class SolutionFigures:
 
     @property
     def search(self) -> Search:
-        """How the solver found the tiles; other strategies have no search, which is an error."""
+        """How the geometric program found the tiles.
+
+        Raises
+        ------
+        PlanError
+            If another strategy found them, or a scheme was given.
+        """
         return self._solution.search
 
     @property
     def strategy(self) -> str:
-        """The strategy that found them."""
+        """The strategy that found them; ``"scheme"`` where one was given."""
         return self._solution.strategy
-
-    @property
-    def scheme(self) -> str:
-        """What that strategy decided, in its own terms; nothing for the solver."""
-        return self._solution.scheme
 
     @property
     def share(self) -> Problem:

@@ -183,7 +183,9 @@ class Schedule:
         """Return the axis of a box: rows are cut along vectors, or halves of them."""
         lane = self.lane(ROWS) if role == ROWS else None
         lanes = {lane: self.family.lanes} if lane else {}
-        return build_axis(tiles, strides, lanes, 2 if self.family.halved else 1)
+        return build_axis(
+            tiles, strides, lanes, 2 if self.family.halved else 1, self.nest.sequences
+        )
 
     def _pack_kind(self, side: int) -> int:
         unit = contiguous_letter(self.problem, self.strides[1 + side])
@@ -210,7 +212,6 @@ class Schedule:
         """Return where the boxes of a level's tile begin, and their sizes."""
         if level == self.top:
             return np.zeros((1, len(sizes)), np.int64), np.array([sizes], np.int64)
-        inner = self.nest.bands[level - 1]
         order = [
             letter
             for role in self.policy.run.order(self.nest.bands[level].order)
@@ -218,10 +219,13 @@ class Schedule:
             if letter in self.roles[role]
         ][::-1]
         extents = dict(zip(self.problem.sizes, sizes, strict=True))
-        steps = [np.arange(0, max(1, extents[letter]), inner[letter]) for letter in order]
-        grid = dict(zip(order, np.meshgrid(*steps, indexing="ij"), strict=True))
-        starts = np.stack([grid[letter].ravel() for letter in self.problem.sizes], axis=1)
-        cut = np.minimum([inner[letter] for letter in self.problem.sizes], sizes - starts)
+        cells = {letter: self._cut(level, letter, extents[letter]) for letter in order}
+        begins = [np.cumsum(cells[letter]) - cells[letter] for letter in order]
+        grids = (np.meshgrid(*of, indexing="ij") for of in (begins, cells.values()))
+        starts, cut = (
+            np.stack([grid[order.index(letter)].ravel() for letter in self.problem.sizes], axis=1)
+            for grid in grids
+        )
         if level - 1 == self.top:
             return starts, cut
         kinds, at = np.unique(cut, axis=0, return_inverse=True)
@@ -229,6 +233,14 @@ class Schedule:
         within = [walks[kind] for kind in at.reshape(-1)]
         corners = [start + walk[0] for start, walk in zip(starts, within, strict=True)]
         return np.concatenate(corners), np.concatenate([walk[1] for walk in within])
+
+    def _cut(self, level: int, letter: str, size: int) -> Integers:
+        """Return the sizes of the nearer level's tiles in a level's tile of some size."""
+        sequence = self.nest.sequences.get(letter)
+        if sequence is not None:
+            return np.array(sequence.cut(level, size), np.int64)
+        side = self.nest.bands[level - 1][letter]
+        return np.minimum(side, size - np.arange(0, max(1, size), side))
 
     def _tiles(self, role: int, sizes: Mapping[str, int]) -> list[RoleTile]:
         members = self.roles[role]

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.nest import Nest
 from tilesolve.packing.sizes import PAGE_BYTES
@@ -117,6 +118,11 @@ def simulate(
         are run; the first step counts once for each time that the loop begins, the mean of the
         others for all others. None for all.
 
+    Raises
+    ------
+    PlanError
+        If register tiles have chosen sizes.
+
     Examples
     --------
     >>> problem = Problem.of("mn-mk-kn", "m=512 n=16 k=16")
@@ -125,6 +131,8 @@ def simulate(
     >>> part.share < 0.5, part.lines[0, COMPUTE].tolist()
     (True, [1024, 1024, 32])
     """
+    if nest.cells:
+        raise PlanError("nests with register tiles of chosen sizes are not simulated")
     program, span = _program(problem, nest, shapes)
     tensors, letters = program.indexes.shape
     phases = COMPUTE, SOURCE, BUFFER

@@ -117,6 +117,19 @@ def check_threads(value: object) -> int:
     raise MachineError(f"threads must be a positive integer, got {value!r}")
 
 
+def check_tries(value: object) -> int:
+    """Return a number of tries if it is one.
+
+    Examples
+    --------
+    >>> check_tries(10)
+    10
+    """
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise PlanError(f"tries must be a positive integer, got {value!r}")
+
+
 def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     """Return the dtype that numpy promotes all to, in the machine's byte order.
 

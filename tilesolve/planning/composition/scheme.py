@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tilesolve.contractions.errors import PlanError, SizeError
 
@@ -174,12 +174,8 @@ class Scheme:
         SizeError
             If it covers another part of a letter than its extent, or a letter is unknown.
         """
-        unknown = sorted({one.letter for one in self.specifiers} - set(sizes))
-        if unknown:
-            raise SizeError(f"scheme {self}: {', '.join(unknown)} is no letter of the spec")
-        inner = dict.fromkeys(sizes, 1)
-        for one in self.specifiers:
-            inner[one.letter] *= _factor(one, lanes)
+        self.check_letters(sizes)
+        inner = self.factors(sizes, lanes)
         for one in self.specifiers:
             if isinstance(one, Rest):
                 inner[one.letter] *= max(1, sizes[one.letter] // inner[one.letter])
@@ -189,6 +185,41 @@ class Scheme:
                     f"scheme {self} covers {inner[letter]} of {letter!r}, whose extent is {extent}"
                 )
         return inner
+
+    def check_letters(self, letters: Iterable[str]) -> None:
+        """Raise an error unless a spec has all letters of the scheme.
+
+        Raises
+        ------
+        SizeError
+            If a letter is unknown.
+        """
+        unknown = sorted({one.letter for one in self.specifiers} - set(letters))
+        if unknown:
+            raise SizeError(f"scheme {self}: {', '.join(unknown)} is no letter of the spec")
+
+    def factors(self, letters: Iterable[str], lanes: int) -> dict[str, int]:
+        """Return what all specifiers but `R` multiply to, for each letter.
+
+        Examples
+        --------
+        >>> Scheme.of("[Ri,T3,j,U2,j,Vj]").factors("ij", 8)
+        {'i': 1, 'j': 48}
+        """
+        found = dict.fromkeys(letters, 1)
+        for one in self.specifiers:
+            found[one.letter] *= _factor(one, lanes)
+        return found
+
+    def rename(self, letters: Mapping[str, str]) -> Scheme:
+        """Return the scheme with other letters.
+
+        Examples
+        --------
+        >>> print(Scheme.of("[λi α.[(1,6),(2,7)],Uα,i,Vj]").rename({"i": "a", "j": "b"}))
+        [λa α.[(1,6),(2,7)],Uα,a,Vb]
+        """
+        return Scheme(tuple(replace(one, letter=letters[one.letter]) for one in self.specifiers))
 
     def expanded(self) -> Seq:
         """Return the scheme with sequences of loops in place of λ (section 6.1).

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
-from tilesolve.model.lines import lines_of, run_of, run_waste
+from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, price, stores
@@ -46,7 +45,7 @@ from tilesolve.planning.policy import (
     TIME_TOLERANCE,
 )
 from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
-from tilesolve.planning.register_tile import fits_second_cache
+from tilesolve.planning.reading import reads_well
 from tilesolve.planning.setting import Setting
 
 
@@ -330,38 +329,9 @@ def _packing(target: _Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nes
             tlb_pages=machine.costs.tlb_pages,
             most=most,
         )
-        if packed != tiles.packed and not _reads_well(share, candidate, machine):
+        if packed != tiles.packed and not reads_well(share, candidate, machine):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=target.threads)
         priced.append((score_of(np.array(cost.ranking)), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost
-
-
-def _reads_well(share: Problem, nest: Nest, machine: Machine) -> bool:
-    """Return whether what a call reads in place costs it little.
-
-    It should use whole lines, and these should not share a few sets of the nearest cache: steps
-    that are a multiple of a way apart all fall into one. Where the second cache holds all tensors,
-    that costs less than a copy does. See ``docs/decisions/024-reading-in-place.md``.
-    """
-    register_box, line = dict(nest.bands[0].box), machine.memory.line
-    near = fits_second_cache(share, machine)
-    for number, copy in enumerate(nest.packed, start=1):
-        if copy is None and nest.kind(number - 1) == "in place":
-            run = run_of(share, share.spec.tensors[number], register_box)
-            if run < min(line, share.bytes[number]):
-                return False
-            if not near and not _spreads(lines_of(share, number, register_box, line), machine):
-                return False
-    return True
-
-
-def _spreads(lines: NDArray[np.int64], machine: Machine) -> bool:
-    """Return whether some lines have room in the nearest cache, or are in most of its sets."""
-    nearest = machine.first_cache
-    if nearest is None or nearest.capacity is None or nearest.ways is None:
-        return True
-    sets = max(1, nearest.capacity // (nearest.line * nearest.ways))
-    _, counts = np.unique(lines % sets, return_counts=True)
-    return bool(counts.max() <= nearest.ways or len(counts) >= min(sets, len(lines)) / 2)

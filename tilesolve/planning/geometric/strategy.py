@@ -70,8 +70,8 @@ def setting_for(solution: Solution) -> Setting:
     PlanError
         If another strategy found it.
     """
-    if solution.origin is None:
-        raise PlanError(f"no nonlinear program is solved for a plan by {solution.strategy}")
+    if not isinstance(solution.origin, Search):
+        raise PlanError(f"the plan was made by {solution.strategy!r}, not by the solver")
     return make_setting(
         solution.share,
         solution.machine,

@@ -17,7 +17,7 @@ from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.slicing.csa import Caches, both_slices
 from tilesolve.planning.slicing.nest import SlicedLayer
-from tilesolve.planning.solution import Chains, Solution, share_of, split_letters
+from tilesolve.planning.solution import Chains, Sliced, Solution, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
 
@@ -40,7 +40,7 @@ class Slicing:
         >>> machine = Machine.load("i7-6700k")
         >>> layer = Problem.of("khw-c[h+r][w+s]-kcrs", "k=64 h=56 w=56 c=64 r=3 s=3", "float32")
         >>> for one in Slicing().solutions(layer, machine, 1, Demand()):
-        ...     print(one.scheme)
+        ...     print(one.origin.slices)
         weight stationary, Nc 32, K2 16, K3 4
         input stationary, Nc 32, K2 4, K3 523
         """
@@ -76,9 +76,7 @@ class Slicing:
                     classes=_classes(layer, nest),
                     nest=nest,
                     cost=with_epilogue(cost, share, demand.epilogue, machine, threads),
-                    origin=None,
-                    strategy="slicing",
-                    scheme=str(slices),
+                    origin=Sliced(str(slices)),
                 )
 
 

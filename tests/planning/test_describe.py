@@ -1,0 +1,55 @@
+"""Plans in the notation of schemes."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import specs
+
+from tilesolve import Machine, Problem, plan
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.planning.composition.scheme import Scheme
+
+MACHINE = Machine.load("i7-6700k")
+MATRICES = "ij-ik-kj"
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_schemes_of_plans_are_read_back(data):
+    """Whatever the letters, extents and threads are."""
+    spec = data.draw(specs(operands=2, letters="abijéλα", diagonal=False))
+    extents = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 16, 24))
+    sizes = {letter: data.draw(extents) for letter in spec.letters}
+    problem = Problem.of(spec, sizes, data.draw(st.sampled_from(("float32", "complex128"))))
+    scheme = plan(
+        problem, machine=MACHINE, threads=data.draw(st.integers(1, 2)), cache=False
+    ).scheme
+    assert Scheme.of(str(scheme)) == scheme
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 40), st.integers(1, 2))
+def test_schemes_of_plans_cover_what_tiles_divide(rows, vectors, sums, threads):
+    """Cells of two sizes stand under a λ; only a ragged tile of another level covers more."""
+    found = plan(
+        MATRICES, {"i": rows, "j": 4 * vectors, "k": sums}, MACHINE, threads=threads, cache=False
+    )
+    bands, share = found.nest.bands, found.share.sizes
+    whole = all(
+        outer[letter] % inner[letter] == 0
+        for inner, outer in pairwise(bands[1:])
+        for letter in share
+    )
+    parts = len(found.solution.parts)
+    even = all(share[i] * parts == found.problem.sizes[i] for i in share if i == found.split)
+    if whole and even and share["j"] % 4 == 0:
+        group = lanes(found.problem.dtype, MACHINE.vector_bits)
+        assert found.scheme.covered(found.problem.sizes, group) == dict(found.problem.sizes)
+
+
+def test_a_report_shows_the_scheme():
+    """The notation stands below the tiles."""
+    found = plan(MATRICES, "i=11 j=32 k=64", MACHINE, cache=False)
+    assert str(found.scheme) == "[λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]"
+    assert f"\nscheme {found.scheme}\n" in str(found)

@@ -1,0 +1,75 @@
+"""Tries: the candidates that are predicted to be fastest are run, and the fastest one is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+from tilesolve.planning.demand import Demand
+from tilesolve.planning.solution import Solution
+from tilesolve.planning.solve import rank
+from tilesolve.plans.executors import make_executor
+
+
+def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
+    """Return the best solution by its price; with several tries, the fastest of the best ones.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("ij-ik-kj", 24), Machine.load("i7-6700k")
+    >>> settle(problem, machine, 1, Demand()) == rank(problem, machine, 1, Demand())[0]
+    True
+    """
+    candidates = rank(problem, machine, threads, demand)[: demand.tries]
+    if len(candidates) == 1:
+        return candidates[0]
+    taken = measure(candidates)
+    return candidates[taken.index(min(taken))]
+
+
+def measure(candidates: Sequence[Solution]) -> list[float]:
+    """Return the seconds of one call of each candidate, in turns, on synthetic data.
+
+    A call before that compiles and warms caches.
+    """
+    problem = candidates[0].problem
+    generator = np.random.default_rng(0)
+
+    def draw(shape: Sequence[int]) -> npt.NDArray[Any]:
+        return generator.random(tuple(shape)).astype(problem.dtype)
+
+    operands, out = [draw(shape) for shape in problem.shapes[1:]], draw(problem.shapes[0])
+    epilogue = candidates[0].epilogue
+    others = [draw(shape) for shape in epilogue.shapes(problem)] if epilogue else []
+    calls = [_call(one, operands, out, others) for one in candidates]
+    for call in calls:
+        call()
+    return [_seconds(call) for call in calls]
+
+
+def _call(
+    solution: Solution,
+    operands: Sequence[npt.NDArray[Any]],
+    out: npt.NDArray[Any],
+    others: Sequence[npt.NDArray[Any]],
+) -> Callable[[], object]:
+    """Return a call of a solution; operands that are constant are prepared before."""
+    executor, names = make_executor(solution), solution.problem.spec.names[1:]
+    first, second = (
+        executor.prepare(name, array) if at in solution.problem.constant else array
+        for at, (name, array) in enumerate(zip(names, operands, strict=True), start=1)
+    )
+    beta = 1.0 if solution.output == "accumulate" else 0.0
+    return lambda: executor.run(first, second, out, 1.0, beta, others)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begin = perf_counter()
+    call()
+    return perf_counter() - begin
