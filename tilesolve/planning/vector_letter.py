@@ -57,17 +57,29 @@ def _letter_of_one(problem: Problem, machine: Machine) -> str | None:
     Both operands are packed then, which vectors that multiply vectors are not.
     """
     costs, spec = machine.costs, problem.spec
-    roles = Roles.of(spec.output.letters, [t.letters for t in spec.operands], order=spec.letters)
-    free = [i for i in (*roles.rows, *roles.columns) if problem.sizes[i] > 1]
-    if not free:
+    best = longest_letter_of_one(problem)
+    if best is None:
         return None
-    best = max(free, key=lambda i: (problem.sizes[i], spec.output.letters.index(i)))
     panels = with_panels(spec, (1, 2)).operands
     packed = sum(prod(tensor.shape(problem.sizes)) for tensor in panels)
     apart = _arithmetic_cycles(problem, machine, best) + costs.pack_cycles * packed
     apart += costs.scattered_store_cycles * prod(problem.shape(0))
     shared = costs.lanewise_slowdown * _arithmetic_cycles(problem, machine, spec.output.letters[-1])
     return best if apart < shared else None
+
+
+def longest_letter_of_one(problem: Problem) -> str | None:
+    """Return the longest letter of the output that one operand alone has.
+
+    Examples
+    --------
+    >>> longest_letter_of_one(Problem.of("hwc-[h+r][w+s]c-rsc", "h=9 w=7 c=40 r=3 s=3"))
+    'h'
+    """
+    spec, sizes = problem.spec, problem.sizes
+    roles = Roles.of(spec.output.letters, [t.letters for t in spec.operands], order=spec.letters)
+    free = [i for i in (*roles.rows, *roles.columns) if sizes[i] > 1]
+    return max(free, key=lambda i: (sizes[i], spec.output.letters.index(i)), default=None)
 
 
 def _arithmetic_cycles(problem: Problem, machine: Machine, lane: str) -> float:

@@ -8,6 +8,7 @@ from math import prod
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
@@ -18,7 +19,7 @@ from tilesolve.planning.setting import Choice
 from tilesolve.planning.slicing.csa import Caches, both_slices
 from tilesolve.planning.slicing.nest import SlicedLayer
 from tilesolve.planning.solution import Chains, Sliced, Solution, share_of, split_letters
-from tilesolve.planning.vector_letter import vector_letter
+from tilesolve.planning.vector_letter import longest_letter_of_one, vector_letter
 
 
 class Slicing:
@@ -45,6 +46,8 @@ class Slicing:
         input stationary, Nc 32, K2 4, K3 523
         """
         vector = vector_letter(problem, machine)
+        if vector is None and shared_lane(problem.spec):
+            vector = longest_letter_of_one(problem)  # packed windows hold one letter of the image
         output: Output = "store" if demand.overwrite else "accumulate"
         for split in split_letters(problem, threads):
             share = share_of(problem, split, threads).with_last(vector)
