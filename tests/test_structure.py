@@ -265,6 +265,8 @@ NUMBERS = {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
+        "system.files": "POLL_SECONDS",
+        "system.kept_objects": "KEY_SECONDS",
     },
     "the solvers' options, and what a proof is given": {
         "plans.certificate": "MAX_CHAINS SLACK MARGIN_SECONDS",

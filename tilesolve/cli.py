@@ -133,11 +133,11 @@ def calibrate(
     """
     from tilesolve.calibration.calibrate import calibrate as measure
     from tilesolve.calibration.calibrate import keep_others
-    from tilesolve.machine.file import machine_file
+    from tilesolve.machine.file import machine_file, save_machine
     from tilesolve.show.calibration_tables import calibration_tables
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, hold_lock, write_atomically
+    from tilesolve.system.files import check_writable, hold_lock
 
     target = output or machine_file()
     check_writable(target)
@@ -150,7 +150,7 @@ def calibrate(
         except KeyboardInterrupt:
             typer.echo(f"interrupted: {target} is as it was", err=True)
             raise
-        write_atomically(target, keep_others(found.machine, target).to_toml())
+        save_machine(target, keep_others(found.machine, target).to_toml())
     if plot is not None:
         from tilesolve.show.drawings import draw_calibration
 
@@ -185,12 +185,12 @@ def _kernels(
     from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES as ALL
-    from tilesolve.machine.file import machine_file
+    from tilesolve.machine.file import machine_file, save_machine
     from tilesolve.machine.model import Machine
     from tilesolve.show.calibration_tables import catalogue_table
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, hold_lock, write_atomically
+    from tilesolve.system.files import check_writable, hold_lock
 
     target = output or machine_file()
     if not target.is_file():
@@ -205,7 +205,7 @@ def _kernels(
     with hold_lock(target):
         with progress_bar("measuring") as report:
             machine = measure_catalogues(Machine.load(target), wanted, report)
-        write_atomically(target, machine.to_toml())
+        save_machine(target, machine.to_toml())
     if plot is not None:
         from tilesolve.show.drawings import draw_catalogues
 

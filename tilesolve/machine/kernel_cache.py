@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tilesolve.contractions.errors import FileAccessError
 from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build, fingerprint
 from tilesolve.machine.model import Machine
-from tilesolve.system.files import cache_dir, remove_files, warn_once, write_atomically
+from tilesolve.system.files import remove_files
+from tilesolve.system.kept_objects import read_object, write_object
 from tilesolve.system.locks import Lock
+from tilesolve.system.trust import kept_folder
 
 WAIT_SECONDS = 120.0
 """Seconds to wait for another process that compiles the same kernels."""
 
-_MAGIC = b"tilesolve kernels 1\n"
 _lock = Lock()
 _loaded: dict[Family, LoadedCode] = {}
 _makers: dict[Family, subprocess.Popen[bytes]] = {}
@@ -31,7 +30,7 @@ def code_folder() -> Path:
     >>> code_folder().name
     'code'
     """
-    return cache_dir() / "code"
+    return kept_folder("code")
 
 
 def clear() -> int:
@@ -88,7 +87,8 @@ def start_compiling(family: Family) -> None:
 def load_kernels(family: Family) -> LoadedCode:
     """Return a family's kernels: from memory, from disk, or compiled now and kept in both.
 
-    A damaged file is reported once and written again; its code never runs.
+    A file that is damaged, or that somebody else could have written, is reported once and written
+    again; its code never runs.
 
     Examples
     --------
@@ -114,29 +114,8 @@ def _code(family: Family) -> bytes:
         except subprocess.TimeoutExpired:
             maker.kill()
             maker.wait()
-    try:
-        found = path.read_bytes()
-    except FileNotFoundError:
-        found = b""
-    except OSError as error:
-        warn_once(f"cannot read {path}: {error.strerror}; compiling the kernels again")
-        found = b""
-    code = _checked(found)
-    if code is not None:
-        return code
-    if found:
-        warn_once(f"{path} is damaged; compiling the kernels again")
-    code = build(family)
-    try:
-        write_atomically(path, _MAGIC + hashlib.sha256(code).digest() + code)
-    except FileAccessError as error:
-        warn_once(f"{error}; the kernels will be compiled again in the next process")
+    code = read_object(path)
+    if code is None:
+        code = build(family)
+        write_object(path, code)
     return code
-
-
-def _checked(found: bytes) -> bytes | None:
-    """Return the code of a file, None if it is not whole."""
-    start = len(_MAGIC) + 32
-    digest, code = found[len(_MAGIC) : start], found[start:]
-    whole = found.startswith(_MAGIC) and hashlib.sha256(code).digest() == digest
-    return code if whole else None

@@ -31,6 +31,7 @@ from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, rename_letters
 from tilesolve.system import files
 from tilesolve.system.locks import Lock
+from tilesolve.system.trust import kept_folder, read_trusted
 from tilesolve.system.version import __version__
 
 MAX_PLANS_IN_MEMORY = 1024
@@ -70,7 +71,7 @@ def plan_folder() -> Path:
     >>> plan_folder().name
     'plans'
     """
-    return files.cache_dir() / "plans"
+    return kept_folder("plans")
 
 
 def clear() -> int:
@@ -180,7 +181,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     if found is None:
         found = solve(form.problem, machine, threads, demand)
         try:
-            files.write_atomically(path, dump(found))
+            files.write_atomically(path, dump(found), mode=0o600)
         except FileAccessError as error:
             files.warn_once(f"plans are not kept on disk: {error}")
     return rename_letters(found, problem, form)
@@ -213,9 +214,12 @@ def code_digest() -> str:
 
 
 def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
-    """Return the plan in a file; a damaged or foreign one is reported and solved again."""
+    """Return the plan in a file; a damaged or foreign one is reported and solved again.
+
+    So is one that somebody else could have written.
+    """
     try:
-        found = load(path.read_text(encoding="utf-8"))
+        found = load(read_trusted(path).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, PlanError) as error:

@@ -20,6 +20,7 @@ from tilesolve.model.price import LevelPrice, Price
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
 from tilesolve.system.checks import check_threads
+from tilesolve.system.checksums import checksum_of
 
 FORMAT = 3
 """Version of the JSON; a file of another version is refused."""
@@ -28,34 +29,35 @@ FORMAT = 3
 def dump(solution: Solution) -> str:
     """Return a plan as JSON."""
     problem = solution.problem
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "problem": {
-                "spec": str(problem.spec),
-                "sizes": dict(problem.sizes),
-                "dtype": problem.dtype,
-                "padding": _plain(problem.padding),
-                "constant": _plain(problem.constant),
-            },
-            "machine": solution.machine.to_toml(),
-            **{
-                field.name: _plain(getattr(solution, field.name))
-                for field in fields(Solution)
-                if field.name not in ("problem", "machine", "epilogue")
-            },
-            "epilogue": None if solution.epilogue is None else str(solution.epilogue),
-        }
-    )
+    data = {
+        "format": FORMAT,
+        "problem": {
+            "spec": str(problem.spec),
+            "sizes": dict(problem.sizes),
+            "dtype": problem.dtype,
+            "padding": _plain(problem.padding),
+            "constant": _plain(problem.constant),
+        },
+        "machine": solution.machine.to_toml(),
+        **{
+            field.name: _plain(getattr(solution, field.name))
+            for field in fields(Solution)
+            if field.name not in ("problem", "machine", "epilogue")
+        },
+        "epilogue": None if solution.epilogue is None else str(solution.epilogue),
+    }
+    return json.dumps({**data, "checksum": checksum_of(data)})
 
 
 def load(text: str) -> Solution:
     """Read a plan from JSON.
 
+    A text without a checksum is read, too.
+
     Raises
     ------
     PlanError
-        If the text is damaged or of another version.
+        If the text is damaged, was changed, or is of another version.
 
     Examples
     --------
@@ -67,6 +69,12 @@ def load(text: str) -> Solution:
         data = json.loads(text)
         if data.get("format") != FORMAT:
             raise PlanError(f"not a plan of format {FORMAT} but {data.get('format')!r}")
+        said = data.pop("checksum", None)
+        if said is not None and said != checksum_of(data):
+            raise PlanError(
+                "it was changed or damaged after it was written: its checksum is another; "
+                "make the plan again, or remove its entry 'checksum' if the change is meant"
+            )
         return _checked(_solution(data))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
