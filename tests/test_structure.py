@@ -265,6 +265,7 @@ NUMBERS = {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
+        "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
         "system.files": "POLL_SECONDS",
         "system.kept_objects": "KEY_SECONDS",
     },

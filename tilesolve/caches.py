@@ -8,6 +8,8 @@ from tilesolve.convolutions import conv
 from tilesolve.expressions import einsum
 from tilesolve.machine import kernel_cache
 from tilesolve.plans import cache as plan_cache
+from tilesolve.system.cache_bound import KEPT, list_kept
+from tilesolve.system.trust import kept_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,19 @@ class Cleared:
 
     plans: int
     kernels: int
+
+
+def count_code() -> tuple[int, int]:
+    """Return how many files of compiled code are kept, and how many bytes they take.
+
+    Examples
+    --------
+    >>> len(count_code())
+    2
+    """
+    names = [name for name in KEPT if name != "plans"]
+    files = [file for name in names for file in list_kept(kept_folder(name).parent, name)]
+    return len(files), sum(file.size for file in files)
 
 
 def clear_cache() -> Cleared:

@@ -391,11 +391,12 @@ def _cache(
         bool, typer.Option("--clear", help="Remove all kept plans and compiled kernels.")
     ] = False,
 ) -> None:
-    """Show where solved plans are kept and how many, or remove them and compiled kernels."""
-    from tilesolve.caches import clear_cache
+    """Show what is kept, where, and its bound; or remove solved plans and compiled code."""
+    from tilesolve.caches import clear_cache, count_code
     from tilesolve.plans import cache as plan_cache
+    from tilesolve.system.cache_bound import cache_limit
     from tilesolve.system.files import cache_dir
-    from tilesolve.system.units import format_count
+    from tilesolve.system.units import format_count, format_size
 
     if clear:
         done = clear_cache()
@@ -404,8 +405,12 @@ def _cache(
         return
     found = plan_cache.count_plans()
     state = "in use" if plan_cache.is_enabled() else "switched off by TILESOLVE_CACHE"
-    count, size = format_count(found["disk"], "plan"), found["bytes"]
-    typer.echo(f"{count} of {size} bytes in {plan_cache.plan_folder()}, {state}")
+    count, kept = format_count(found["disk"], "plan"), found["bytes"]
+    typer.echo(f"{count} of {kept} bytes in {plan_cache.plan_folder()}, {state}")
+    files, size = count_code()
+    typer.echo(f"{format_count(files, 'file')} of compiled code, {format_size(size)}")
+    total, limit = format_size(size + kept), format_size(cache_limit())
+    typer.echo(f"{total} in all, of {limit} at most; what was not used for longest goes first")
 
 
 app.command("bench")(bench)

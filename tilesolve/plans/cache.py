@@ -30,6 +30,7 @@ from tilesolve.planning.solve import solve
 from tilesolve.plans.arguments import Sizes, problem_of
 from tilesolve.plans.files import FORMAT, dump, load, rename_letters
 from tilesolve.system import files
+from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.locks import Lock
 from tilesolve.system.trust import kept_folder, read_trusted
 from tilesolve.system.version import __version__
@@ -182,6 +183,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
         found = solve(form.problem, machine, threads, demand)
         try:
             files.write_atomically(path, dump(found), mode=0o600)
+            bound_cache(path)
         except FileAccessError as error:
             files.warn_once(f"plans are not kept on disk: {error}")
     return rename_letters(found, problem, form)
@@ -228,6 +230,7 @@ def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
     if found.problem != problem or found.machine != machine:
         files.warn_once(f"the plan in {path} is of another problem or machine and is ignored")
         return None
+    note_use(path)
     return found
 
 

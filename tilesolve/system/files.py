@@ -17,6 +17,7 @@ SETTINGS = {
     "TILESOLVE_MACHINE": "the machine to plan for: a shipped name, or the path of a machine file",
     "TILESOLVE_CONFIG_DIR": "folder of the calibrated machine files",
     "TILESOLVE_CACHE_DIR": "folder of saved plans and compiled code, safe to delete",
+    "TILESOLVE_CACHE_LIMIT": "size of that folder, such as 1 GiB; else 512 MiB",
     "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
     "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }

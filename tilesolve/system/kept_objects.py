@@ -7,14 +7,13 @@ here and for that name. The key is a file beside the objects that only the user 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
-import os
 import secrets
 import stat
 from pathlib import Path
 
+from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.files import describe_error, hold_lock, warn_once, write_atomically
 from tilesolve.system.trust import check_folder, read_trusted
 
@@ -49,13 +48,12 @@ def read_object(path: Path) -> bytes | None:
     if key is None or not hmac.compare_digest(made, _sign(key, path.name, code)):
         warn_once(f"{path} was not made here, or has another name; compiling again")
         return None
-    with contextlib.suppress(OSError):  # what is used stays longest, see `cache_bound`
-        os.utime(path)
+    note_use(path)
     return code
 
 
 def write_object(path: Path, code: bytes) -> None:
-    """Keep an object's code; where that is not possible, warn once.
+    """Keep an object's code, and remove others if all is too much; if it cannot, warn once.
 
     Examples
     --------
@@ -73,6 +71,8 @@ def write_object(path: Path, code: bytes) -> None:
         write_atomically(path, _MAGIC + signs + code, mode=0o600)
     except OSError as error:
         warn_once(f"{describe_error(error)}; each process compiles again what is not kept")
+        return
+    bound_cache(path)
 
 
 def _sign(key: bytes, name: str, code: bytes) -> bytes:
