@@ -19,11 +19,11 @@ def own(home, monkeypatch):
 def test_plans_and_kernels_are_removed(own):
     """Files of both kinds are removed and counted; others stay, and so does a plan in hand."""
     plan = tilesolve.plan("ik-ij-jk", 24, "i7-6700k")
-    (own / "code").mkdir(exist_ok=True)
-    for name in ("old.o", "older.o", "note.txt"):
-        (own / "code" / name).touch()
+    for name in ("code/old.o", "code/older.o", "code/note.txt", "functions/old.o"):
+        (own / name).parent.mkdir(exist_ok=True)
+        (own / name).touch()
     done = tilesolve.clear_cache()
-    assert (done.plans, done.kernels) == (1, 2)
+    assert (done.plans, done.kernels, done.functions) == (1, 2, 1)
     assert plan_cache.count_plans() == {"memory": 0, "disk": 0, "bytes": 0}
     assert [path.name for path in kernel_cache.code_folder().iterdir()] == ["note.txt"]
     assert tilesolve.plan("ik-ij-jk", 24, "i7-6700k") == plan

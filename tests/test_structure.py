@@ -14,11 +14,11 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     "contractions",
     "packing",
+    "system",
     "kernels",
     "kernels.codegen",
     "kernels.runtime",
     "kernels.probes",
-    "system",
     "machine",
     "calibration",
     "planning.policy",

@@ -9,6 +9,7 @@ from tilesolve.expressions import einsum
 from tilesolve.machine import kernel_cache
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system.cache_bound import KEPT, list_kept
+from tilesolve.system.files import remove_files
 from tilesolve.system.trust import kept_folder
 
 
@@ -22,10 +23,13 @@ class Cleared:
         Solved plans.
     kernels
         Object files of compiled kernels.
+    functions
+        Object files of the compiled functions that run plans.
     """
 
     plans: int
     kernels: int
+    functions: int
 
 
 def count_code() -> tuple[int, int]:
@@ -42,11 +46,11 @@ def count_code() -> tuple[int, int]:
 
 
 def clear_cache() -> Cleared:
-    """Remove all solved plans and compiled kernels from the cache folder.
+    """Remove all solved plans and compiled code from the cache folder.
 
     Plans in memory are forgotten, too, and what `einsum` and `conv` keep of earlier calls. `Plan`,
-    `Expression` and `ConvLayer` objects that somebody holds stay as they are, and kernels that have
-    been loaded serve on.
+    `Expression` and `ConvLayer` objects that somebody holds stay as they are, and code that has
+    been loaded serves on.
 
     Raises
     ------
@@ -59,8 +63,9 @@ def clear_cache() -> Cleared:
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
     ...     clear_cache()
-    Cleared(plans=0, kernels=0)
+    Cleared(plans=0, kernels=0, functions=0)
     """
     einsum.forget_calls()
     conv.forget_convolutions()
-    return Cleared(plan_cache.clear(), kernel_cache.clear())
+    functions = remove_files(kept_folder("functions"), KEPT["functions"])
+    return Cleared(plan_cache.clear(), kernel_cache.clear(), functions)

@@ -400,15 +400,16 @@ def _cache(
 
     if clear:
         done = clear_cache()
-        plans, files = format_count(done.plans, "plan"), format_count(done.kernels, "file")
-        typer.echo(f"removed {plans} and {files} of kernels from {cache_dir()}")
+        plans = format_count(done.plans, "plan")
+        files = format_count(done.kernels + done.functions, "file")
+        typer.echo(f"removed {plans} and {files} of compiled code from {cache_dir()}")
         return
     found = plan_cache.count_plans()
     state = "in use" if plan_cache.is_enabled() else "switched off by TILESOLVE_CACHE"
     count, kept = format_count(found["disk"], "plan"), found["bytes"]
     typer.echo(f"{count} of {kept} bytes in {plan_cache.plan_folder()}, {state}")
-    files, size = count_code()
-    typer.echo(f"{format_count(files, 'file')} of compiled code, {format_size(size)}")
+    code, size = count_code()
+    typer.echo(f"{format_count(code, 'file')} of compiled code, {format_size(size)}")
     total, limit = format_size(size + kept), format_size(cache_limit())
     typer.echo(f"{total} in all, of {limit} at most; what was not used for longest goes first")
 

@@ -18,14 +18,17 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import typeinfer
 from numba.extending import intrinsic
 
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.garbage import pause_collection
+from tilesolve.kernels.runtime.kept_functions import KeptFunction
 from tilesolve.kernels.sources import LAYOUT
 
 _intrinsic: Any = intrinsic
-_njit: Any = njit  # numba's types describe neither of the two well
+_njit: Any = njit
+_typeinfer: Any = typeinfer  # numba's types describe none of them well
 
 INT = types.int64
 REAL = types.float64
@@ -146,15 +149,14 @@ def compiled(
     """
 
     def decorate(function: Any) -> Any:
-        kind = returns(*signature)
         options = {"nogil": True, "error_model": "numpy"}
         if inner:
             options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        with pause_collection():
-            try:
-                found = _njit(kind, cache=True, **options)(function)
-            except RuntimeError:  # no folder for numba's cache can be written
-                found = _njit(kind, **options)(function)
+        found = _njit(**options)(function)
+        found._cache = KeptFunction(function)
+        with pause_collection(), _typeinfer.register_dispatcher(found):
+            found.compile(returns(*signature))
+        found.disable_compile()
         _functions.setdefault(function.__module__, []).append(found)
         return found
 

@@ -268,7 +268,7 @@ def test_plans_are_kept_unless_told_not_to(home, monkeypatch):
     (home / "cache" / "code").mkdir()
     (home / "cache" / "code" / "old.o").touch()
     assert answer("cache", "--clear") == (
-        f"removed 1 plan and 1 file of kernels from {home / 'cache'}\n"
+        f"removed 1 plan and 1 file of compiled code from {home / 'cache'}\n"
     )
     assert not list((home / "cache" / "code").iterdir())
     assert not list(plan_cache.plan_folder().iterdir())

@@ -109,6 +109,8 @@ def test_the_private_folder_is_nobody_elses(tmp_path, monkeypatch):
     other = make()
     assert other not in (usual, tmp_path)
     assert other.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(trust.tempfile, "tempdir", str(tmp_path / "nothing"))
+    assert make() == trust.NOWHERE
 
 
 @pytest.mark.parametrize(

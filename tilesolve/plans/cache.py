@@ -32,7 +32,7 @@ from tilesolve.plans.files import FORMAT, dump, load, rename_letters
 from tilesolve.system import files
 from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.locks import Lock
-from tilesolve.system.trust import kept_folder, read_trusted
+from tilesolve.system.trust import NOWHERE, kept_folder, read_trusted
 from tilesolve.system.version import __version__
 
 MAX_PLANS_IN_MEMORY = 1024
@@ -181,11 +181,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     found = _read(path, form.problem, machine)
     if found is None:
         found = solve(form.problem, machine, threads, demand)
-        try:
-            files.write_atomically(path, dump(found), mode=0o600)
-            bound_cache(path)
-        except FileAccessError as error:
-            files.warn_once(f"plans are not kept on disk: {error}")
+        _keep(path, found)
     return rename_letters(found, problem, form)
 
 
@@ -232,6 +228,18 @@ def _read(path: Path, problem: Problem, machine: Machine) -> Solution | None:
         return None
     note_use(path)
     return found
+
+
+def _keep(path: Path, found: Solution) -> None:
+    """Write a plan to disk; where that is not possible, warn once."""
+    if NOWHERE in path.parents:  # a warning has said so
+        return
+    try:
+        files.write_atomically(path, dump(found), mode=0o600)
+    except FileAccessError as error:
+        files.warn_once(f"plans are not kept on disk: {error}")
+        return
+    bound_cache(path)
 
 
 def count_plans() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.files import describe_error, hold_lock, warn_once, write_atomically
-from tilesolve.system.trust import check_folder, read_trusted
+from tilesolve.system.trust import NOWHERE, check_folder, read_trusted
 
 KEY = "key"
 """Name of the file with the key."""
@@ -35,7 +35,7 @@ def read_object(path: Path) -> bytes | None:
     try:
         found = read_trusted(path)
         key = _read_key(path.parent)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         warn_once(f"cannot use {path}: {describe_error(error)}; compiling again")
@@ -64,13 +64,16 @@ def write_object(path: Path, code: bytes) -> None:
     b'code'
     """
     folder = path.parent
+    if NOWHERE in path.parents:  # a warning has said so
+        return
     try:
         check_folder(folder)
         key = _read_key(folder) or _make_key(folder)
         signs = hashlib.sha256(code).digest() + _sign(key, path.name, code)
         write_atomically(path, _MAGIC + signs + code, mode=0o600)
     except OSError as error:
-        warn_once(f"{describe_error(error)}; each process compiles again what is not kept")
+        why = getattr(error.__cause__, "strerror", None) or describe_error(error)
+        warn_once(f"nothing can be kept in {folder}: {why}; each process compiles again")
         return
     bound_cache(path)
 

@@ -26,6 +26,9 @@ from tilesolve.system.files import (
     warn_once,
 )
 
+NOWHERE = Path(os.devnull)
+"""Stands for a folder where there is none: nothing is ever in it."""
+
 
 def find_fault(path: Path, status: os.stat_result) -> str:
     """Return why somebody else could change a file or folder; an empty text if nobody could.
@@ -96,12 +99,8 @@ def kept_folder(name: str) -> Path:
     """Return a folder of what is kept, such as compiled code, which need not exist yet.
 
     It is in `cache_dir`, unless somebody else could change it there, or nothing can be written
-    there and nothing has been: then a warning says why, and it is in `private_folder`.
-
-    Raises
-    ------
-    FileAccessError
-        If somebody else could change it, and there is no private folder either.
+    there and nothing has been: then a warning says why, and it is in `private_folder`. If there is
+    none either, the warning says so, and it is in `NOWHERE`.
 
     Examples
     --------
@@ -113,10 +112,11 @@ def kept_folder(name: str) -> Path:
     if not fault:
         return wanted / name
     private = private_folder()
-    warn_once(
-        f"{fault}; plans and compiled code are kept in {private} instead "
-        "(TILESOLVE_CACHE_DIR names another folder)"
-    )
+    if private == NOWHERE:
+        then = "and there is no place for temporary files: each process plans and compiles again"
+    else:
+        then = f"plans and compiled code are kept in {private} instead"
+    warn_once(f"{fault}; {then} (TILESOLVE_CACHE_DIR names another folder)")
     return private / name
 
 
@@ -139,12 +139,7 @@ def private_folder() -> Path:
     """Return a folder for temporary files that only this user may use.
 
     It serves all of the user's processes; where somebody else has taken its name, each process has
-    one of its own, which goes with it.
-
-    Raises
-    ------
-    FileAccessError
-        If there is no place for temporary files.
+    one of its own, which goes with it. Where no place for temporary files is, it is `NOWHERE`.
 
     Examples
     --------
@@ -162,7 +157,7 @@ def private_folder() -> Path:
         pass  # the name is taken by something else
     try:
         own = tempfile.mkdtemp(prefix="tilesolve-")
-    except OSError as error:
-        raise FileAccessError(f"no folder for temporary files: {describe_error(error)}") from None
+    except OSError:
+        return NOWHERE
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return Path(own)
