@@ -267,7 +267,8 @@ NUMBERS = {
         "plans.cache": "MAX_PLANS_IN_MEMORY",
         "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
         "system.files": "POLL_SECONDS",
-        "system.kept_objects": "KEY_SECONDS",
+        "system.first_use": "PATIENCE_SECONDS _spent",
+        "system.kept_objects": "KEY_SECONDS MAKING_SECONDS",
     },
     "the solvers' options, and what a proof is given": {
         "plans.certificate": "MAX_CHAINS SLACK MARGIN_SECONDS",

@@ -414,4 +414,28 @@ def _cache(
     typer.echo(f"{total} in all, of {limit} at most; what was not used for longest goes first")
 
 
+@app.command("warm")
+def _warm(
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="What to compile for; may be repeated. Else f32, f64.")
+    ] = None,
+) -> None:
+    """Compile now what calls need, as in the build of a container, so that none has to wait.
+
+    Example: $ tilesolve warm --dtype f32
+    """
+    from tilesolve.caches import warm_cache
+    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.show.console_tables import progress_bar
+    from tilesolve.system.trust import kept_folder
+
+    wanted = [full_dtype(name) for name in dtype or ("f32", "f64")]
+    for name in wanted:
+        if name not in ALL:
+            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    with progress_bar("compiling") as report:
+        warm_cache(wanted, report)
+    typer.echo(f"{', '.join(wanted)} compiled in {kept_folder('code').parent}")
+
+
 app.command("bench")(bench)

@@ -25,6 +25,7 @@ from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.runtime.kept_functions import KeptFunction
 from tilesolve.kernels.sources import LAYOUT
+from tilesolve.system.first_use import tell_of_compiling
 
 _intrinsic: Any = intrinsic
 _njit: Any = njit
@@ -153,8 +154,8 @@ def compiled(
         if inner:
             options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
         found = _njit(**options)(function)
-        found._cache = KeptFunction(function)
-        with pause_collection(), _typeinfer.register_dispatcher(found):
+        found._cache = kept = KeptFunction(function)
+        with pause_collection(), tell_of_compiling(), kept, _typeinfer.register_dispatcher(found):
             found.compile(returns(*signature))
         found.disable_compile()
         _functions.setdefault(function.__module__, []).append(found)
@@ -198,7 +199,8 @@ def renew(module: str) -> None:
     if compiled_for(module) != LAYOUT:
         with pause_collection():
             for function in _functions[module]:
-                function.recompile()
+                with function._cache:
+                    function.recompile()
 
 
 def compiled_for(module: str) -> int:

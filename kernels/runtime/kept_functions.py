@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import pickle
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numba
 from numba.core import compiler, serialize
 
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.system.kept_objects import read_object, write_object
+from tilesolve.system.kept_objects import make_alone, write_object
 from tilesolve.system.trust import kept_folder
 
 _serialize: Any = serialize
@@ -37,6 +38,8 @@ def function_folder() -> Path:
 class KeptFunction:
     """What numba asks for a function's code before it compiles, and gives it to afterwards.
 
+    As a context it lets no other process compile the same function meanwhile.
+
     Parameters
     ----------
     function
@@ -49,10 +52,18 @@ class KeptFunction:
     def flush(self) -> None:
         """Forget nothing: what other sources made has another name."""
 
+    def __enter__(self) -> Self:
+        self._held = ExitStack()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held.close()
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was compiled for a signature; None if nothing was."""
+        """Return what was compiled for a signature; None if this process is to compile it now."""
         target_context.refresh()
-        code = read_object(self._path(sig, target_context.codegen()))
+        path = self._path(sig, target_context.codegen())
+        code = self._held.enter_context(make_alone(path))
         if code is None:
             return None
         return _CompileResult._rebuild(target_context, *pickle.loads(code))  # signed by this user

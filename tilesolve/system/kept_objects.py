@@ -11,8 +11,11 @@ import hashlib
 import hmac
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from tilesolve.contractions.errors import FileAccessError
 from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.files import describe_error, hold_lock, warn_once, write_atomically
 from tilesolve.system.trust import NOWHERE, check_folder, read_trusted
@@ -22,6 +25,9 @@ KEY = "key"
 
 KEY_SECONDS = 10.0
 """Seconds to wait for another process that makes the key."""
+
+MAKING_SECONDS = 60.0
+"""Seconds to wait for another process that makes the same object."""
 
 _MAGIC = b"tilesolve object 2\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -50,6 +56,29 @@ def read_object(path: Path) -> bytes | None:
         return None
     note_use(path)
     return code
+
+
+@contextmanager
+def make_alone(path: Path) -> Iterator[bytes | None]:
+    """Give an object's code, or None to the one process that is to make it.
+
+    Others that want it wait until that process leaves the block, and get what it has written. If
+    that takes too long, or nothing can be locked, they make it, too.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, make_alone(Path(folder) / "a.o") as code:
+    ...     print(code)
+    None
+    """
+    code = read_object(path)
+    with ExitStack() as held:
+        if code is None and NOWHERE not in path.parents:
+            with suppress(FileAccessError):
+                held.enter_context(hold_lock(path, wait_seconds=MAKING_SECONDS))
+            code = read_object(path)
+        yield code
 
 
 def write_object(path: Path, code: bytes) -> None:
