@@ -266,7 +266,7 @@ NUMBERS = {
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
         "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
-        "system.files": "POLL_SECONDS",
+        "system.files": "PROBE_BYTES POLL_SECONDS",
         "system.first_use": "PATIENCE_SECONDS _spent",
         "system.kept_objects": "KEY_SECONDS MAKING_SECONDS",
     },

@@ -133,14 +133,14 @@ def calibrate(
     """
     from tilesolve.calibration.calibrate import calibrate as measure
     from tilesolve.calibration.calibrate import keep_others
-    from tilesolve.machine.file import machine_file, save_machine
+    from tilesolve.machine.file import check_place, machine_file, save_machine
     from tilesolve.show.calibration_tables import calibration_tables
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, hold_lock
+    from tilesolve.system.files import hold_lock
 
     target = output or machine_file()
-    check_writable(target)
+    check_place(target)
     if plot is not None:
         check_picture(plot)
     with hold_lock(target):
@@ -185,17 +185,17 @@ def _kernels(
     from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES as ALL
-    from tilesolve.machine.file import machine_file, save_machine
+    from tilesolve.machine.file import check_place, machine_file, save_machine
     from tilesolve.machine.model import Machine
     from tilesolve.show.calibration_tables import catalogue_table
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, hold_lock
+    from tilesolve.system.files import hold_lock
 
     target = output or machine_file()
     if not target.is_file():
         raise MachineError(f"there is no machine file {target}: run 'tilesolve calibrate' first")
-    check_writable(target)
+    check_place(target)
     if plot is not None:
         check_picture(plot)
     wanted = [full_dtype(name) for name in dtype or ALL]

@@ -2,6 +2,7 @@
 
 import io
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ LINE = "tilesolve: compiling kernels for this CPU, once\n"
 def said(monkeypatch):
     """Standard error, of a process that has compiled nothing yet and is not patient."""
     stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(first_use, "sys", SimpleNamespace(stderr=stream))
     monkeypatch.setattr(first_use, "_spent", 0.0)
     monkeypatch.setattr(first_use, "_said", False)
     monkeypatch.setattr(first_use, "PATIENCE_SECONDS", 0.1)

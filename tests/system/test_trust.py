@@ -16,7 +16,7 @@ from tilesolve.contractions.errors import (
     TilesolveWarning,
 )
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file, save_machine, was_changed
+from tilesolve.machine.file import check_place, machine_file, save_machine, was_changed
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.files import dump, load
 from tilesolve.system import trust
@@ -259,3 +259,14 @@ def test_a_calibrated_file_that_others_could_have_written_is_not_used(what):
     with pytest.warns(TilesolveWarning, match="ignored until"):
         assert Machine.load() == Machine.detect()
     assert Machine.load(str(path)) == measured()
+
+
+def test_nobody_measures_into_a_folder_that_is_not_read():
+    """`tilesolve calibrate` says so before it begins; a file that is named is another matter."""
+    path = machine_file()
+    check_place(path)
+    path.parent.mkdir(parents=True)
+    path.parent.chmod(0o777)
+    with pytest.raises(FileAccessError, match=f"chmod go-w {path.parent}"):
+        check_place(path)
+    check_place(path.with_name("mine.toml"))

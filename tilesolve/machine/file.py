@@ -28,8 +28,14 @@ from tilesolve.machine.level import (
     check_positive,
 )
 from tilesolve.system.checksums import checksum_of
-from tilesolve.system.files import config_dir, read_regular, warn_once, write_atomically
-from tilesolve.system.trust import read_trusted
+from tilesolve.system.files import (
+    check_writable,
+    config_dir,
+    read_regular,
+    warn_once,
+    write_atomically,
+)
+from tilesolve.system.trust import check_folder, read_trusted
 
 SHIPPED = Path(__file__).parent / "data"
 """Folder of the machine files that come with the package."""
@@ -132,6 +138,26 @@ def file_text(path: Path, read: Callable[[Path], str]) -> str | None:
         raise MachineError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise MachineError(f"{path}: not UTF-8 text: {error}") from None
+
+
+def check_place(path: Path) -> None:
+    """Refuse the place of a machine file, before anyone measures for it.
+
+    Raises
+    ------
+    FileAccessError
+        If it cannot be written; or if it is where plans look for it, and somebody else could
+        change it there, so that it would not be read.
+
+    Examples
+    --------
+    >>> check_place(Path("/"))
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.FileAccessError: cannot write /: it is a folder
+    """
+    check_writable(path)
+    if path == machine_file():
+        check_folder(path.parent)
 
 
 def save_machine(path: Path, text: str) -> None:

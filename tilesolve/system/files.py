@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ ON, OFF = ("on", "1", "yes", "true", ""), ("off", "0", "no", "false")
 
 IRREGULAR = "not a regular file"
 """What an error says of a pipe, a device or the like."""
+
+PROBE_BYTES = 65536
+"""Bytes of a file that shows whether a folder takes one, as large as most that are kept."""
 
 POLL_SECONDS = 0.02
 """Seconds between two looks at a lock that another process holds."""
@@ -128,7 +132,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     ------
     FileAccessError
         If the path is a folder, a pipe or a device, or its folder, or the nearest one that exists
-        above it, takes no files.
+        above it, takes no files or has no room for one.
 
     Examples
     --------
@@ -142,10 +146,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             why = "it is a folder"
         elif _special(file):
             why = IRREGULAR
-        elif not takes_files(folder := nearest_existing(Path(os.path.realpath(file)).parent)):
-            why = f"{folder} cannot be written"
         else:
-            return
+            why = find_obstacle(Path(os.path.realpath(file)).parent)
+            if not why:
+                return
     except OSError as error:
         why = describe_error(error)
     raise FileAccessError(f"cannot write {file}: {why}")
@@ -154,6 +158,30 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def _special(file: Path) -> bool:
     """Return whether a path is a pipe, a device or the like, whose place no file may take."""
     return file.exists() and not (file.is_file() or file.is_dir())
+
+
+def find_obstacle(folder: Path) -> str:
+    """Return why no file can be written into a folder; an empty text if one can.
+
+    Where the folder does not exist, the nearest one above it counts. Only writing shows whether
+    there is room: a file without a name is written, which is gone at once.
+
+    Examples
+    --------
+    >>> find_obstacle(Path(__file__) / "folder").endswith("files.py cannot be written")
+    True
+    """
+    there = nearest_existing(folder)
+    if not takes_files(there):
+        return f"{there} cannot be written"
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"{there} cannot be written: {error.strerror}"
+    return ""
 
 
 def nearest_existing(folder: Path) -> Path:
