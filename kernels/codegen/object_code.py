@@ -116,7 +116,7 @@ class Family:
 
         Examples
         --------
-        >>> family = Family.of("float64", 512, 32)
+        >>> family = Family.of("float64", 512, 32, halved=False)
         >>> [len(family.part(packed=packed)) for packed in (True, False)]
         [53, 53]
         """

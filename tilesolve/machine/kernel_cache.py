@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
@@ -156,3 +157,12 @@ def _wait_for(path: Path, maker: subprocess.Popen[bytes]) -> None:
             maker.kill()
             maker.wait()
         time.sleep(POLL_SECONDS)
+
+
+@atexit.register
+def _end_makers() -> None:
+    """End processes that still compile for later runs: none outlives this one."""
+    for maker in _makers.values():
+        if maker.poll() is None:
+            maker.terminate()
+            maker.wait()
