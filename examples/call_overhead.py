@@ -39,7 +39,7 @@ def microseconds(call: Callable[[], object], calls: int, rounds: int) -> float:
 
 def first_contraction(folder: str) -> float:
     """Return the seconds of a process's first contraction, given a folder for what it keeps."""
-    kept = os.environ | {"TILESOLVE_CACHE_DIR": folder, "NUMBA_CACHE_DIR": folder}
+    kept = os.environ | {"TILESOLVE_CACHE_DIR": folder}
     done = subprocess.run(
         [sys.executable, "-c", FIRST], capture_output=True, text=True, check=True, env=kept
     )

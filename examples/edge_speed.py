@@ -97,7 +97,7 @@ class Case:
                 family.group,
                 packed=True,
             )
-            addresses[at] = load_kernels(family).address(shape.name)
+            addresses[at] = load_kernels(family, packed=True).address(shape.name)
             a = rows_at[begins[0].index(r)] + k * family.lanes * size
             values = {
                 "a": a,

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system import files
+from tilesolve.system.trust import kept_folder
 
 # On a busy machine an example may take any time. Whoever sees a failure can repeat it.
 settings.register_profile(
@@ -20,6 +21,17 @@ settings.load_profile("anywhere")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+KEPT_FUNCTIONS = kept_folder("functions")
+"""What numba compiled, in this run and in earlier ones: it takes many seconds to make again."""
+
+
+@pytest.fixture(scope="session")
+def kept_functions():
+    """The folder of what numba compiled, for folders of a test's own."""
+    files.make_folder(KEPT_FUNCTIONS)
+    return KEPT_FUNCTIONS
+
+
 @pytest.fixture(scope="session")
 def kept_code(tmp_path_factory):
     """A folder of compiled kernels, empty at first, that all processes of this run share."""
@@ -30,7 +42,7 @@ def kept_code(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, tmp_path_factory, monkeypatch, kept_code):
+def home(tmp_path, tmp_path_factory, monkeypatch, kept_code, kept_functions):
     """Folders of this test's own, no other setting, no plan in memory, no warning issued yet.
 
     Only kernels that another test compiled are there: making them takes seconds each time. A test
@@ -41,6 +53,7 @@ def home(tmp_path, tmp_path_factory, monkeypatch, kept_code):
     monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
     cache = tmp_path_factory.mktemp("cache")
     (cache / "code").symlink_to(kept_code)
+    (cache / "functions").symlink_to(kept_functions)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
     monkeypatch.setattr(files, "_warned", set())
     plan_cache._memory.clear()

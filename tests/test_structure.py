@@ -14,11 +14,11 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     "contractions",
     "packing",
+    "system",
     "kernels",
     "kernels.codegen",
     "kernels.runtime",
     "kernels.probes",
-    "system",
     "machine",
     "calibration",
     "planning.policy",
@@ -268,6 +268,10 @@ NUMBERS = {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
+        "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
+        "system.files": "PROBE_BYTES POLL_SECONDS",
+        "system.first_use": "PATIENCE_SECONDS _spent",
+        "system.kept_objects": "KEY_SECONDS MAKING_SECONDS",
     },
     "the solvers' options, and what a proof is given": {
         "plans.certificate": "MAX_CHAINS SLACK MARGIN_SECONDS",

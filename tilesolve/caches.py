@@ -1,13 +1,33 @@
-"""What is kept between calls and between processes: how much there is, and how to remove it."""
+"""What is kept between calls and processes: how much there is, how to make and to remove it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 
-from tilesolve.convolutions import conv
-from tilesolve.expressions import einsum
+from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine import kernel_cache
+from tilesolve.machine.model import Machine
 from tilesolve.plans import cache as plan_cache
+from tilesolve.system.cache_bound import KEPT, list_kept
+from tilesolve.system.files import remove_files
+from tilesolve.system.trust import kept_folder
+
+_MEMORIES = {
+    "tilesolve.expressions.einsum": "forget_calls",
+    "tilesolve.convolutions.conv": "forget_convolutions",
+}
+"""Modules that remember calls, and the function of each that forgets them."""
+
+
+_COMPILED = (
+    "tilesolve.kernels.runtime.fast_call",
+    "tilesolve.kernels.runtime.epilogues",
+    "tilesolve.kernels.runtime.transpose_walk",
+)
+"""Modules that compile, with those that they import, all functions that run anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +40,34 @@ class Cleared:
         Solved plans.
     kernels
         Object files of compiled kernels.
+    functions
+        Object files of the compiled functions that run plans.
     """
 
     plans: int
     kernels: int
+    functions: int
+
+
+def count_code() -> tuple[int, int]:
+    """Return how many files of compiled code are kept, and how many bytes they take.
+
+    Examples
+    --------
+    >>> len(count_code())
+    2
+    """
+    names = [name for name in KEPT if name != "plans"]
+    files = [file for name in names for file in list_kept(kept_folder(name).parent, name)]
+    return len(files), sum(file.size for file in files)
 
 
 def clear_cache() -> Cleared:
-    """Remove all solved plans and compiled kernels from the cache folder.
+    """Remove all solved plans and compiled code from the cache folder.
 
     Plans in memory are forgotten, too, and what `einsum` and `conv` keep of earlier calls. `Plan`,
-    `Expression` and `ConvLayer` objects that somebody holds stay as they are, and kernels that have
-    been loaded serve on.
+    `Expression` and `ConvLayer` objects that somebody holds stay as they are, and code that has
+    been loaded serves on.
 
     Raises
     ------
@@ -44,8 +80,37 @@ def clear_cache() -> Cleared:
     >>> from unittest.mock import patch
     >>> with patch.dict("os.environ", TILESOLVE_CACHE_DIR=tempfile.mkdtemp()):
     ...     clear_cache()
-    Cleared(plans=0, kernels=0)
+    Cleared(plans=0, kernels=0, functions=0)
     """
-    einsum.forget_calls()
-    conv.forget_convolutions()
-    return Cleared(plan_cache.clear(), kernel_cache.clear())
+    for module, forget in _MEMORIES.items():
+        if module in sys.modules:  # else there is nothing to forget, and much to load
+            getattr(sys.modules[module], forget)()
+    functions = remove_files(kept_folder("functions"), KEPT["functions"])
+    return Cleared(plan_cache.clear(), kernel_cache.clear(), functions)
+
+
+def warm_cache(dtypes: Sequence[str], progress: Progress = silent) -> None:
+    """Compile what calls need, so that the first ones need not.
+
+    Parameters
+    ----------
+    dtypes
+        Names of those that kernels are wanted for.
+    progress
+        Receives the fraction that is done, and what is being done.
+    """
+    machine = Machine.load()
+    families = [kernel_cache.family_of(dtype, machine) for dtype in dtypes]
+    parts = [
+        *((family, packed) for family in families for packed in (True, False)),
+        *((replace(family, mixed=True), True) for family in families),
+    ]
+    kernel_cache.start_compiling(families[0], packed=True)
+    steps = len(_COMPILED) + len(parts)
+    for done, module in enumerate(_COMPILED):
+        progress(done / steps, "functions")
+        import_module(module)
+    for done, (family, packed) in enumerate(parts, len(_COMPILED)):
+        progress(done / steps, f"kernels of {family.dtype}")
+        kernel_cache.load_kernels(family, packed=packed)
+    progress(1.0, "done")

@@ -133,14 +133,14 @@ def calibrate(
     """
     from tilesolve.calibration.calibrate import calibrate as measure
     from tilesolve.calibration.calibrate import keep_others
-    from tilesolve.machine.file import machine_file
+    from tilesolve.machine.file import check_place, machine_file, save_machine
     from tilesolve.show.calibration_tables import calibration_tables
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, hold_lock, write_atomically
+    from tilesolve.system.files import hold_lock
 
     target = output or machine_file()
-    check_writable(target)
+    check_place(target)
     if plot is not None:
         check_picture(plot)
     with hold_lock(target):
@@ -150,7 +150,7 @@ def calibrate(
         except KeyboardInterrupt:
             typer.echo(f"interrupted: {target} is as it was", err=True)
             raise
-        write_atomically(target, keep_others(found.machine, target).to_toml())
+        save_machine(target, keep_others(found.machine, target).to_toml())
     if plot is not None:
         from tilesolve.show.drawings import draw_calibration
 
@@ -185,17 +185,17 @@ def _kernels(
     from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES as ALL
-    from tilesolve.machine.file import machine_file
+    from tilesolve.machine.file import check_place, machine_file, save_machine
     from tilesolve.machine.model import Machine
     from tilesolve.show.calibration_tables import catalogue_table
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, hold_lock, write_atomically
+    from tilesolve.system.files import hold_lock
 
     target = output or machine_file()
     if not target.is_file():
         raise MachineError(f"there is no machine file {target}: run 'tilesolve calibrate' first")
-    check_writable(target)
+    check_place(target)
     if plot is not None:
         check_picture(plot)
     wanted = [full_dtype(name) for name in dtype or ALL]
@@ -205,7 +205,7 @@ def _kernels(
     with hold_lock(target):
         with progress_bar("measuring") as report:
             machine = measure_catalogues(Machine.load(target), wanted, report)
-        write_atomically(target, machine.to_toml())
+        save_machine(target, machine.to_toml())
     if plot is not None:
         from tilesolve.show.drawings import draw_catalogues
 
@@ -395,21 +395,51 @@ def _cache(
         bool, typer.Option("--clear", help="Remove all kept plans and compiled kernels.")
     ] = False,
 ) -> None:
-    """Show where solved plans are kept and how many, or remove them and compiled kernels."""
-    from tilesolve.caches import clear_cache
+    """Show what is kept, where, and its bound; or remove solved plans and compiled code."""
+    from tilesolve.caches import clear_cache, count_code
     from tilesolve.plans import cache as plan_cache
+    from tilesolve.system.cache_bound import cache_limit
     from tilesolve.system.files import cache_dir
-    from tilesolve.system.units import format_count
+    from tilesolve.system.units import format_count, format_size
 
     if clear:
         done = clear_cache()
-        plans, files = format_count(done.plans, "plan"), format_count(done.kernels, "file")
-        typer.echo(f"removed {plans} and {files} of kernels from {cache_dir()}")
+        plans = format_count(done.plans, "plan")
+        files = format_count(done.kernels + done.functions, "file")
+        typer.echo(f"removed {plans} and {files} of compiled code from {cache_dir()}")
         return
     found = plan_cache.count_plans()
     state = "in use" if plan_cache.is_enabled() else "switched off by TILESOLVE_CACHE"
-    count, size = format_count(found["disk"], "plan"), found["bytes"]
-    typer.echo(f"{count} of {size} bytes in {plan_cache.plan_folder()}, {state}")
+    count, kept = format_count(found["disk"], "plan"), found["bytes"]
+    typer.echo(f"{count} of {kept} bytes in {plan_cache.plan_folder()}, {state}")
+    code, size = count_code()
+    typer.echo(f"{format_count(code, 'file')} of compiled code, {format_size(size)}")
+    total, limit = format_size(size + kept), format_size(cache_limit())
+    typer.echo(f"{total} in all, of {limit} at most; what was not used for longest goes first")
+
+
+@app.command("warm")
+def _warm(
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="What to compile for; may be repeated. Else f32, f64.")
+    ] = None,
+) -> None:
+    """Compile now what calls need, as in the build of a container, so that none has to wait.
+
+    Example: $ tilesolve warm --dtype f32
+    """
+    from tilesolve.caches import warm_cache
+    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.show.console_tables import progress_bar
+    from tilesolve.system.trust import kept_folder
+
+    wanted = [full_dtype(name) for name in dtype or ("f32", "f64")]
+    for name in wanted:
+        if name not in ALL:
+            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    with progress_bar("compiling") as report:
+        warm_cache(wanted, report)
+    typer.echo(f"{', '.join(wanted)} compiled in {kept_folder('code').parent}")
 
 
 app.command("bench")(bench)

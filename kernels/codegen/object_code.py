@@ -115,6 +115,19 @@ class Family:
             for sides in self.tiles
         )
 
+    def part(self, *, packed: bool) -> tuple[Shape, ...]:
+        """Return the microkernels that read copies alone, or those that read operands in place.
+
+        A run needs those of one part, and compiling them takes half as long as all.
+
+        Examples
+        --------
+        >>> family = Family.of("float64", 512, 32, halved=False)
+        >>> [len(family.part(packed=packed)) for packed in (True, False)]
+        [53, 53]
+        """
+        return tuple(shape for shape in self.shapes if shape.packed == packed)
+
     @property
     def micro_panels(self) -> tuple[MicroPanel, MicroPanel]:
         """Micro-panels of packed rows and of packed columns."""

@@ -13,19 +13,24 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FunctionType
 from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import typeinfer
 from numba.extending import intrinsic
 
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.garbage import pause_collection
+from tilesolve.kernels.runtime.kept_functions import KeptFunction
 from tilesolve.kernels.sources import LAYOUT
+from tilesolve.system.first_use import tell_of_compiling
 
 _intrinsic: Any = intrinsic
-_njit: Any = njit  # numba's types describe neither of the two well
+_njit: Any = njit
+_typeinfer: Any = typeinfer  # numba's types describe none of them well
 
 INT = types.int64
 REAL = types.float64
@@ -147,8 +152,9 @@ def compiled(
 
     def decorate(function: Any) -> Any:
         ways = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if inner else {}
-        with pause_collection():
-            found = _kept(function, returns(*signature), **ways)
+        found = _kept(function, **ways)
+        _compile(found, returns(*signature))
+        found.disable_compile()
         _functions.setdefault(function.__module__, []).append(found)
         return found
 
@@ -156,21 +162,22 @@ def compiled(
 
 
 def deferred(function: Any) -> Any:
-    """Make a function that `address_for` compiles, or takes from an earlier process, when asked.
-
-    What is kept has the `LAYOUT` in its name, so that it needs no `renew`.
-    """
-    function.__qualname__ += f"_{LAYOUT}"
+    """Make a function that `address_for` compiles, or takes from an earlier process, when asked."""
     return _kept(function, no_cpython_wrapper=True)
 
 
-def _kept(function: Any, *signature: Any, **ways: bool) -> Any:
-    """Return a function as numba compiles it, and keeps that in files where it can."""
-    options = {"nogil": True, "error_model": "numpy", **ways}
-    try:
-        return _njit(*signature, cache=True, **options)(function)
-    except RuntimeError:  # no folder for numba's cache can be written
-        return _njit(*signature, **options)(function)
+def _kept(function: Any, **ways: bool) -> Any:
+    """Return a function that numba compiles for some arguments, and whose code outlives it."""
+    found = _njit(nogil=True, error_model="numpy", **ways)(function)
+    found._cache = KeptFunction(function)
+    return found
+
+
+def _compile(function: Any, signature: Any) -> None:
+    """Compile a function for a signature, or take what an earlier process compiled."""
+    kept = function._cache if isinstance(function._cache, KeptFunction) else nullcontext()
+    with pause_collection(), tell_of_compiling(), kept, _typeinfer.register_dispatcher(function):
+        function.compile(signature)
 
 
 def inlined(function: Any) -> Any:
@@ -206,8 +213,7 @@ def address_for(function: Any, *signature: Any) -> int:
     True
     """
     if signature not in function.overloads:
-        with pause_collection():
-            function.compile(signature)
+        _compile(function, signature)
     return _entry(function.overloads[signature])
 
 
@@ -227,7 +233,8 @@ def renew(module: str) -> None:
     if compiled_for(module) != LAYOUT:
         with pause_collection():
             for function in _functions[module]:
-                function.recompile()
+                with function._cache:
+                    function.recompile()
 
 
 def compiled_for(module: str) -> int:

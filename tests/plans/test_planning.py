@@ -42,6 +42,7 @@ from tilesolve.planning.solution import split_letters
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.report import least_volumes
+from tilesolve.system import trust
 
 SIZES = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 
@@ -190,8 +191,10 @@ def test_an_unwritable_cache_is_a_warning(tmp_path, monkeypatch):
     """Where nothing can be kept, plans are still made."""
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.warns(TilesolveWarning, match="not kept"):
+    monkeypatch.setattr(trust, "private_folder", lambda: trust.NOWHERE)
+    with pytest.warns(TilesolveWarning, match="file cannot be written; and there is no") as caught:
         assert plan("ab-ac-cb", 64, "i7-6700k").seconds > 0
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize("text", ["", "null", "[1]", "{}", '{"format": 2, "problem": 3}'])

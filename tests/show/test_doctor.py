@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 from io import StringIO
 from types import SimpleNamespace
@@ -10,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from tilesolve.contractions.errors import TilesolveWarning
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file
+from tilesolve.machine.file import machine_file, save_machine
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, text_table
 from tilesolve.show.doctor import Diagnosis, Row, Section, diagnose, print_diagnosis
@@ -346,3 +348,83 @@ def test_narrow_terminal_cuts_nothing():
 def test_size(count, text):
     """Bytes are shown in the largest unit that makes at least one."""
     assert format_size(count) == text
+
+
+UNREADABLE = """
+import os, sys, warnings
+from tilesolve.show.doctor import diagnose
+
+diagnose()
+warnings.simplefilter("error")
+os.environ |= {"TILESOLVE_CONFIG_DIR": sys.argv[1], "TILESOLVE_CACHE_DIR": sys.argv[1]}
+if os.geteuid() == 0:
+    os.seteuid(12345)  # root may read everything
+found = diagnose()
+for section in found.sections:
+    for row in section.rows:
+        if row.bad:
+            print(row.what, row.mend, sep=": ")
+"""
+
+
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_folders_that_cannot_be_read(home, below):
+    """The report is whole, and says which lines mend it."""
+    folder = home / "closed"
+    folder.mkdir(mode=0)
+    done = subprocess.run(
+        [sys.executable, "-c", UNREADABLE, str(folder / below)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    mends = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    for what, variable in (("settings", "CONFIG"), ("cache", "CACHE")):
+        line = f"export TILESOLVE_{variable}_DIR=<a folder that can be written>"
+        assert mends[f"{what} folder"] == line
+
+
+def test_full_folders(monkeypatch):
+    """Only writing shows that there is no room."""
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    found = diagnose()
+    assert not found.healthy
+    for what in ("settings folder", "cache folder"):
+        assert row(found, what).value.endswith("cannot be written: No space left on device")
+        assert row(found, what).mend.startswith("export TILESOLVE_")
+
+
+@pytest.mark.parametrize("what", ["settings", "cache"])
+def test_folders_that_others_can_write(monkeypatch, what):
+    """The command that mends it is in the row."""
+    folder = files.config_dir() if what == "settings" else files.cache_dir()
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o775)
+    found = row(diagnose(), f"{what} folder")
+    assert found.bad
+    assert f"chmod go-w {folder}" in found.value
+
+
+def test_a_machine_file_that_was_changed():
+    """It is no fault, and both ways on are told."""
+    calibrated = Machine.load("i7-6700k").replace(name="mine", fingerprint=detect_cpu().fingerprint)
+    save_machine(machine_file(), calibrated.to_toml())
+    assert row(diagnose(), "machine file").source == "measured"
+    machine_file().write_text(machine_file().read_text().replace('"mine"', '"ours"'))
+    with pytest.warns(TilesolveWarning, match="was changed after it was measured"):
+        found = diagnose()
+    assert found.healthy
+    assert row(found, "machine file").source == "changed after it was measured"
+    assert row(found, "machine file").mend.startswith("tilesolve calibrate; or")
+
+
+def test_the_bound_of_the_cache(monkeypatch):
+    """It is shown; what is no size is a row with a command."""
+    assert row(diagnose(), "bound of the cache").value == "512 MiB"
+    monkeypatch.setenv("TILESOLVE_CACHE_LIMIT", "much")
+    assert row(diagnose(), "bound of the cache").mend == "unset TILESOLVE_CACHE_LIMIT"

@@ -37,7 +37,7 @@ CPUS = (("x86-64", 128, 16), ("haswell", 256, 16), ("skylake-avx512", 512, 32))
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
-IGNORED = {"format", "machine"}
+IGNORED = {"format", "machine", "checksum"}
 """What a plan's JSON says of the file and of the machine, not of the plan."""
 
 CONTINUOUS = {"relaxed", "tiles", "elasticities", "spread", "runner_up"}

@@ -162,6 +162,14 @@ def test_what_can_be_written_is_known_beforehand(tmp_path, monkeypatch):
         check_writable(tmp_path / "file" / "a" / "new")
     with pytest.raises(FileAccessError, match="File name too long"):
         check_writable(tmp_path / ("x" * 5000))
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(FileAccessError, match=f"{tmp_path} cannot be written: No space left"):
+            check_writable(tmp_path / "a" / "b" / "new")
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     with pytest.raises(FileAccessError, match=f"{tmp_path} cannot be written"):
         check_writable(tmp_path / "a" / "b" / "new")

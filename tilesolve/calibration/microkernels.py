@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
+from tilesolve.kernels.codegen.object_code import LoadedCode, build
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.probes.microkernels import measure
 from tilesolve.kernels.progress import Progress, silent
-from tilesolve.machine.kernel_cache import family_of, load_kernels
+from tilesolve.machine.kernel_cache import family_of
 from tilesolve.machine.model import Machine
 
 TURN_SECONDS, TURNS = 2e-4, 5
@@ -61,7 +62,7 @@ def measure_catalogues(
         tell(0.0, f"{dtype}, compiling")
         family = family_of(dtype, machine)
         speed = _speed(machine, dtype)
-        found[dtype] = measure(family, load_kernels(family), machine.frequency, tell, speed)
+        found[dtype] = measure(family, LoadedCode(build(family)), machine.frequency, tell, speed)
     progress(1.0, "done")
     return machine.replace(catalogues=tuple(found.values()))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,24 @@ from tilesolve.machine.level import (
     check_name,
     check_positive,
 )
-from tilesolve.system.files import config_dir, read_regular
+from tilesolve.system.checksums import checksum_of
+from tilesolve.system.files import (
+    check_writable,
+    config_dir,
+    read_regular,
+    warn_once,
+    write_atomically,
+)
+from tilesolve.system.trust import check_folder, read_trusted
 
 SHIPPED = Path(__file__).parent / "data"
 """Folder of the machine files that come with the package."""
 
 FORMAT = 1
 """Version of the TOML format; a file of another version is refused."""
+
+_SEAL = "# checksum {}: remove this line if you change the file by hand\n"
+"""Last line of a file that was measured."""
 
 EARLIER_NAMES = {
     "placed": "in_place_rows_slowdown",
@@ -91,7 +102,7 @@ def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:
     """
     names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
     path = SHIPPED / f"{wanted}.toml" if wanted in names else Path(wanted)  # no path equals a text
-    text = file_text(path)
+    text = file_text(path, read_regular)
     if text is None:
         raise MachineError(
             f"no machine {os.fspath(wanted)!r}: give the path of a machine file or one of "
@@ -100,7 +111,18 @@ def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:
     return text, str(path)
 
 
-def file_text(path: Path) -> str | None:
+def calibrated_text() -> str | None:
+    """Return the text of this CPU's calibrated file; None if it is not there.
+
+    Raises
+    ------
+    MachineError
+        If it cannot be read, or somebody else could have written it.
+    """
+    return file_text(machine_file(), lambda path: read_trusted(path).decode("utf-8"))
+
+
+def file_text(path: Path, read: Callable[[Path], str]) -> str | None:
     """Return the text of a machine file; None if it is not there.
 
     Raises
@@ -109,13 +131,59 @@ def file_text(path: Path) -> str | None:
         If it cannot be read.
     """
     try:
-        return read_regular(path)
+        return read(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise MachineError(f"{path}: cannot be read: {error.strerror}") from None
+        raise MachineError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise MachineError(f"{path}: not UTF-8 text: {error}") from None
+
+
+def check_place(path: Path) -> None:
+    """Refuse the place of a machine file, before anyone measures for it.
+
+    Raises
+    ------
+    FileAccessError
+        If it cannot be written; or if it is where plans look for it, and somebody else could
+        change it there, so that it would not be read.
+
+    Examples
+    --------
+    >>> check_place(Path("/"))
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.FileAccessError: cannot write /: it is a folder
+    """
+    check_writable(path)
+    if path == machine_file():
+        check_folder(path.parent)
+
+
+def save_machine(path: Path, text: str) -> None:
+    """Write a measured machine, as TOML, with a checksum.
+
+    Raises
+    ------
+    FileAccessError
+        If the file cannot be written.
+    """
+    seal = _SEAL.format(checksum_of(tomllib.loads(text)))
+    write_atomically(path, f"{text}{seal}", mode=0o644)
+
+
+def was_changed(text: str) -> bool:
+    r"""Return whether a machine file says something else than its checksum.
+
+    A file that has none, as one written by hand, was not.
+
+    Examples
+    --------
+    >>> was_changed("format = 1\n"), was_changed("format = 1\n# checksum 0123456789abcdef: ...")
+    (False, True)
+    """
+    seals = [line for line in text.splitlines() if line.startswith(_SEAL.partition("{")[0])]
+    return bool(seals) and seals[-1].split()[2].rstrip(":") != checksum_of(tomllib.loads(text))
 
 
 def write_toml(values: Mapping[str, Any]) -> str:
@@ -158,6 +226,11 @@ def _document(text: str, origin: str) -> dict[str, Any]:
     if data.get("format") != FORMAT:
         raise MachineError(
             f"{origin}: format is {data.get('format')!r}, this version reads {FORMAT}"
+        )
+    if was_changed(text):
+        warn_once(
+            f"{origin} was changed after it was measured: remove its last line, the checksum, if "
+            "you changed it by hand; else measure again with 'tilesolve calibrate'"
         )
     return data
 

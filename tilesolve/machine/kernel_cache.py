@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
+import atexit
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from tilesolve.contractions.errors import FileAccessError
 from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build, fingerprint
 from tilesolve.machine.model import Machine
-from tilesolve.system.files import cache_dir, remove_files, warn_once, write_atomically
+from tilesolve.system.files import POLL_SECONDS, remove_files
+from tilesolve.system.first_use import tell_of_compiling
+from tilesolve.system.kept_objects import make_alone, write_object
 from tilesolve.system.locks import Lock
+from tilesolve.system.trust import kept_folder
+
+ELSEWHERE = (
+    "tilesolve.kernels.runtime.staging_buffer",
+    "tilesolve.kernels.runtime.copy_windows",
+)
+"""Modules whose functions another process compiles, as they need none of the longest."""
 
 WAIT_SECONDS = 120.0
 """Seconds to wait for another process that compiles the same kernels."""
 
-_MAGIC = b"tilesolve kernels 1\n"
 _lock = Lock()
-_loaded: dict[Family, LoadedCode] = {}
-_makers: dict[Family, subprocess.Popen[bytes]] = {}
+_loaded: dict[tuple[Family, bool], LoadedCode] = {}
+_makers: dict[tuple[Family, bool], subprocess.Popen[bytes]] = {}
 
 
 def code_folder() -> Path:
@@ -31,7 +39,7 @@ def code_folder() -> Path:
     >>> code_folder().name
     'code'
     """
-    return cache_dir() / "code"
+    return kept_folder("code")
 
 
 def clear() -> int:
@@ -57,86 +65,105 @@ def family_of(dtype: str, machine: Machine) -> Family:
     return Family.of(dtype, machine.vector_bits, machine.vector_registers, halved=halved)
 
 
-def start_compiling(family: Family) -> None:
-    """Have another process compile a family's kernels, if no file has them and a core is free.
+def start_compiling(family: Family, *, packed: bool) -> None:
+    """Have another process compile kernels, if no file has them and a core is free.
 
-    A process that compiles the macrokernel meanwhile needs as long; `load_kernels` then finds the
-    file, or compiles the kernels itself.
+    Before that it compiles some of the functions that run plans, while this process compiles the
+    others; after it, the family's other kernels, for later runs. `load_kernels` waits for the
+    kernels that it needs, or compiles them itself.
+
+    Parameters
+    ----------
+    family
+        The kernels' family.
+    packed
+        Whether those that read copies alone are wanted, or those that read operands in place.
 
     Examples
     --------
     >>> family = Family("float64", 128, 4, 4)
-    >>> start_compiling(family)
-    >>> load_kernels(family).address("packed_float64_128_1x1_4") > 0
+    >>> start_compiling(family, packed=True)
+    >>> load_kernels(family, packed=True).address("packed_float64_128_1x1_4") > 0
     True
     """
+    part = family, packed
     with _lock:
-        known = family in _loaded or family in _makers or _path(family).exists()
+        known = part in _loaded or part in _makers or _path(*part).exists()
         if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
             return
-        names = "Family, load_kernels"
-        order = f"from {__name__} import {names}; load_kernels({family!r})"
+        order = (
+            f"import {', '.join(ELSEWHERE)}\n"
+            f"from {__name__} import Family, load_kernels\n"
+            f"for packed in {packed}, {not packed}:\n"
+            f"    load_kernels({family!r}, packed=packed)"
+        )
         nothing = subprocess.DEVNULL
         try:
-            _makers[family] = subprocess.Popen(
+            _makers[part] = subprocess.Popen(
                 [sys.executable, "-P", "-c", order], stdin=nothing, stdout=nothing, stderr=nothing
             )
         except OSError:
             return  # no process can be had
 
 
-def load_kernels(family: Family) -> LoadedCode:
-    """Return a family's kernels: from memory, from disk, or compiled now and kept in both.
+def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
+    """Return kernels of a family: from memory, from disk, or compiled now and kept in both.
 
-    A damaged file is reported once and written again; its code never runs.
+    A file that is damaged, or that somebody else could have written, is reported once and written
+    again; its code never runs. Processes that begin at once compile them only once.
+
+    Parameters
+    ----------
+    family
+        The kernels' family.
+    packed
+        Whether those that read copies alone are wanted, or those that read operands in place.
 
     Examples
     --------
     >>> family = Family("float64", 128, 4, 4)
-    >>> load_kernels(family) is load_kernels(family)
+    >>> load_kernels(family, packed=True) is load_kernels(family, packed=True)
     True
     """
+    part = family, packed
     with _lock:
-        if family not in _loaded:
-            _loaded[family] = LoadedCode(_code(family))
-        return _loaded[family]
+        if part not in _loaded:
+            _loaded[part] = LoadedCode(_code(family, packed))
+        return _loaded[part]
 
 
-def _path(family: Family) -> Path:
-    return code_folder() / f"{family.dtype}-{family.bits}-{fingerprint(family)}.o"
+def _path(family: Family, packed: bool) -> Path:
+    kind = "mixed" if family.mixed else "lanewise" if family.lanewise else ""
+    kind = kind or ("packed" if packed else "in_place")
+    return code_folder() / f"{family.dtype}-{family.bits}-{kind}-{fingerprint(family)}.o"
 
 
-def _code(family: Family) -> bytes:
-    path, maker = _path(family), _makers.pop(family, None)
-    if maker is not None:
-        try:
-            maker.wait(WAIT_SECONDS)
-        except subprocess.TimeoutExpired:
+def _code(family: Family, packed: bool) -> bytes:
+    path, maker = _path(family, packed), _makers.get((family, packed))
+    with tell_of_compiling():
+        if maker is not None:
+            _wait_for(path, maker)
+        with make_alone(path) as code:
+            if code is None:
+                code = build(family, family.part(packed=packed))
+                write_object(path, code)
+            return code
+
+
+def _wait_for(path: Path, maker: subprocess.Popen[bytes]) -> None:
+    """Wait until a process has made a file, or has ended; end it if it takes too long."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not path.exists() and maker.poll() is None:
+        if time.monotonic() > end:
             maker.kill()
             maker.wait()
-    try:
-        found = path.read_bytes()
-    except FileNotFoundError:
-        found = b""
-    except OSError as error:
-        warn_once(f"cannot read {path}: {error.strerror}; compiling the kernels again")
-        found = b""
-    code = _checked(found)
-    if code is not None:
-        return code
-    if found:
-        warn_once(f"{path} is damaged; compiling the kernels again")
-    code = build(family)
-    try:
-        write_atomically(path, _MAGIC + hashlib.sha256(code).digest() + code)
-    except FileAccessError as error:
-        warn_once(f"{error}; the kernels will be compiled again in the next process")
-    return code
+        time.sleep(POLL_SECONDS)
 
 
-def _checked(found: bytes) -> bytes | None:
-    """Return the code of a file, None if it is not whole."""
-    start = len(_MAGIC) + 32
-    digest, code = found[len(_MAGIC) : start], found[start:]
-    whole = found.startswith(_MAGIC) and hashlib.sha256(code).digest() == digest
-    return code if whole else None
+@atexit.register
+def _end_makers() -> None:
+    """End processes that still compile for later runs: none outlives this one."""
+    for maker in _makers.values():
+        if maker.poll() is None:
+            maker.terminate()
+            maker.wait()

@@ -16,7 +16,7 @@ from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
-from tilesolve.machine.file import file_text, machine_file, named_text, read_toml, write_toml
+from tilesolve.machine.file import calibrated_text, machine_file, named_text, read_toml, write_toml
 from tilesolve.machine.level import (
     Level,
     Peak,
@@ -377,7 +377,7 @@ class Machine:
 
     @classmethod
     def find(cls, machine: Machine | str | os.PathLike[str] | None = None) -> Found:
-        """Find a machine as `load` does and say why it is in force, without a warning.
+        """Find a machine as `load` does and say why it is in force, without that warning.
 
         Examples
         --------
@@ -405,7 +405,8 @@ class Machine:
         Raises
         ------
         MachineError
-            If the file is damaged, or was measured on another CPU.
+            If the file is damaged, was measured on another CPU, or somebody else could have
+            written it.
 
         Examples
         --------
@@ -414,10 +415,10 @@ class Machine:
         ...     print(Machine.calibrated())
         None
         """
-        path = machine_file()
-        text = file_text(path)
+        text = calibrated_text()
         if text is None:
             return None
+        path = machine_file()
         found = cls.from_toml(text, origin=str(path))
         if found.fingerprint != detect_cpu().fingerprint:
             raise MachineError(f"{path}: measured on another CPU")

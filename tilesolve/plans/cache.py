@@ -31,7 +31,9 @@ from tilesolve.plans.files import FORMAT, dump, load, rename_letters
 from tilesolve.plans.tries import settle
 from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system import files
+from tilesolve.system.cache_bound import bound_cache, note_use
 from tilesolve.system.locks import Lock
+from tilesolve.system.trust import NOWHERE, kept_folder, read_trusted
 from tilesolve.system.version import __version__
 
 MAX_PLANS_IN_MEMORY = 1024
@@ -71,7 +73,7 @@ def plan_folder() -> Path:
     >>> plan_folder().name
     'plans'
     """
-    return files.cache_dir() / "plans"
+    return kept_folder("plans")
 
 
 def clear() -> int:
@@ -185,10 +187,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
         except PlanError:
             # It says so in the problem's letters.
             return settle(problem, machine, threads, demand)
-        try:
-            files.write_atomically(path, dump(found))
-        except FileAccessError as error:
-            files.warn_once(f"plans are not kept on disk: {error}")
+        _keep(path, found)
     return rename_letters(found, problem, form)
 
 
@@ -221,9 +220,12 @@ def code_digest() -> str:
 def _read(
     path: Path, problem: Problem, machine: Machine, epilogue: Epilogue | None
 ) -> Solution | None:
-    """Return the plan in a file; a damaged or foreign one is reported and solved again."""
+    """Return the plan in a file; a damaged or foreign one is reported and solved again.
+
+    So is one that somebody else could have written.
+    """
     try:
-        found = load(path.read_text(encoding="utf-8"), epilogue)
+        found = load(read_trusted(path).decode("utf-8"), epilogue)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError, PlanError) as error:
@@ -232,7 +234,20 @@ def _read(
     if found.problem != problem or found.machine != machine:
         files.warn_once(f"the plan in {path} is of another problem or machine and is ignored")
         return None
+    note_use(path)
     return found
+
+
+def _keep(path: Path, found: Solution) -> None:
+    """Write a plan to disk; where that is not possible, warn once."""
+    if NOWHERE in path.parents:  # a warning has said so
+        return
+    try:
+        files.write_atomically(path, dump(found), mode=0o600)
+    except FileAccessError as error:
+        files.warn_once(f"plans are not kept on disk: {error}")
+        return
+    bound_cache(path)
 
 
 def count_plans() -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Solution
 from tilesolve.system.checks import check_threads
+from tilesolve.system.checksums import checksum_of
 
 FORMAT = 4
 """Version of the JSON; a file of another version is refused."""
@@ -29,29 +30,30 @@ FORMAT = 4
 def dump(solution: Solution) -> str:
     """Return a plan as JSON."""
     problem = solution.problem
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "problem": {
-                "spec": str(problem.spec),
-                "sizes": dict(problem.sizes),
-                "dtype": problem.dtype,
-                "padding": _plain(problem.padding),
-                "constant": _plain(problem.constant),
-            },
-            "machine": solution.machine.to_toml(),
-            **{
-                field.name: _plain(getattr(solution, field.name))
-                for field in fields(Solution)
-                if field.name not in ("problem", "machine", "epilogue")
-            },
-            "epilogue": None if solution.epilogue is None else str(solution.epilogue),
-        }
-    )
+    data = {
+        "format": FORMAT,
+        "problem": {
+            "spec": str(problem.spec),
+            "sizes": dict(problem.sizes),
+            "dtype": problem.dtype,
+            "padding": _plain(problem.padding),
+            "constant": _plain(problem.constant),
+        },
+        "machine": solution.machine.to_toml(),
+        **{
+            field.name: _plain(getattr(solution, field.name))
+            for field in fields(Solution)
+            if field.name not in ("problem", "machine", "epilogue")
+        },
+        "epilogue": None if solution.epilogue is None else str(solution.epilogue),
+    }
+    return json.dumps({**data, "checksum": checksum_of(data)})
 
 
 def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     """Read a plan from JSON.
+
+    A text without a checksum is read, too.
 
     Parameters
     ----------
@@ -63,7 +65,8 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     Raises
     ------
     PlanError
-        If the text is damaged or of another version, or has such functions and they are not given.
+        If the text is damaged, was changed, or is of another version, or has such functions and
+        they are not given.
 
     Examples
     --------
@@ -75,6 +78,12 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
         data = json.loads(text)
         if data.get("format") != FORMAT:
             raise PlanError(f"not a plan of format {FORMAT} but {data.get('format')!r}")
+        said = data.pop("checksum", None)
+        if said is not None and said != checksum_of(data):
+            raise PlanError(
+                "it was changed or damaged after it was written: its checksum is another; "
+                "make the plan again, or remove its entry 'checksum' if the change is meant"
+            )
         return _checked(_solution(data, epilogue))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):

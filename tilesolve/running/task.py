@@ -335,12 +335,12 @@ def _add_turning(state: Integers) -> None:
 def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
-    state = _kernel_addresses(family).copy()
+    packed = [bool(policy.prepared[side] or schedule.packed[side]) for side in (ROWS, COLUMNS)]
     if shared_lane(schedule.problem.spec):
-        _find_kernels(replace(family, lanewise=True), _addresses_of_kinds(state)[fields.IN_PLACE])
-    if schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
-        mixed = _addresses_of_kinds(state)[fields.MIXED]
-        _find_kernels(replace(family, mixed=True), mixed)
+        family = replace(family, lanewise=True)
+    elif schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
+        family = replace(family, mixed=not packed[COLUMNS])
+    state = _kernel_addresses(family, family.mixed or all(packed)).copy()
     if contiguous_letter(schedule.problem, schedule.strides[0]) in schedule.roles.columns:
         _add_turning(state)
     state[fields.TOP] = schedule.top
@@ -370,28 +370,25 @@ def _addresses_of_kinds(state: Integers) -> Integers:
     return state[fields.KERNELS :].reshape(fields.KERNEL_KINDS, MAX_TILE_VECTORS, MAX_TILE_COLUMNS)
 
 
-def _find_kernels(family: Family, addresses: Integers) -> None:
-    """Set the addresses of kernels of one kind, by rows and columns."""
-    loaded = load_kernels(family)
-    for shape in family.shapes:
-        addresses[shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
-
-
 @lru_cache(maxsize=32)
-def _kernel_addresses(family: Family) -> Integers:
-    """Return a state that knows where code is, and what ends a run, no more."""
-    loaded = load_kernels(family)
+def _kernel_addresses(family: Family, packed: bool) -> Integers:
+    """Return a state that knows where code is, and what ends a run, no more.
+
+    The macrokernel calls kernels of one part alone: which, follows from what is packed.
+    """
+    loaded = load_kernels(family, packed=packed)
     state = np.zeros(fields.SIZE, np.int64)
     state[fields.STOP] = cancellation.CANCEL_ADDRESS
     state[fields.PACK_SEGMENT : fields.LAY_OUT_TURNED] = macrokernel.ADDRESSES
     addresses = _addresses_of_kinds(state)
-    for shape in family.shapes:
-        kind = fields.HALVED if shape.halved else fields.PACKED if shape.packed else fields.IN_PLACE
+    whole = fields.MIXED if family.mixed else fields.PACKED if packed else fields.IN_PLACE
+    for shape in family.part(packed=packed):
+        kind = fields.HALVED if shape.halved else whole
         addresses[kind, shape.vectors - 1, shape.columns - 1] = loaded.address(shape.name)
-    if not family.halved:
+    if packed and not family.halved:
         addresses[fields.HALVED] = addresses[fields.PACKED]
-    # Where mixed kernels are not loaded, those that read both in place do.
-    addresses[fields.MIXED] = addresses[fields.IN_PLACE]
+    if not packed:  # they serve packed rows, too, where mixed kernels would gain nothing
+        addresses[fields.MIXED] = addresses[fields.IN_PLACE]
     for side, strip in enumerate(family.micro_panels):
         for number, kind_of_packer in enumerate(pack.KINDS):
             at = fields.PACKERS + len(pack.KINDS) * side + number

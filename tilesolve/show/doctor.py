@@ -6,28 +6,30 @@ import importlib
 import os
 import platform
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilesolve.contractions.errors import MachineError, SettingError
+from tilesolve.contractions.errors import FileAccessError, MachineError, SettingError
 from tilesolve.machine.costs import describe_costs
 from tilesolve.machine.cpu import PROC, SYS, detect_cpu
 from tilesolve.machine.detect import default_threads
-from tilesolve.machine.file import machine_file
+from tilesolve.machine.file import calibrated_text, machine_file, was_changed
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
 from tilesolve.show.machine_tables import cost_text, machine_facts
+from tilesolve.system.cache_bound import cache_limit
 from tilesolve.system.files import (
     SETTINGS,
     cache_dir,
     config_dir,
+    find_obstacle,
     is_switched_on,
-    nearest_existing,
     read_setting,
-    takes_files,
 )
+from tilesolve.system.trust import check_folder
 from tilesolve.system.units import format_rate, format_size
 from tilesolve.system.version import __version__
 
@@ -300,33 +302,54 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
 
 def _files() -> Iterable[Row]:
     path = machine_file()
-    try:
-        state = "measured" if Machine.calibrated() else "not calibrated yet"
-        yield Row("machine file", str(path), state)
-    except MachineError as error:
-        yield Row("machine file", str(error), "damaged", "tilesolve calibrate", True)
-    others = len([file for file in path.parent.glob("*.toml") if file != path])
-    if others:
-        yield Row("machine files of other CPUs", str(others), str(path.parent))
+    yield _machine_file(path)
+    with suppress(OSError):  # the row of the folder tells
+        others = len([file for file in path.parent.glob("*.toml") if file != path])
+        if others:
+            yield Row("machine files of other CPUs", str(others), str(path.parent))
     yield _folder("settings folder", config_dir(), "TILESOLVE_CONFIG_DIR")
     yield _folder("cache folder", cache_dir(), "TILESOLVE_CACHE_DIR")
+    try:
+        yield Row("bound of the cache", format_size(cache_limit()))
+    except SettingError as error:
+        mend = "unset TILESOLVE_CACHE_LIMIT"
+        yield Row("bound of the cache", str(error), "damaged", mend, True)
     try:
         yield Row("plans are kept", "yes" if is_switched_on("TILESOLVE_CACHE") else "no")
     except SettingError as error:
         yield Row("plans are kept", str(error), "damaged", "unset TILESOLVE_CACHE", True)
 
 
+def _machine_file(path: Path) -> Row:
+    """Tell whether this CPU was measured, and whether the file still says what was measured."""
+    try:
+        text = calibrated_text()
+        Machine.calibrated()
+    except MachineError as error:
+        return Row("machine file", str(error), "damaged", "tilesolve calibrate", True)
+    if text is None:
+        return Row("machine file", str(path), "not calibrated yet")
+    if was_changed(text):
+        mend = f"tilesolve calibrate; or, if the change is yours: sed -i '/^# checksum/d' {path}"
+        return Row("machine file", str(path), "changed after it was measured", mend)
+    return Row("machine file", str(path), "measured")
+
+
 def _folder(what: str, path: Path, variable: str) -> Row:
-    """Tell a folder's size, and whether it, or else its nearest parent, can be written."""
+    """Tell a folder's size, and whether it, or else its nearest parent, serves to keep files."""
     mend = f"export {variable}=<a folder that can be written>"
     try:
-        there = nearest_existing(path)
-        if not takes_files(there):
-            return Row(what, f"{path}: {there} cannot be written", "damaged", mend, True)
+        if obstacle := find_obstacle(path):
+            return Row(what, f"{path}: {obstacle}", "damaged", mend, True)
+        check_folder(path)
+        if not path.exists():
+            return Row(what, str(path), "not made yet")
         used = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    except FileAccessError as error:
+        return Row(what, str(error), "damaged", mend, True)
     except OSError as error:
         return Row(what, f"{path}: {error.strerror}", "damaged", mend, True)
-    return Row(what, str(path), format_size(used) if there == path else "not made yet")
+    return Row(what, str(path), format_size(used))
 
 
 def _settings() -> Iterable[Row]:

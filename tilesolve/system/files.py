@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +18,9 @@ SETTINGS = {
     "TILESOLVE_MACHINE": "the machine to plan for: a shipped name, or the path of a machine file",
     "TILESOLVE_CONFIG_DIR": "folder of the calibrated machine files",
     "TILESOLVE_CACHE_DIR": "folder of saved plans and compiled code, safe to delete",
+    "TILESOLVE_CACHE_LIMIT": "size of that folder, such as 1 GiB; else 512 MiB",
     "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
+    "TILESOLVE_PROGRESS": "whether a line tells of compiling; else it does on a terminal",
     "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }
 """Every environment variable that tilesolve reads, and what it sets."""
@@ -26,6 +30,12 @@ ON, OFF = ("on", "1", "yes", "true", ""), ("off", "0", "no", "false")
 
 IRREGULAR = "not a regular file"
 """What an error says of a pipe, a device or the like."""
+
+PROBE_BYTES = 65536
+"""Bytes of a file that shows whether a folder takes one, as large as most that are kept."""
+
+POLL_SECONDS = 0.02
+"""Seconds between two looks at a lock that another process holds."""
 
 _warned: set[str] = set()
 
@@ -122,7 +132,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     ------
     FileAccessError
         If the path is a folder, a pipe or a device, or its folder, or the nearest one that exists
-        above it, takes no files.
+        above it, takes no files or has no room for one.
 
     Examples
     --------
@@ -136,10 +146,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             why = "it is a folder"
         elif _special(file):
             why = IRREGULAR
-        elif not takes_files(folder := nearest_existing(Path(os.path.realpath(file)).parent)):
-            why = f"{folder} cannot be written"
         else:
-            return
+            why = find_obstacle(Path(os.path.realpath(file)).parent)
+            if not why:
+                return
     except OSError as error:
         why = describe_error(error)
     raise FileAccessError(f"cannot write {file}: {why}")
@@ -148,6 +158,30 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def _special(file: Path) -> bool:
     """Return whether a path is a pipe, a device or the like, whose place no file may take."""
     return file.exists() and not (file.is_file() or file.is_dir())
+
+
+def find_obstacle(folder: Path) -> str:
+    """Return why no file can be written into a folder; an empty text if one can.
+
+    Where the folder does not exist, the nearest one above it counts. Only writing shows whether
+    there is room: a file without a name is written, which is gone at once.
+
+    Examples
+    --------
+    >>> find_obstacle(Path(__file__) / "folder").endswith("files.py cannot be written")
+    True
+    """
+    there = nearest_existing(folder)
+    if not takes_files(there):
+        return f"{there} cannot be written"
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"{there} cannot be written: {error.strerror}"
+    return ""
 
 
 def nearest_existing(folder: Path) -> Path:
@@ -172,7 +206,26 @@ def takes_files(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, that only the user can write in.
+
+    Raises
+    ------
+    OSError
+        If that is not possible.
+
+    Examples
+    --------
+    >>> make_folder(Path("/"))
+    """
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o755, exist_ok=True)
+
+
+def write_atomically(
+    path: str | os.PathLike[str], content: str | bytes, *, mode: int = 0o666
+) -> None:
     """Write a file so that a reader, at any moment, finds the old content or the new one.
 
     The content goes to a new file beside `path`, which then takes its place in one step. What
@@ -184,6 +237,8 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         The file; a symbolic link stays one, and the file it points to is replaced.
     content
         What it will hold; text is written as UTF-8.
+    mode
+        The permissions of the file, without those that the process takes away from all files.
 
     Raises
     ------
@@ -205,9 +260,10 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     try:
         if _special(Path(path)):
             raise OSError(EINVAL, IRREGULAR)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         try:
-            with temporary.open("xb") as file:
+            new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with os.fdopen(os.open(temporary, new, mode), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -238,8 +294,8 @@ def remove_files(folder: Path, pattern: str) -> int:
 
 
 @contextmanager
-def hold_lock(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the exclusive right to measure into a file; fail at once if another holds it.
+def hold_lock(path: str | os.PathLike[str], *, wait_seconds: float = 0.0) -> Iterator[None]:
+    """Hold the exclusive right to write a file; fail if another holds it.
 
     The lock is on a file beside `path` and is advisory. The operating system releases it when
     the process ends, however it ends; the empty lock file stays, as removing it would let two
@@ -249,6 +305,8 @@ def hold_lock(path: str | os.PathLike[str]) -> Iterator[None]:
     ----------
     path
         The file that is going to be written.
+    wait_seconds
+        How long to wait for another to release it.
 
     Raises
     ------
@@ -267,19 +325,24 @@ def hold_lock(path: str | os.PathLike[str]) -> Iterator[None]:
     target = Path(os.path.realpath(path))
     lock = target.with_name(target.name + ".lock")
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(lock.parent)
         file = lock.open("ab")
     except OSError as error:
         raise FileAccessError(f"cannot lock {lock}: {describe_error(error)}") from error
+    end = time.monotonic() + wait_seconds
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FileAccessError(
-                f"another process is measuring (it holds {lock}); wait until it ends"
-            ) from None
-        except OSError as error:
-            raise FileAccessError(f"cannot lock {lock}: {describe_error(error)}") from error
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise FileAccessError(
+                        f"another process is measuring (it holds {lock}); wait until it ends"
+                    ) from None
+                time.sleep(POLL_SECONDS)
+            except OSError as error:
+                raise FileAccessError(f"cannot lock {lock}: {describe_error(error)}") from error
         yield
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def format_count(count: int, what: str) -> str:
     """Return how many there are of something.
@@ -42,6 +44,30 @@ def format_size(count: int | None) -> str:
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     step = min(max(count.bit_length() - 1, 0) // 10, len(units) - 1)
     return f"{count / 1024**step:.4g} {units[step]}"
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?B)?|B)?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Return how many bytes a text says; letters alone are binary units.
+
+    Raises
+    ------
+    ValueError
+        If it says none.
+
+    Examples
+    --------
+    >>> parse_size("512 MiB"), parse_size("2G"), parse_size("1.5 kB"), parse_size("100")
+    (536870912, 2147483648, 1500, 100)
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"a size such as 512 MiB, got {text!r}")
+    number, prefix, unit = found.groups()
+    base = 1000 if unit and unit.upper() == "B" else 1024
+    return int(float(number) * base ** (" KMGT".index(prefix.upper()) if prefix else 0))
 
 
 def format_duration(seconds: float) -> str:
