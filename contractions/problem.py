@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
-from tilesolve.contractions.spec import Spec, Tensor
+from tilesolve.contractions.spec import Spec
 
 if TYPE_CHECKING:
     from tilesolve.contractions.classes import IndexClass
@@ -47,6 +47,8 @@ class Problem:
         Zeros at the ends of operands' axes, which the arrays do not have.
     constant
         Positions of the tensors that stay the same from call to call: 1 is the first operand.
+    vector
+        The letter of the output that vectors lie along; None for its last one.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class Problem:
     dtype: str = "float64"
     padding: tuple[Padding, ...] = ()
     constant: tuple[int, ...] = ()
+    vector: str | None = None
 
     def __post_init__(self) -> None:
         letters = tuple(letter for letter, _ in self.extents)
@@ -153,28 +156,25 @@ sizes are given for a, b
             (one.tensor, one.axis): self.spec.tensors[one.tensor].subscripts[one.axis]
             for one in self.padding
         }
-        return type(self).of(
-            self.spec,
-            sizes,
-            self.dtype,
-            (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding),
-            self.constant,
-        )
+        padding = (one.within(reaches[one.tensor, one.axis].extent(sizes)) for one in self.padding)
+        found = type(self).of(self.spec, sizes, self.dtype, padding, self.constant)
+        return replace(found, vector=self.vector)
 
-    def with_last(self, letter: str | None) -> Self:
-        """Return the problem with a letter of the output moved to its end; None moves none.
+    def with_vector(self, letter: str | None) -> Self:
+        """Return the problem with vectors along a letter of the output; None for its last one.
 
         Examples
         --------
-        >>> str(Problem.of("mn-mk-kn", 8).with_last("m"))
-        'nm-mk-kn n=8 m=8 k=8 float64'
+        >>> Problem.of("mn-mk-kn", 8).with_vector("m").lane
+        'm'
         """
-        output = self.spec.output
-        if letter is None or output.letters[-1] == letter:
-            return self
-        order = sorted(output.subscripts, key=lambda subscript: subscript.letters == (letter,))
-        spec = Spec(Tensor(tuple(order)), self.spec.operands)
-        return type(self).of(spec, self.sizes, self.dtype, self.padding, self.constant)
+        last = self.spec.output.letters[-1:]
+        return replace(self, vector=None if (letter,) == last else letter)
+
+    @property
+    def lane(self) -> str | None:
+        """The letter that vectors lie along; None if the output has none."""
+        return self.vector or next(reversed(self.spec.output.letters), None)
 
     @classmethod
     def from_arrays(

@@ -7,9 +7,12 @@ are in the output and in all operands. This is the one partition that runs, mode
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilesolve.contractions.spec import Spec
+
+if TYPE_CHECKING:
+    from tilesolve.contractions.problem import Problem
 
 ROWS, COLUMNS, SUMS, BATCHES = range(4)
 """Numbers of the roles: positions in `Roles`, and in every table that has one entry per role."""
@@ -85,22 +88,32 @@ class Roles(NamedTuple):
     def of_spec(cls, spec: Spec, *, rows: int = 0) -> Roles:
         """Return the roles of a spec's letters, each in the order in which the spec has them.
 
-        A letter that comes last in all tensors is the row: vectors along it multiply vectors. All
-        else that the operand with the rows has of the output are batches then.
-
         Examples
         --------
         >>> Roles.of_spec(Spec.parse("abcd-aebf-dfce"))
         Roles(rows=('a', 'b'), columns=('c', 'd'), sums=('e', 'f'), batches=())
-        >>> Roles.of_spec(Spec.parse("mnb-mkb-nkb"))
-        Roles(rows=('b',), columns=('n',), sums=('k',), batches=('m',))
         """
         operands = [tensor.letters for tensor in spec.operands]
-        found = cls.of(spec.output.letters, operands, rows=rows, order=spec.letters)
-        lane = shared_lane(spec)
+        return cls.of(spec.output.letters, operands, rows=rows, order=spec.letters)
+
+    @classmethod
+    def of_problem(cls, problem: Problem, *, rows: int = 0) -> Roles:
+        """Return the roles of a problem's letters as they are run.
+
+        A shared lane is the row: vectors along it multiply vectors. All else that the operand with
+        the rows has of the output are batches then.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.problem import Problem
+        >>> Roles.of_problem(Problem.of("mnb-mkb-nkb", 8))
+        Roles(rows=('b',), columns=('n',), sums=('k',), batches=('m',))
+        """
+        found, lane = cls.of_spec(problem.spec, rows=rows), shared_lane(problem)
         if lane is None:
             return found
-        batches = tuple(i for i in spec.letters if i in (*found.batches, *found.rows) and i != lane)
+        others = (*found.batches, *found.rows)
+        batches = tuple(i for i in problem.spec.letters if i in others and i != lane)
         return cls((lane,), found.columns, found.sums, batches)
 
     def number(self, letter: str) -> int:
@@ -114,14 +127,19 @@ class Roles(NamedTuple):
         return next(number for number, letters in enumerate(self) if letter in letters)
 
 
-def shared_lane(spec: Spec) -> str | None:
-    """Return the letter that comes last, and nowhere else, in the output and both operands.
+def shared_lane(problem: Problem) -> str | None:
+    """Return the letter that vectors lie along if the output and both operands end with it.
+
+    No tensor has it elsewhere, too.
 
     Examples
     --------
-    >>> shared_lane(Spec.parse("hwc-[h+r][w+s]c-rsc")), shared_lane(Spec.parse("bij-bik-bkj"))
+    >>> from tilesolve.contractions.problem import Problem
+    >>> layer = Problem.of("hwc-[h+r][w+s]c-rsc", 8)
+    >>> shared_lane(layer), shared_lane(layer.with_vector("w"))
     ('c', None)
     """
+    spec = problem.spec
     if len(spec.operands) != 2 or not all(tensor.subscripts for tensor in spec.tensors):
         return None
     one, *others = {tensor.subscripts[-1] for tensor in spec.tensors}
@@ -129,4 +147,6 @@ def shared_lane(spec: Spec) -> str | None:
         return None
     (letter,) = one.letters
     before = (subscript for tensor in spec.tensors for subscript in tensor.subscripts[:-1])
-    return None if any(letter in subscript.letters for subscript in before) else letter
+    if problem.lane != letter or any(letter in subscript.letters for subscript in before):
+        return None
+    return letter

@@ -13,7 +13,7 @@ def test_every_letter_has_one_role(problem):
     Where all tensors end with one letter, it is the row, and what that operand has are batches.
     """
     output, first, second = (set(tensor.letters) for tensor in problem.spec.tensors)
-    roles, lane = Roles.of_spec(problem.spec), shared_lane(problem.spec)
+    roles, lane = Roles.of_problem(problem), shared_lane(problem)
     for letter in problem.spec.letters:
         stands = letter in output, letter in first, letter in second
         expected = SUMS if not stands[0] else BATCHES if all(stands) else COLUMNS - stands[1]
@@ -21,7 +21,7 @@ def test_every_letter_has_one_role(problem):
             expected = BATCHES
         assert roles.number(letter) == (ROWS if letter == lane else expected)
     assert sorted(i for letters in roles for i in letters) == sorted(problem.spec.letters)
-    swapped = Roles.of_spec(problem.spec, rows=1)
+    swapped = Roles.of_problem(problem, rows=1)
     if lane is None:
         assert swapped == (roles.columns, roles.rows, roles.sums, roles.batches)
     else:

@@ -53,7 +53,7 @@ def hold_price(found):
     strips, windows, out = count_packed(solution, operands)
     check_result(problem, out, reference(problem, *operands), operands)
     given = [problem.strides(tensor) for tensor in range(3)]
-    policy = policy_of(solution, problem.with_last(solution.vector), given)
+    policy = policy_of(solution, problem.with_vector(solution.vector), given)
     for at, priced in enumerate(found.price.packed):
         kind, level = found.nest.kind(at), policy.packed[at ^ policy.rows_operand]
         counted = windows[at] if kind == "windows" else strips[at]

@@ -27,7 +27,7 @@ class Fused:
         Index of the fused problem and the letters of its class, as pairs.
     rows, columns
         The indices that the register tile's MR and NR run along; None where there is none.
-        Rows are where the output's unit-stride index is, so that C is stored in vectors; if it is
+        Rows are where vectors lie along, which mostly is the output's unit-stride index; if it is
         one of batches, both operands have to be contiguous along it.
     reduced
         Indices that are summed over.
@@ -66,18 +66,18 @@ def fuse(problem: Problem) -> Fused:
         names[group.name] = group.name if len(group.name) == 1 else next(free)
     index_of = {i: names[group.name] for group in classes for i in group.letters}
     spec = problem.spec
-    lane = shared_lane(spec)
+    lane = shared_lane(problem)
     tensors = [_fused(tensor, index_of, lane) for tensor in spec.tensors]
     fused = Spec(tensors[0], tuple(tensors[1:]))
     sizes = {names[group.name]: prod(problem.sizes[i] for i in group.letters) for group in classes}
     roles = Roles.of(fused.output.letters, [t.letters for t in fused.operands], order=fused.letters)
     free_of = [i for i in fused.letters if i in (*roles.rows, *roles.columns)]
-    last = index_of[spec.output.letters[-1]] if spec.output.letters else None
+    last = index_of[problem.lane] if problem.lane else None
     largest = max(free_of, key=sizes.__getitem__, default=None)
     rows = last if last in free_of or lane else largest
     others = [i for i in free_of if not _share_tensors(i, rows, tensors)]
     return Fused(
-        Problem.of(fused, sizes, problem.dtype),
+        Problem.of(fused, sizes, problem.dtype).with_vector(rows),
         tuple((names[group.name], group.letters) for group in classes),
         rows,
         _columns(fused, others, sizes),

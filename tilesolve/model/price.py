@@ -206,9 +206,9 @@ def price(
 def _crossing_cycles(problem: Problem, costs: Costs) -> float:
     """Return the cycles of writing an element of C across the rows of register tiles.
 
-    The letter before the one of vectors lies side by side in C: one of columns, or of batches.
+    What lies side by side in C are columns, or batches.
     """
-    beside = problem.spec.output.letters[-2]
+    beside = problem.spec.output.letters[-1]
     both = all(beside in operand.letters for operand in problem.spec.operands)
     return costs.scattered_store_cycles if both else costs.turned_store_cycles
 
@@ -240,7 +240,7 @@ def _reading(
     """
     seconds = 0.0
     running = {letter for letter, extent in problem.sizes.items() if extent > 1}
-    output = running & set(problem.spec.output.letters[-1:])
+    output = running & {problem.lane}
     copies = nest.packed or (None,) * len(problem.spec.operands)
     for number, (operand, copy) in enumerate(zip(problem.spec.operands, copies, strict=True), 1):
         in_place = nest.kind(number - 1) == "in place"

@@ -81,7 +81,7 @@ class LoopPath:
         self._largest, self._mean, self._grids = [box], [box], [grid]
         # A call goes over the sides of its tile in each step of its sums, whatever the order, and
         # each batch is a call of its own.
-        roles = Roles.of_spec(problem.spec)
+        roles = Roles.of_problem(problem)
         rank = {i: 2 if i in roles.batches else int(i in roles.sums) for i in problem.sizes}
         for at, ((level, order), tile) in enumerate(zip(tiling.bands, tiling.boxes, strict=True)):
             walked = order if at else sorted(order, key=rank.__getitem__)

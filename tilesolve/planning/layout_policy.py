@@ -13,10 +13,9 @@ from math import inf
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
-from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
-from tilesolve.model.fused import Fused
+from tilesolve.model.fused import fuse
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
 from tilesolve.planning.runnable_nest import RunnableNest
@@ -104,8 +103,8 @@ def policy_of(
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
     machine, dtype = solution.machine, part.dtype
-    first, lane = rows_operand(solution.fused, part.spec), shared_lane(part.spec)
-    roles = Roles.of_spec(part.spec, rows=first)
+    first, lane = rows_operand(solution.share), shared_lane(part)
+    roles = Roles.of_problem(part, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
     last = {i: at for i, at in _reversed_letters(part, given).items() if i != lane}
     output, rows, columns = (
@@ -162,18 +161,19 @@ def policy_of(
     )
 
 
-def rows_operand(fused: Fused, spec: Spec) -> int:
+def rows_operand(problem: Problem) -> int:
     """Return which operand has the rows: 0 or 1; one without columns, where both have the lane."""
-    if shared_lane(spec):
+    fused = fuse(problem.part({i: max(1, extent) for i, extent in problem.sizes.items()}))
+    if shared_lane(problem):
         column = fused.letters(fused.columns)[0] if fused.columns else None
-        return int(column in spec.operands[0].letters)
+        return int(column in problem.spec.operands[0].letters)
     row = fused.letters(fused.rows)[0] if fused.rows else None
-    return int(row in Roles.of_spec(spec).columns)
+    return int(row in Roles.of_spec(problem.spec).columns)
 
 
-def roles_of(fused: Fused, spec: Spec) -> Roles:
+def roles_of(problem: Problem) -> Roles:
     """Return the letters of each role as they are run."""
-    return Roles.of_spec(spec, rows=rows_operand(fused, spec))
+    return Roles.of_problem(problem, rows=rows_operand(problem))
 
 
 def levels_if_unaligned(solution: Solution) -> dict[int, str]:
@@ -185,7 +185,7 @@ def levels_if_unaligned(solution: Solution) -> dict[int, str]:
     ``docs/decisions/011-layouts.md``.
     """
     problem, bands = solution.share, solution.nest.bands
-    if shared_lane(problem.spec) or fits_second_cache(problem, solution.machine):
+    if shared_lane(problem) or fits_second_cache(problem, solution.machine):
         return {}
     found = {}
     for at, copy in enumerate(solution.nest.packed or (None, None)):
@@ -232,8 +232,8 @@ def contiguous_letter(problem: Problem, strides: Strides) -> str | None:
 def letter_of_row_vectors(problem: Problem, roles: Roles, output: Strides) -> str | None:
     """Return the letter that vectors of rows run along: C's contiguous one if it is one of rows."""
     rows = [letter for letter in roles.rows if problem.sizes[letter] > 1]
-    preferred = contiguous_letter(problem, output)
-    return preferred if preferred in rows else next(iter(rows), None)
+    preferred = (contiguous_letter(problem, output), problem.vector, *rows)
+    return next((letter for letter in preferred if letter in rows), None)
 
 
 def _copy_levels(solution: Solution, unaligned: Collection[int]) -> tuple[str | None, ...]:

@@ -120,7 +120,7 @@ def _sides_of_bands(
         }
         for band in nest.bands
     ]
-    vector = problem.spec.output.letters[-1:]
+    vector = {problem.lane}
     tensors, elements = problem.spec.tensors, max(1, line // problem.itemsize)
     depths = _depths(problem, nest)
     # C's unit-stride letters first: whether a run of it goes on into another class depends on them.
@@ -134,7 +134,7 @@ def _sides_of_bands(
             # Tiles within a copy's never meet the lines of the tensor that was copied, but they
             # have to leave room for a line in that tile; register boxes along C's lines for half
             # of one.
-            cuts = at == 0 and not set(vector).isdisjoint(letters)
+            cuts = at == 0 and not vector.isdisjoint(letters)
             room = elements * band[index] / (2 if cuts else 1)
             met = [
                 tensor

@@ -95,6 +95,10 @@ MOST_CALL_PRODUCTS = 512
 RUN_BYTES = (16384, 8192, 4096, 2048, 1024)
 """Bytes of C that a tile should write side by side, the first for which there is room."""
 
+TURNED_RUN_BYTES = (256, 64)
+"""Bytes of C that a tile should write side by side where register tiles are turned, the first for
+which there is room."""
+
 SHRINK_FACTORS = (1.0, 0.95, 0.9, 0.8, 0.65, 0.5, 0.3)
 """Multiples of the continuous tiles that are tried: whole ways and lines may need less."""
 

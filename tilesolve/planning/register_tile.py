@@ -60,8 +60,13 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     [6, 4]
     """
     usual, costs = default_microkernel(machine, problem.dtype), machine.costs
-    if shared_lane(problem.spec):
-        return replace(usual, efficiency=1 / costs.lanewise_slowdown)
+    if shared_lane(problem):
+        return replace(
+            usual,
+            efficiency=1 / costs.lanewise_slowdown,
+            in_place_rows_cycles=0.0,
+            in_place_rows_slowdown=1.0,
+        )
     small = fits_second_cache(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
@@ -249,9 +254,7 @@ class _Shape:
         fused = fuse(problem)
         rows = fused.letters(fused.rows) if fused.rows else ()
         columns = fused.letters(fused.columns) if fused.columns else ()
-        lane = problem.spec.output.letters[-1:]
-        if not set(lane) & set(rows):
-            lane = rows[:1]
+        lane = (problem.lane,) if problem.lane in rows else rows[:1]
         group, line = lanes(problem.dtype, machine.vector_bits), machine.memory.line
         parts = 2 if machine.uses_half_vectors(problem.dtype) else 1
         return cls(

@@ -165,11 +165,8 @@ class Solution:
 
     @property
     def share(self) -> Problem:
-        """The part of the problem that one thread computes, as tiles are found for it.
-
-        The letter that vectors lie along comes last in its output.
-        """
-        return share_of(self.problem, self.split, self.threads).with_last(self.vector)
+        """The part of the problem that one thread computes, as tiles are found for it."""
+        return share_of(self.problem, self.split, self.threads).with_vector(self.vector)
 
     @property
     def fused(self) -> Fused:
@@ -198,12 +195,12 @@ class Solution:
         """What each thread computes: a problem, and where its letters begin."""
         split = self.split
         if split is None:
-            return [(self.problem.with_last(self.vector), {})]
+            return [(self.problem.with_vector(self.vector), {})]
         whole, step = self.problem.sizes[split], self.share.sizes[split]
         found = []
         for begin in range(0, whole, max(1, step)):
             sizes = {**self.problem.sizes, split: min(step, whole - begin)}
-            found.append((self.problem.part(sizes).with_last(self.vector), {split: begin}))
+            found.append((self.problem.part(sizes).with_vector(self.vector), {split: begin}))
         return found
 
     @property

@@ -26,12 +26,12 @@ def vector_letter(problem: Problem, machine: Machine) -> str | None:
     >>> layer = "khw-c[h+r][w+s]-kcrs"
     >>> vector_letter(Problem.of(layer, "k=64 h=14 w=14 c=64 r=3 s=3"), machine)
     'k'
-    >>> vector_letter(Problem.of(layer, "k=2 h=64 w=64 c=1 r=1 s=2"), machine)
+    >>> vector_letter(Problem.of(layer, "k=8 h=64 w=64 c=1 r=1 s=1"), machine)
     >>> vector_letter(Problem.of("ik-ij-jk", 64), machine)
     """
     spec, output = problem.spec, problem.spec.output.letters
     affine = {i for t in spec.operands for s in t.subscripts if not s.plain for i in s.letters}
-    if shared_lane(spec):
+    if shared_lane(problem):
         return _letter_of_one(problem, machine)
     if len(spec.operands) != 2 or not output or output[-1] not in affine:
         return None

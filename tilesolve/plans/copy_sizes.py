@@ -18,7 +18,7 @@ def copy_bytes(solution: Solution) -> tuple[int, ...]:
     micro-panels. An operand that the solution reads in place, but whose strides forbid that, is not
     counted: it is packed tile by tile for the nearest cache.
     """
-    roles = Roles.of_spec(solution.share.spec)
+    roles = Roles.of_problem(solution.share)
     windows = _window_bytes(solution)
     register, *tiles = solution.nest.bands
     machine, dtype = solution.machine, solution.problem.dtype

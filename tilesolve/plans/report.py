@@ -170,7 +170,7 @@ def _running(solution: Solution) -> Iterator[str]:
     yield f"microkernel {kernel.rows}×{kernel.columns}, {calls}; C is {written}"
     if solution.vector is not None:
         yield f"vectors lie along {solution.vector}: C is written across its rows"
-    if lane := shared_lane(solution.share.spec):
+    if lane := shared_lane(solution.share):
         yield f"along {lane} vectors multiply vectors: all tensors have it last"
     if solution.epilogue is not None:
         yield f"epilogue {solution.epilogue}: on what a tile wrote, while it is near"

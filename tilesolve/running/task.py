@@ -336,7 +336,7 @@ def _state(schedule: Schedule) -> Integers:
     """Return the state of a run before its addresses and factors are known."""
     family, dtype, policy = schedule.family, schedule.problem.dtype, schedule.policy
     packed = [bool(policy.prepared[side] or schedule.packed[side]) for side in (ROWS, COLUMNS)]
-    if shared_lane(schedule.problem.spec):
+    if shared_lane(schedule.problem):
         family = replace(family, lanewise=True)
     elif schedule.packed[ROWS] and (policy.windows[COLUMNS] or policy.prepared[ROWS]):
         family = replace(family, mixed=not packed[COLUMNS])

@@ -41,7 +41,7 @@ def lay_out_windows(
             steps[number],
             sizes,
             whole.itemsize,
-            shared_lane(part.spec),
+            shared_lane(part),
         )
         found.append(copy if wanted else None)
     return found[0], found[1]

@@ -16,7 +16,6 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats
 from tilesolve.model.footprints import footprint
-from tilesolve.model.fused import fuse
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
 from tilesolve.model.price import price, stores, with_epilogue
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
@@ -122,11 +121,11 @@ def build(scheme: Scheme, target: Target) -> Built:
     vector = along if along is not None and (along,) != last else None
     if along is not None and along not in problem.spec.output.letters:
         raise PlanError(f"scheme {scheme}: {along!r} is summed, vectors lie along a letter of C")
-    turned = problem.with_last(vector)
-    roles = roles_of(fuse(turned), turned.spec)
+    turned = problem.with_vector(vector)
+    roles = roles_of(turned)
     if along is not None:
         _check_vector(scheme, problem, roles, along)
-    share = share_of(problem, split, target.threads).with_last(vector)
+    share = share_of(problem, split, target.threads).with_vector(vector)
     loops = Loops.of(own, roles, target.lanes)
     cells = _register_tiles(scheme, loops, roles, share, machine)
     nest = _nest(loops, share, target, scattered=vector is not None)

@@ -52,7 +52,7 @@ class _Writer:
     def __init__(self, solution: Solution) -> None:
         self.share, self.nest = solution.share, solution.nest
         self.split, self.parts = solution.split, len(solution.parts)
-        self.roles = roles_of(solution.fused, self.share.spec)
+        self.roles = roles_of(self.share)
         strides = solution.problem.strides(0)
         self.vector = letter_of_row_vectors(self.share, self.roles, strides)
         group = lanes(self.share.dtype, solution.machine.vector_bits)

@@ -12,7 +12,6 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, Roles
 from tilesolve.machine.model import Machine
-from tilesolve.model.fused import fuse
 from tilesolve.model.price import core_rates, stores
 from tilesolve.planning.composition.build import Target, build, copy_kinds, priced
 from tilesolve.planning.composition.classes import fast_classes
@@ -140,8 +139,8 @@ def _shares(target: Target) -> list[_Share]:
     divided.sort(key=problem.sizes.__getitem__, reverse=True)
     splits: Sequence[str | None] = divided[:MOST_SPLITS] if threads > 1 else [None]
     for vector in sorted(output, key=lambda letter: letter != usual):
-        turned = problem.with_last(vector)
-        roles = roles_of(fuse(turned), turned.spec)
+        turned = problem.with_vector(vector)
+        roles = roles_of(turned)
         along = letter_of_row_vectors(turned, roles, problem.strides(0))
         if roles.number(vector) == BATCHES or vector != along:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
@@ -20,7 +21,7 @@ from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.tilings import feasible
 from tilesolve.planning.letter_boxes import even_sizes, line_sides, run_sides, tiles_of
-from tilesolve.planning.policy import RUN_BYTES, SCATTERED_WRITE_SHARE
+from tilesolve.planning.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TURNED_RUN_BYTES
 from tilesolve.planning.setting import Setting
 
 
@@ -74,6 +75,12 @@ def make_setting(
         scattered=scattered,
         overlap=machine.costs.level_overlap,
     )
+    unit = share.spec.output.letters[-1:]
+    for run in TURNED_RUN_BYTES if scattered and len(places) > 1 else ():
+        sides = {i: ceil(run / share.itemsize) if i in unit else 1 for i in sizes}
+        found = replace(usual, runs=tiles_of(whole, fused, [sides], places[1]))
+        if satisfiable(found):
+            return found
     long = output == "stream" and _writes_long(whole, machine)
     for run in RUN_BYTES if long and len(places) > 1 else ():
         sides = run_sides(whole, run)
@@ -99,7 +106,7 @@ def _is_copied(share: Problem, at: int) -> bool:
 
     Vectors that multiply vectors are read in place, or from copies with the zeros of padding.
     """
-    if shared_lane(share.spec):
+    if shared_lane(share):
         return any(one.tensor == at for one in share.padding)
     return at not in share.constant
 
@@ -111,7 +118,7 @@ def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
     kernels read as fast as micro-panels; rows are read as vectors, which windows do not hold.
     """
     found: list[CopyKind] = []
-    if shared_lane(share.spec):
+    if shared_lane(share):
         return tuple("windows" if _is_copied(share, at) else "in place" for at in (1, 2))
     for at, operand in enumerate(share.spec.operands, start=1):
         columns = not set(fused.letters(fused.rows) if fused.rows else ()) & set(operand.letters)

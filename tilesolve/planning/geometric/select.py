@@ -305,13 +305,12 @@ def _packing(target: _Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nes
     share, machine = target.share, target.machine
     fused, microkernel = target.setting.fused, target.setting.microkernel
     rows = fused.letters(fused.rows) if fused.rows else ()
-    vector = share.spec.output.letters[-1:]
     padded = {one.tensor for one in share.padding}
     options: list[list[tuple[str | None, CopyKind]]] = []
     for at, (operand, copy) in enumerate(zip(share.spec.operands, tiles.packed, strict=True)):
         loaded = any(letter in rows for letter in operand.letters)
         unit = operand.subscripts[-1] if operand.subscripts else None
-        along = unit is not None and unit.plain and unit.letters == vector
+        along = unit is not None and unit.plain and unit.letters == (share.lane,)
         readable = copy and (along or not loaded) and at + 1 not in padded
         usual = (copy, tiles.kind(at))
         options.append([usual, (None, "in place")] if readable else [usual])

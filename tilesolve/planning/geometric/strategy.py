@@ -110,7 +110,7 @@ def _solution(
     output: Output,
     demand: Demand,
 ) -> Solution:
-    share = share_of(problem, split, threads).with_last(vector)
+    share = share_of(problem, split, threads).with_vector(vector)
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
     found = best_candidate(setting, relaxed, share, machine, threads)
     best, integral = found.optimum, found.integral

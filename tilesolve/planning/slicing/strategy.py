@@ -46,11 +46,11 @@ class Slicing:
         input stationary, Nc 32, K2 4, K3 523
         """
         vector = vector_letter(problem, machine)
-        if vector is None and shared_lane(problem.spec):
+        if vector is None and shared_lane(problem):
             vector = longest_letter_of_one(problem)  # packed windows hold one letter of the image
         output: Output = "store" if demand.overwrite else "accumulate"
         for split in split_letters(problem, threads):
-            share = share_of(problem, split, threads).with_last(vector)
+            share = share_of(problem, split, threads).with_vector(vector)
             layer = SlicedLayer.of(share)
             kernel = register_tile(share, machine)
             names, caches = _caches(machine, threads)
