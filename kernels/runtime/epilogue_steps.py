@@ -1,7 +1,8 @@
-"""Steps of epilogues: functions of a run of C, each compiled for a dtype when it is first used.
+"""Steps of epilogues: functions of a block of C, each compiled for a dtype when it is first used.
 
-All take the same: a pointer to the run, its count, the address of the operand at its first element,
-bytes from one element of the operand to the next, and two numbers.
+They are written for a run: a pointer to it, its count, the address of the operand at its first
+element, bytes from one element of the operand to the next, and two numbers. A block is several
+runs, so many bytes apart in C and in the operand.
 """
 
 from __future__ import annotations
@@ -62,7 +63,35 @@ def _distance_is_size(_context, distance, like):
     return types.boolean(distance, like), generate
 
 
-@deferred
+@_intrinsic
+def _moved(_context, p, distance):
+    """Return a pointer to what is so many bytes behind another one."""
+
+    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
+        place = builder.ptrtoint(args[0], ir.IntType(64))
+        return builder.inttoptr(builder.add(place, args[1]), args[0].type)
+
+    return p(p, distance), generate
+
+
+def _of_blocks(step: Any) -> Callable[..., None]:
+    """Return what applies a step of a run to each run of a block."""
+    run = _njit(inline="always", error_model="numpy")(step)
+
+    def block(p, count, high, pitch, place, distance, apart, first, second):
+        for row in range(high):
+            run(_moved(p, row * pitch), count, place + row * apart, distance, first, second)
+
+    block.__qualname__ = step.__qualname__
+    return block
+
+
+def _step(function: Any) -> Any:
+    """Make a function of a run one of a block, compiled when it is first used."""
+    return deferred(_of_blocks(function))
+
+
+@_step
 def _multiply(p, count, place, distance, first, second):
     """Multiply by an operand."""
     q = _at(place, p)
@@ -78,7 +107,7 @@ def _multiply(p, count, place, distance, first, second):
             p[at] *= _at(place + at * distance, p)[0]
 
 
-@deferred
+@_step
 def _add(p, count, place, distance, first, second):
     """Add an operand."""
     q = _at(place, p)
@@ -94,7 +123,29 @@ def _add(p, count, place, distance, first, second):
             p[at] += _at(place + at * distance, p)[0]
 
 
-@deferred
+@_step
+def _add_and_rectify(p, count, place, distance, first, second):
+    """Add an operand, then have nothing below zero or above a number, in one pass."""
+    zero, high, q = _like(0.0, p), _like(first, p), _at(place, p)
+    if _distance_is_size(distance, p):
+        for at in range(count):
+            x = p[at] + q[at]
+            x = zero if x <= zero else x
+            p[at] = high if x > high else x
+    elif distance == 0:
+        summand = q[0]
+        for at in range(count):
+            x = p[at] + summand
+            x = zero if x <= zero else x
+            p[at] = high if x > high else x
+    else:
+        for at in range(count):
+            x = p[at] + _at(place + at * distance, p)[0]
+            x = zero if x <= zero else x
+            p[at] = high if x > high else x
+
+
+@_step
 def _rectify(p, count, place, distance, first, second):
     """Have nothing below zero or above a number; what is no number stays so."""
     zero, high = _like(0.0, p), _like(first, p)
@@ -104,7 +155,7 @@ def _rectify(p, count, place, distance, first, second):
         p[at] = high if x > high else x
 
 
-@deferred
+@_step
 def _clip(p, count, place, distance, first, second):
     """Have nothing below one number or above another; what is no number stays so."""
     low, high = _like(first, p), _like(second, p)
@@ -114,7 +165,7 @@ def _clip(p, count, place, distance, first, second):
         p[at] = high if x > high else x
 
 
-@deferred
+@_step
 def _leak(p, count, place, distance, first, second):
     """Multiply what is below zero by a slope."""
     zero, slope = _like(0.0, p), _like(first, p)
@@ -123,31 +174,31 @@ def _leak(p, count, place, distance, first, second):
         p[at] = x * slope if x < zero else x
 
 
-@deferred
+@_step
 def _sigmoid(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = smooth.sigmoid(p[at])
 
 
-@deferred
+@_step
 def _tanh(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = smooth.tanh(p[at])
 
 
-@deferred
+@_step
 def _silu(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = smooth.silu(p[at])
 
 
-@deferred
+@_step
 def _gelu(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = _like(smooth.gelu(float(p[at])), p)
 
 
-@deferred
+@_step
 def _gelu_tanh(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = _like(smooth.gelu_tanh(float(p[at])), p)
@@ -156,6 +207,8 @@ def _gelu_tanh(p, count, place, distance, first, second):
 _STEPS: dict[str, Callable[..., None]] = {
     "*": _multiply,
     "+": _add,
+    "+ relu": _add_and_rectify,
+    "+ relu6": _add_and_rectify,
     "relu": _rectify,
     "relu6": _rectify,
     "clip": _clip,
@@ -169,7 +222,7 @@ _STEPS: dict[str, Callable[..., None]] = {
 
 
 def step_address(name: str, dtype: str) -> int:
-    """Return where the code of an operation is, for numbers of a dtype.
+    """Return where the code of an operation is, or of two that are one step, for a dtype.
 
     Examples
     --------
@@ -215,7 +268,7 @@ UniTuple(float32 x 2) for float32, it must return a real number
         for at in range(count):
             p[at] = kind(scalar(p[at]))
 
-    compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True)(step)
+    compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True)(_of_blocks(step))
     _kept.append(compiled)
     return address_for(compiled, *_signature(kind))
 
@@ -226,4 +279,4 @@ _kept: list[Any] = []
 
 def _signature(kind: Any) -> tuple[Any, ...]:
     """Return what a step takes, for runs of numbers of a type."""
-    return types.CPointer(kind), INT, INT, INT, REAL, REAL
+    return types.CPointer(kind), INT, INT, INT, INT, INT, INT, REAL, REAL

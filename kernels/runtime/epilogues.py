@@ -1,8 +1,9 @@
 """Epilogues: passes over tiles of C once their last products are added, while they are near.
 
-`s` is a state (`state`), a program has `epilogue_fields`. A pass goes along runs: indices of rows,
-or of columns, that are side by side in C and at one distance in each operand. What is done to a
-run is compiled for each step and dtype by itself (`epilogue_steps`), this for all of them.
+`s` is a state (`state`), a program has `epilogue_fields`. A pass goes over blocks of runs: indices
+of rows, or of columns, that are side by side in C and at one distance in each operand, for indices
+of the others that are at one distance, too. What is done to a block is compiled for each step and
+dtype by itself (`epilogue_steps`), this for all of them.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ def _double(_context, bits):
 
 
 @inlined
-def _run_program(s, run, count, x, y, b, down):
-    """Apply all steps to a run of C that begins at an index along it and one across it."""
+def _run_program(s, run, count, high, pitch, x, y, b, down):
+    """Apply all steps to a block of C that begins at an index along its runs and one across."""
     program = s[state.EPILOGUE_PROGRAM]
     for number in range(as_pointer(program)[fields.STEPS]):
         step = as_pointer(program + WORD_BYTES * (fields.SIZE + fields.STEP_WORDS * number))
-        operand, place, distance = step[fields.OPERAND], 0, 0
+        operand, place, distance, apart = step[fields.OPERAND], 0, 0, 0
         if operand >= 0:
             told = s[state.BOX_OPERANDS] + WORD_BYTES * fields.OPERAND_WORDS * operand
             known = as_pointer(told)
@@ -56,22 +57,28 @@ def _run_program(s, run, count, x, y, b, down):
             place = as_pointer(s[state.OPERANDS])[operand] + known[fields.BEGIN] + along[x]
             place += across[y] + as_pointer(known[fields.BATCHES])[b]
             distance = along[x + 1] - along[x] if count > 1 else 0
+            apart = across[y + 1] - across[y] if high > 1 else 0
         first, second = _double(step[fields.FIRST_NUMBER]), _double(step[fields.SECOND_NUMBER])
-        invoke(step[fields.CODE], run, count, place, distance, first, second)
+        code = step[fields.CODE]
+        invoke(code, run, count, high, pitch, place, distance, apart, first, second)
 
 
 @inlined
-def _steady_run(s, x, most, operands, down, X, size):
-    """Return how many indices from one on are side by side in C and steady in each operand."""
+def _count_steady(s, x, most, operands, down, X):
+    """Return how many indices from one on are at one distance in C, and in each operand."""
     count = min(X[X[table.STEADY] + x], most)
-    offsets = X[table.OFFSETS]
-    if count > 1 and X[offsets + x + 1] - X[offsets + x] != size:
-        return 1
     for operand in range(operands):
         told = s[state.BOX_OPERANDS] + WORD_BYTES * fields.OPERAND_WORDS * operand
         steady = fields.ROWS_STEADY if down else fields.COLUMNS_STEADY
         count = min(count, as_pointer(as_pointer(told)[steady])[x])
     return count
+
+
+@inlined
+def _count_run(s, x, most, operands, down, X, size):
+    """Return how many of these are side by side in C."""
+    count, offsets = _count_steady(s, x, most, operands, down, X), X[table.OFFSETS]
+    return count if count > 1 and X[offsets + x + 1] - X[offsets + x] == size else 1
 
 
 @inlined
@@ -92,22 +99,26 @@ def _pass_over(s, r, n, k, b, R, N, K, B):
     b0, b1 = _find_indices(B, b)
     operands = s[state.OPERAND_COUNT]
     size = as_pointer(s[state.EPILOGUE_PROGRAM])[fields.ITEM_BYTES]
-    down = _steady_run(s, r0, r1 - r0, operands, True, R, size)
-    across = _steady_run(s, n0, n1 - n0, operands, False, N, size)
+    down = _count_run(s, r0, r1 - r0, operands, True, R, size)
+    across = _count_run(s, n0, n1 - n0, operands, False, N, size)
     goes_down = down >= across
     X, x0, x1, Y, y0, y1 = N, n0, n1, R, r0, r1
     if goes_down:
         X, x0, x1, Y, y0, y1 = R, r0, r1, N, n0, n1
+    offsets = Y[table.OFFSETS]
     for batch in range(b0, b1):
         out = s[state.OUTPUT] + B[B[table.OFFSETS] + batch]
-        for y in range(y0, y1):
-            line = out + Y[Y[table.OFFSETS] + y]
+        y = y0
+        while y < y1:
+            high = _count_steady(s, y, y1 - y, operands, not goes_down, Y)
+            pitch = Y[offsets + y + 1] - Y[offsets + y] if high > 1 else 0
             x = x0
             while x < x1:
-                count = _steady_run(s, x, x1 - x, operands, goes_down, X, size)
-                run = line + X[X[table.OFFSETS] + x]
-                _run_program(s, run, count, x, y, batch, goes_down)
+                count = _count_run(s, x, x1 - x, operands, goes_down, X, size)
+                run = out + Y[offsets + y] + X[X[table.OFFSETS] + x]
+                _run_program(s, run, count, high, pitch, x, y, batch, goes_down)
                 x += count
+            y += high
 
 
 renew(__name__)

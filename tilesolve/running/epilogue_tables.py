@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Self
@@ -94,13 +94,16 @@ def check_epilogue(epilogue: Epilogue | None, problem: Problem) -> None:
             _code_address(one, problem.dtype)
 
 
-def _code_address(one: Operation, dtype: str) -> int:
-    """Return where the code of an operation is; it is loaded, or compiled, when that is asked."""
+def _code_address(one: Operation, dtype: str, joined: Operation | None = None) -> int:
+    """Return where the code of an operation is, or of it and the one that is joined to it.
+
+    It is loaded, or compiled, when that is asked.
+    """
     from tilesolve.kernels.runtime.epilogue_steps import own_step_address, step_address
 
     if one.function is not None:
         return own_step_address(one.function, dtype)
-    return step_address(one.name, dtype)
+    return step_address(one.name if joined is None else f"{one.name} {joined.name}", dtype)
 
 
 def _tables(
@@ -117,17 +120,29 @@ def _tables(
 
 def _program(epilogue: Epilogue, dtype: str) -> Integers:
     """Return a chain as integers."""
-    found = np.zeros(fields.SIZE + fields.STEP_WORDS * len(epilogue.operations), np.int64)
-    found[fields.STEPS] = len(epilogue.operations)
-    found[fields.ITEM_BYTES] = np.dtype(dtype).itemsize
-    operands = 0
-    for step, one in zip(
-        found[fields.SIZE :].reshape(-1, fields.STEP_WORDS), epilogue.operations, strict=True
-    ):
+    steps, operands = [], 0
+    for one, joined in _join_steps(epilogue.operations):
+        step = np.zeros(fields.STEP_WORDS, np.int64)
         step[fields.OPERAND] = operands if one.takes_operand else -1
         operands += one.takes_operand
-        step[fields.CODE] = _code_address(one, dtype)
-        given = (_LARGEST[one.name],) if one.name in _LARGEST else one.numbers
+        step[fields.CODE] = _code_address(one, dtype, joined)
+        last = joined or one
+        given = (_LARGEST[last.name],) if last.name in _LARGEST else last.numbers
         numbers = np.array(given, np.float64).view(np.int64)
         step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + len(numbers)] = numbers
-    return found
+        steps.append(step)
+    head = np.zeros(fields.SIZE, np.int64)
+    head[fields.STEPS], head[fields.ITEM_BYTES] = len(steps), np.dtype(dtype).itemsize
+    return np.concatenate([head, *steps])
+
+
+def _join_steps(
+    operations: Sequence[Operation],
+) -> Iterator[tuple[Operation, Operation | None]]:
+    """Yield what each step does: an operation, or a sum and the rectifier that follows it."""
+    at = 0
+    while at < len(operations):
+        one, after = operations[at], operations[at + 1 : at + 2]
+        joined = after[0] if one.name == "+" and after and after[0].name in _LARGEST else None
+        yield one, joined
+        at += 1 if joined is None else 2
