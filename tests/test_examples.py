@@ -150,15 +150,6 @@ def test_pyscf_ccsd(capsys):
     assert numpy.einsum.__module__ == "numpy"
 
 
-def test_convolution_layers(capsys, monkeypatch):
-    """Each layer of a suite has a speed in both of our layouts."""
-    monkeypatch.syspath_prepend(EXAMPLES)  # where the contenders' processes find it
-    example("convolution_layers").main(["mobilenet", "--most", "2", "--repeat", "1"])
-    rows = [line for line in capsys.readouterr().out.splitlines() if "²" in line]
-    assert len(rows) == 2
-    assert all(float(cell) > 0 for row in rows for cell in row[28:].split())
-
-
 def test_whole_model(capsys):
     """A ResNet-18 gives what other runtimes give, all of it but pooling by twenty layers."""
     pytest.importorskip("onnx")

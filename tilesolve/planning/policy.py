@@ -92,6 +92,9 @@ LEAST_CALL_PRODUCTS = 192
 MOST_CALL_PRODUCTS = 512
 """Products that a call sums at most, where register tiles are compared and C is not added to."""
 
+MOST_DEFAULT_COLUMNS = 12
+"""Columns of a register tile that was not measured: as many as registers have addresses of."""
+
 RUN_BYTES = (16384, 8192, 4096, 2048, 1024)
 """Bytes of C that a tile should write side by side, the first for which there is room."""
 
