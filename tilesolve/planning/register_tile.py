@@ -54,11 +54,11 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     --------
     >>> from tilesolve.kernels.microkernel_costs import Catalogue
     >>> machine = Machine.load("i7-6700k")
-    >>> tiles = RegisterTile(2, 6, 6.0, 60.0), RegisterTile(3, 4, 6.0, 20.0)
+    >>> tiles = RegisterTile(2, 6, 6.0, 60.0), RegisterTile(1, 12, 6.0, 20.0)
     >>> measured = machine.replace(catalogues=(Catalogue("float64", 256, 16, tiles),))
-    >>> problem = Problem.of("mn-mk-kn", "m=12 n=12 k=16")
+    >>> problem = Problem.of("mn-mk-kn", "m=12 n=8 k=16")
     >>> [register_tile(problem, m).columns for m in (machine, measured)]
-    [6, 4]
+    [6, 12]
     """
     usual, costs = default_microkernel(machine, problem.dtype), machine.costs
     if shared_lane(problem):
