@@ -172,7 +172,8 @@ def test_packed_elements_are_those_of_the_nest(drawn):
     """How many elements a nest packs, repetitions and overlaps counted, is priced exactly.
 
     But where tiles do not divide each other: at the edge a loop may not run at all, and a copy
-    outlive the next one, which mean trip counts do not see. The price is then not too low.
+    outlive the next one, which mean trip counts do not see; and where strides leave out what a
+    window copy has, and the simulation does not. The price is then not too low.
     """
     problem, nest = drawn
     packed = simulate(problem, nest, [CacheShape(64, 64)]).packed[1:]
@@ -181,8 +182,10 @@ def test_packed_elements_are_those_of_the_nest(drawn):
     ragged = any(
         far[i] % near[i] for near, far in pairwise(nest.bands) for i in problem.spec.letters
     )
+    operands = problem.spec.operands
+    strided = any(c > 1 for t in operands for s in t.subscripts for c, _ in s.terms)
     for found, cost in zip(packed, predicted, strict=True):
-        if ragged:
+        if ragged or strided:
             assert cost >= found * (1 - 1e-12)
         else:
             assert cost == pytest.approx(found)
