@@ -1,4 +1,4 @@
-"""The register tile of a problem with few rows, where none was measured."""
+"""The register tile that fits a problem's extents, where none was measured."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.planning.policy import MOST_DEFAULT_COLUMNS
+from tilesolve.planning.policy import ACCUMULATORS_GAIN, MOST_DEFAULT_COLUMNS
 
 
-def fit_rows(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:
-    """Return the default tile, or one with all rows of the problem, if that has more accumulators.
+def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:
+    """Return the default tile, or another one, if its near-equal parts have more accumulators.
 
-    Near-equal tiles of four vectors are two of two, which have too few columns to keep FMAs busy.
+    Four vectors of rows are two tiles of two, or one of four: the default's two have too few
+    accumulators to keep FMAs busy.
 
     Examples
     --------
@@ -24,7 +25,7 @@ def fit_rows(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     >>> machine = Machine.load("e5-2680v4")
     >>> usual = default_microkernel(machine, "float64")
     >>> for rows in (4, 8, 12, 16):
-    ...     found = fit_rows(usual, Problem.of("mn-mk-kn", {"m": 99, "n": rows, "k": 9}), machine)
+    ...     found = fit_tile(usual, Problem.of("mn-mk-kn", {"m": 99, "n": rows, "k": 9}), machine)
     ...     print(found.rows, found.columns)
     4 12
     8 6
@@ -32,11 +33,26 @@ def fit_rows(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     8 6
     """
     fused, group = fuse(problem), lanes(problem.dtype, machine.vector_bits)
-    rows = prod(problem.sizes[i] for i in fused.letters(fused.rows)) if fused.rows else 1
-    vectors, most = ceil(max(1, rows) / group), usual.rows // group
-    tiles = register_tiles(problem.dtype, min(machine.vector_registers, 32))
-    columns = max((wide for high, wide in tiles if high == vectors), default=0)
-    columns = min(columns, MOST_DEFAULT_COLUMNS)
-    if vectors * columns <= usual.columns * vectors / ceil(vectors / most):
+
+    def extent(index: str | None) -> int:
+        return prod(max(1, problem.sizes[i]) for i in fused.letters(index)) if index else 1
+
+    vectors, columns = ceil(extent(fused.rows) / group), extent(fused.columns)
+
+    def accumulators(tile: tuple[int, int]) -> float:
+        """Return how many a near-equal part of the problem has in the mean."""
+        high, wide = tile
+        return vectors / ceil(vectors / high) * columns / ceil(columns / wide)
+
+    default = usual.rows // group, usual.columns
+    whole = default[0] * default[1]
+    widest = dict(register_tiles(problem.dtype, machine.vector_registers))
+    fitting = (
+        (high, min(wide, whole // high, MOST_DEFAULT_COLUMNS))
+        for high, wide in widest.items()
+        if whole >= high
+    )
+    best = max(fitting, key=accumulators, default=default)
+    if accumulators(best) <= (1 + ACCUMULATORS_GAIN) * accumulators(default):
         return usual
-    return replace(usual, rows=vectors * group, columns=columns)
+    return replace(usual, rows=best[0] * group, columns=best[1])

@@ -92,6 +92,10 @@ LEAST_CALL_PRODUCTS = 192
 MOST_CALL_PRODUCTS = 512
 """Products that a call sums at most, where register tiles are compared and C is not added to."""
 
+ACCUMULATORS_GAIN = 0.05
+"""By what share a register tile that was not measured must have more accumulators in use than the
+default one, to be taken instead."""
+
 MOST_DEFAULT_COLUMNS = 12
 """Columns of a register tile that was not measured: as many as registers have addresses of."""
 

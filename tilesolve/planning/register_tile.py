@@ -17,7 +17,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
-from tilesolve.planning.fitted_tile import fit_rows
+from tilesolve.planning.fitted_tile import fit_tile
 from tilesolve.planning.letter_boxes import box
 from tilesolve.planning.policy import (
     IN_PLACE_LIMIT,
@@ -71,7 +71,7 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     small = fits_second_cache(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:
-        usual = fit_rows(usual, problem, machine)
+        usual = fit_tile(usual, problem, machine)
         return usual.scale_reading(costs.near_share) if small else usual
     slowdown = max(
         machine.cost("in_place_rows_slowdown", problem.dtype),
