@@ -128,9 +128,9 @@ class Roles(NamedTuple):
 
 
 def shared_lane(problem: Problem) -> str | None:
-    """Return the letter that vectors lie along if the output and both operands end with it.
+    """Return the letter that vectors lie along if the output and both operands have it.
 
-    No tensor has it elsewhere, too.
+    All of them end with it, unless the problem names it; no tensor has it elsewhere, too.
 
     Examples
     --------
@@ -138,15 +138,21 @@ def shared_lane(problem: Problem) -> str | None:
     >>> layer = Problem.of("hwc-[h+r][w+s]c-rsc", 8)
     >>> shared_lane(layer), shared_lane(layer.with_vector("w"))
     ('c', None)
+    >>> shared_lane(Problem.of("chw-c[h+r][w+s]-crs", 8).with_vector("c"))
+    'c'
     """
-    spec = problem.spec
-    if len(spec.operands) != 2 or not all(tensor.subscripts for tensor in spec.tensors):
+    spec, letter = problem.spec, problem.lane
+    if len(spec.operands) != 2 or letter is None:
         return None
-    one, *others = {tensor.subscripts[-1] for tensor in spec.tensors}
-    if others or not one.plain:
-        return None
-    (letter,) = one.letters
-    before = (subscript for tensor in spec.tensors for subscript in tensor.subscripts[:-1])
-    if problem.lane != letter or any(letter in subscript.letters for subscript in before):
-        return None
+    for tensor in spec.tensors:
+        own = [one for one in tensor.subscripts if letter in one.letters]
+        last = problem.vector is not None or own == [*tensor.subscripts[-1:]]
+        if len(own) != 1 or not own[0].plain or not last:
+            return None
     return letter
+
+
+def lane_is_last(problem: Problem, tensor: int) -> bool:
+    """Return whether a tensor ends with the letter that vectors lie along."""
+    subscripts = problem.spec.tensors[tensor].subscripts
+    return bool(subscripts) and subscripts[-1].letters == (problem.lane,)

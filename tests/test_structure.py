@@ -207,6 +207,7 @@ FREE = {"machine.costs", "planning.policy", "kernels.tuning"}
 NUMBERS = {
     "instruction sets, and the vectors that blocks of a transpose take": {
         "kernels.codegen.shape": "HALVED_REGISTERS",
+        "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
         "kernels.codegen.vectors": "INT64 _INT32",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",

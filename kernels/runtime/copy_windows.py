@@ -5,6 +5,7 @@ A record has `window_fields`; `tilesolve.packing.windows` writes it.
 
 from __future__ import annotations
 
+from tilesolve.kernels.codegen.copy_elements import SINGLE_BYTES, copy_apart
 from tilesolve.kernels.codegen.transpose_blocks import copy_line, copy_part
 from tilesolve.kernels.runtime.compiled import (
     INT,
@@ -42,6 +43,8 @@ def _copy_row(source, target, axis, unit, zeros):
     target += before * pitch
     if step == unit and pitch == unit:
         copy_run(source, target, count * unit, 0, 0)
+    elif unit in SINGLE_BYTES:
+        copy_apart(unit, source, target, count, (step, pitch))
     else:
         for at in range(count):
             copy_run(source + at * step, target + at * pitch, unit, 0, 0)

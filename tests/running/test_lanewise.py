@@ -64,8 +64,11 @@ def test_depthwise_layers(data):
         (data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, n - 1)))
         for n in (sizes["r"], sizes["s"])
     ]
-    padding = [Padding(1, axis, *pair) for axis, pair in enumerate(ends)]
+    first = data.draw(st.booleans(), "channels first")
     spec = f"hwc-[{step}h+{gap}r][{step}w+{gap}s]c-rsc"
+    if first:
+        spec = f"chw-c[{step}h+{gap}r][{step}w+{gap}s]-crs"
+    padding = [Padding(1, axis + first, *pair) for axis, pair in enumerate(ends)]
     reaches = [step * (sizes[a] - 1) + gap * (sizes[b] - 1) + 1 for a, b in ("hr", "ws")]
     if any(sum(pair) >= reach for pair, reach in zip(ends, reaches, strict=True)):
         return
@@ -88,6 +91,8 @@ def test_the_shared_letter_has_the_vectors_where_that_takes_least():
     few = Problem.of("mnb-mkb-nkb", "m=300 n=300 k=300 b=2")
     assert vector_letter(few, machine) in ("m", "n")
     assert vector_letter(Problem.of("b-b-b", 3), machine) is None
+    turned = Problem.of("chw-c[h+r][w+s]-crs", "h=56 w=56 c=144 r=3 s=3", "float32")
+    assert vector_letter(turned, machine) == "c"
     assert shared_lane(plan(layer, machine=machine, cache=False).share) == "c"
 
 

@@ -1,4 +1,4 @@
-"""The register tile that fits a problem's extents, where none was measured."""
+"""Register tiles that were not measured: for a problem's extents, and of vectors by vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import replace
 from math import ceil, prod
 
 from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.roles import lane_is_last
 from tilesolve.kernels.dtypes import lanes, register_tiles
+from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
@@ -56,3 +58,20 @@ def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     if accumulators(best) <= (1 + ACCUMULATORS_GAIN) * accumulators(default):
         return usual
     return replace(usual, rows=best[0] * group, columns=best[1])
+
+
+def lanewise_tile(usual: Microkernel, problem: Problem, costs: Costs) -> Microkernel:
+    """Return the default tile with what it costs where vectors multiply vectors.
+
+    What does not end with the vectors' letter is copied an element at a time.
+    """
+    in_order = all(lane_is_last(problem, tensor) for tensor in (1, 2))
+    return replace(
+        usual,
+        efficiency=1 / costs.lanewise_slowdown,
+        window_cycles=costs.window_cycles if in_order else costs.pack_cycles,
+        in_place_rows_cycles=0.0,
+        in_place_columns_cycles=0.0,
+        in_place_rows_slowdown=1.0,
+        in_place_columns_slowdown=1.0,
+    )

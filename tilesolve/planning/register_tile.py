@@ -17,7 +17,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
-from tilesolve.planning.fitted_tile import fit_tile
+from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
 from tilesolve.planning.letter_boxes import box
 from tilesolve.planning.policy import (
     IN_PLACE_LIMIT,
@@ -62,12 +62,7 @@ def register_tile(problem: Problem, machine: Machine, *, non_temporal: bool = Fa
     """
     usual, costs = default_microkernel(machine, problem.dtype), machine.costs
     if shared_lane(problem):
-        return replace(
-            usual,
-            efficiency=1 / costs.lanewise_slowdown,
-            in_place_rows_cycles=0.0,
-            in_place_rows_slowdown=1.0,
-        )
+        return lanewise_tile(usual, problem, costs)
     small = fits_second_cache(problem, machine)
     catalogue = machine.catalogue(problem.dtype)
     if catalogue is None:

@@ -2,8 +2,8 @@
 
 Windows are read as vectors only from micro-panels, which repeat what windows share. Where vectors
 lie along the letter of the other operand, windows are read element by element, from where they lie,
-and the output is written across its rows instead. Vectors along a letter that all tensors end with
-multiply vectors, without a copy, at about half of the speed.
+and the output is written across its rows instead. Vectors along a letter that all tensors have
+multiply vectors, at about half of the speed: from where they lie, if all tensors end with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import BATCHES, Roles, shared_lane
+from tilesolve.contractions.roles import BATCHES, Roles, lane_is_last, shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import with_panels
@@ -28,6 +28,8 @@ def vector_letter(problem: Problem, machine: Machine) -> str | None:
     'k'
     >>> vector_letter(Problem.of(layer, "k=8 h=64 w=64 c=1 r=1 s=1"), machine)
     >>> vector_letter(Problem.of("ik-ij-jk", 64), machine)
+    >>> vector_letter(Problem.of("chw-c[h+r][w+s]-crs", "c=64 h=9 w=9 r=3 s=3"), machine)
+    'c'
     """
     spec, output = problem.spec, problem.spec.output.letters
     affine = {i for t in spec.operands for s in t.subscripts if not s.plain for i in s.letters}
@@ -44,11 +46,15 @@ def vector_letter(problem: Problem, machine: Machine) -> str | None:
         for i in (*roles.rows, *roles.columns)
         if roles.number(i) != last and i not in affine and problem.sizes[i] > 1
     ]
-    if not others:
-        return None
-    # What is contiguous in the other operand, and comes last there, fills vectors best.
-    other = max(others, key=lambda i: (problem.sizes[i], output.index(i)))
-    return other if _cycles(problem, machine, other) < _cycles(problem, machine, None) else None
+    cycles: dict[str | None, float] = {None: _cycles(problem, machine, None)}
+    if others:
+        # What is contiguous in the other operand, and comes last there, fills vectors best.
+        other = max(others, key=lambda i: (problem.sizes[i], output.index(i)))
+        cycles[other] = _cycles(problem, machine, other)
+    for letter in roles.batches:
+        if shared_lane(problem.with_vector(letter)) and problem.sizes[letter] > 1:
+            cycles[letter] = _shared_cycles(problem.with_vector(letter), machine)
+    return min(cycles, key=cycles.__getitem__)
 
 
 def _letter_of_one(problem: Problem, machine: Machine) -> str | None:
@@ -64,8 +70,17 @@ def _letter_of_one(problem: Problem, machine: Machine) -> str | None:
     packed = sum(prod(tensor.shape(problem.sizes)) for tensor in panels)
     apart = _arithmetic_cycles(problem, machine, best) + costs.pack_cycles * packed
     apart += costs.scattered_store_cycles * prod(problem.shape(0))
-    shared = costs.lanewise_slowdown * _arithmetic_cycles(problem, machine, spec.output.letters[-1])
-    return best if apart < shared else None
+    return best if apart < _shared_cycles(problem, machine) else None
+
+
+def _shared_cycles(problem: Problem, machine: Machine) -> float:
+    """Return the cycles of vectors that multiply vectors, and of laying out what is no vector."""
+    costs = machine.costs
+    found = costs.lanewise_slowdown * _arithmetic_cycles(problem, machine, str(problem.lane))
+    for tensor, each in enumerate((costs.turned_store_cycles, *[costs.pack_cycles] * 2)):
+        if not lane_is_last(problem, tensor) and tensor not in problem.constant:
+            found += each * prod(problem.shape(tensor))
+    return found
 
 
 def longest_letter_of_one(problem: Problem) -> str | None:

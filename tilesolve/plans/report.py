@@ -171,7 +171,7 @@ def _running(solution: Solution) -> Iterator[str]:
     if solution.vector is not None:
         yield f"vectors lie along {solution.vector}: C is written across its rows"
     if lane := shared_lane(solution.share):
-        yield f"along {lane} vectors multiply vectors: all tensors have it last"
+        yield f"along {lane} vectors multiply vectors: all tensors have it"
     if solution.epilogue is not None:
         yield f"epilogue {solution.epilogue}: on what a tile wrote, while it is near"
     spec, share = solution.problem.spec, solution.share

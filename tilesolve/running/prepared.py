@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.roles import shared_lane
 from tilesolve.packing.buffers import Bytes, allocate
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.planning.solution import Solution
@@ -34,7 +35,7 @@ class Prepared:
     def __init__(self, solution: Solution, operand: int, array: Array) -> None:
         self.solution = solution
         self.operand = operand
-        self.array = array
+        self.array = _lay_out(solution, operand, array)
         self._packed: dict[bytes, Bytes] = {}
 
     @classmethod
@@ -84,3 +85,13 @@ class Prepared:
             task.prepare(side, self.array.ctypes.data, packed)
             self._packed[key] = packed
         task.use_prepared(side, self._packed[key])
+
+
+def _lay_out(solution: Solution, operand: int, array: Array) -> Array:
+    """Return an array in the order in which vectors that multiply vectors lie, if there are any."""
+    lane = shared_lane(solution.share)
+    if lane is None:
+        return array
+    subscripts = solution.problem.spec.operands[operand].subscripts
+    axis = next(at for at, one in enumerate(subscripts) if one.letters == (lane,))
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, axis, -1)), -1, axis)

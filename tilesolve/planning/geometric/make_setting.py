@@ -8,7 +8,7 @@ from math import ceil
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import shared_lane
+from tilesolve.contractions.roles import lane_is_last, shared_lane
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats
@@ -104,10 +104,12 @@ def make_setting(
 def _is_copied(share: Problem, at: int) -> bool:
     """Return whether an operand, counted from 1, is copied by calls as tiles are first found.
 
-    Vectors that multiply vectors are read in place, or from copies with the zeros of padding.
+    Vectors that multiply vectors are read in place, or from copies with the zeros of padding, in
+    which the vectors' letter is the last one.
     """
     if shared_lane(share):
-        return any(one.tensor == at for one in share.padding)
+        apart = not lane_is_last(share, at) and at not in share.constant
+        return apart or any(one.tensor == at for one in share.padding)
     return at not in share.constant
 
 

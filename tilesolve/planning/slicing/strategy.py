@@ -46,7 +46,7 @@ class Slicing:
         input stationary, Nc 32, K2 4, K3 523
         """
         vector = vector_letter(problem, machine)
-        if vector is None and shared_lane(problem):
+        if shared_lane(problem.with_vector(vector)):
             vector = longest_letter_of_one(problem)  # packed windows hold one letter of the image
         output: Output = "store" if demand.overwrite else "accumulate"
         for split in split_letters(problem, threads):
