@@ -154,14 +154,21 @@ class Executor:
     ----------
     solution
         What is run.
+
+    Attributes
+    ----------
+    shapes
+        Of the epilogue's operands.
     """
 
-    __slots__ = ("layouts", "recent", "solution")
+    __slots__ = ("layouts", "recent", "shapes", "solution")
 
     def __init__(self, solution: Solution) -> None:
         self.solution = solution
         self.layouts: dict[tuple[Any, ...], Layout] = {}
         self.recent: Recent | None = None
+        epilogue = solution.epilogue
+        self.shapes = epilogue.shapes(solution.problem) if epilogue else []
 
     def run(
         self,
@@ -221,32 +228,26 @@ class Executor:
         _check_count(problem)
         given = [np.empty(shape, problem.dtype) for shape in problem.shapes[1:]]
         given[found.operand] = found.array
-        epilogue = self.solution.epilogue
-        shapes = epilogue.shapes(problem) if epilogue else []
-        others = tuple(np.empty(shape, problem.dtype) for shape in shapes)
+        others = tuple(np.empty(shape, problem.dtype) for shape in self.shapes)
         self._layout(given[0], given[1], None, (found,), others)
         return found
 
     def _find_prepared(self, *operands: npt.ArrayLike | Prepared) -> tuple[Prepared, ...]:
         """Return those of the operands that were prepared, after a look whether it was for here."""
-        found = []
-        for at, (name, one) in enumerate(
-            zip(self.solution.problem.spec.names[1:], operands, strict=False)
-        ):
-            if not isinstance(one, Prepared):
-                continue
-            if one.operand != at:
-                own = self.solution.problem.spec.names[1 + one.operand]
+        found = tuple(one for one in operands if isinstance(one, Prepared))
+        for one in found:
+            if one is not operands[one.operand]:
+                names = self.solution.problem.spec.names[1:]
+                own, name = names[one.operand], names[1 - one.operand]
                 raise PlanError(f"operand {own} was prepared, and is given as operand {name}")
             if one.solution is not self.solution and one.solution != self.solution:
+                name = self.solution.problem.spec.names[1 + one.operand]
                 raise PlanError(f"operand {name} was prepared for another plan: {one!r}")
-            found.append(one)
-        return tuple(found)
+        return found
 
     def _check_operands(self, operands: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
         """Return the epilogue's operands as arrays, if they are what it takes."""
-        epilogue, problem = self.solution.epilogue, self.solution.problem
-        shapes = epilogue.shapes(problem) if epilogue else []
+        epilogue, problem, shapes = self.solution.epilogue, self.solution.problem, self.shapes
         if len(operands) != len(shapes):
             raise SizeError(
                 f"epilogue {str(epilogue or '')!r} of {str(problem.spec)!r} takes {len(shapes)} "
