@@ -14,6 +14,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
+from tilesolve.model.copies import with_panels
 from tilesolve.model.footprints import footprint
 from tilesolve.model.formulas import tile
 from tilesolve.model.fused import Fused, fuse
@@ -103,8 +104,9 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
 
 
 def held(problem, box):
-    """Return the bytes of all tensors that a box touches."""
-    return sum(footprint(problem, tensor, box, 1) for tensor in problem.spec.tensors)
+    """Return the bytes of all tensors that a box touches; of operands as micro-panels hold them."""
+    tensors = with_panels(problem.spec, (1, 2)).tensors
+    return sum(footprint(problem, tensor, box, 1) for tensor in tensors)
 
 
 def test_limits_are_capacity_and_ways():

@@ -9,7 +9,7 @@ from itertools import product
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import Roles
+from tilesolve.contractions.roles import Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.machine.microkernel import Microkernel
@@ -165,7 +165,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
 
 def _check_vector(scheme: Scheme, problem: Problem, roles: Roles, along: str) -> None:
     """Raise an error unless kernels take vectors along a letter."""
-    if along in roles.batches:
+    if along in roles.batches or shared_lane(problem.with_vector(along)):
         raise PlanError(f"scheme {scheme}: {along!r} is in all tensors: each index is a call")
     usual = letter_of_row_vectors(problem, roles, problem.strides(0))
     if problem.sizes[along] > 1 and along != usual:

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.roles import BATCHES, Roles
+from tilesolve.contractions.roles import BATCHES, Roles, shared_lane
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import core_rates, stores
 from tilesolve.planning.composition.build import Target, build, copy_kinds, priced
@@ -142,7 +142,7 @@ def _shares(target: Target) -> list[_Share]:
         turned = problem.with_vector(vector)
         roles = roles_of(turned)
         along = letter_of_row_vectors(turned, roles, problem.strides(0))
-        if roles.number(vector) == BATCHES or vector != along:
+        if shared_lane(turned) or roles.number(vector) == BATCHES or vector != along:
             continue
         shares = [(split, share_of(turned, split, threads)) for split in splits]
         found = [
