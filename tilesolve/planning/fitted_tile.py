@@ -19,7 +19,8 @@ def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     """Return the default tile, or another one, if its near-equal parts have more accumulators.
 
     Four vectors of rows are two tiles of two, or one of four: the default's two have too few
-    accumulators to keep FMAs busy.
+    accumulators to keep FMAs busy. That holds for layers, whose operands are windows or prepared,
+    and whose rows are whole vectors of one letter. Other contractions wait for other things.
 
     Examples
     --------
@@ -27,7 +28,9 @@ def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     >>> machine = Machine.load("e5-2680v4")
     >>> usual = default_microkernel(machine, "float64")
     >>> for rows in (4, 8, 12, 16):
-    ...     found = fit_tile(usual, Problem.of("mn-mk-kn", {"m": 99, "n": rows, "k": 9}), machine)
+    ...     sizes = {"m": 99, "n": rows, "k": 9}
+    ...     layer = Problem.of("mn-mk-kn", sizes, constant=(2,))
+    ...     found = fit_tile(usual, layer, machine)
     ...     print(found.rows, found.columns)
     4 12
     8 6
@@ -35,6 +38,11 @@ def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microker
     8 6
     """
     fused, group = fuse(problem), lanes(problem.dtype, machine.vector_bits)
+    rows = fused.letters(fused.rows) if fused.rows else ()
+    windows = any(not s.plain for operand in problem.spec.operands for s in operand.subscripts)
+    whole_vectors = len(rows) == 1 and problem.sizes[rows[0]] % group == 0
+    if not whole_vectors or not (windows or problem.constant):
+        return usual
 
     def extent(index: str | None) -> int:
         return prod(max(1, problem.sizes[i]) for i in fused.letters(index)) if index else 1
