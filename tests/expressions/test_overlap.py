@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from einsum_cases import set_costs
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy._core.tests import test_einsum as numpys
 
@@ -78,6 +78,7 @@ def overlapping(text, names, n, dtype, lower):
     st.sampled_from(["i8", "f8", "c16"]),
     st.booleans(),
 )
+@example("ii->i", ["columns reversed", *["every second row"] * 3], 8, "i8", False)
 def test_every_overlap_gives_what_numpy_gives(text, names, n, dtype, lower):
     """Operands and output are views of one array: what is around the output stays as it was."""
     options = {"casting": "same_kind"} if lower else {}

@@ -270,7 +270,7 @@ def _placed(
         found.run(*arrays, out=target)
     else:
         _check_cast(found.dtype, target.dtype, casting, "the result")
-        target[...] = found.run(*arrays)
+        target[...] = np.array(found.run(*arrays))
     return out
 
 

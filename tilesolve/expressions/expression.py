@@ -125,7 +125,9 @@ class Expression:
         with np.errstate(all="ignore"):
             if out is None or not any(overlap(out, operand) for operand in operands):
                 return self._run(operands, out)
-            out[...] = self._run(operands, None)
+            result = self._run(operands, None)
+            # A view, such as a diagonal: numpy's assignment reads what it has written.
+            out[...] = result.copy() if np.may_share_memory(result, out) else result
             return out
 
     def _run(self, operands: Sequence[Array], out: Array | None) -> Any:  # noqa: ANN401
