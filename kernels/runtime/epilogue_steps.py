@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.errors import PlanError
 from tilesolve.kernels.runtime import smooth_functions as smooth
-from tilesolve.kernels.runtime.compiled import INT, REAL, address_for, deferred
+from tilesolve.kernels.runtime.compiled import INT, REAL, address_for, deferred, inlined
 
 _intrinsic: Any = intrinsic  # numba's types do not describe it well
 _njit: Any = njit
@@ -123,26 +123,27 @@ def _add(p, count, place, distance, first, second):
             p[at] += _at(place + at * distance, p)[0]
 
 
+@inlined
+def _rectified(x, zero, high):
+    """Return a number, or the bound that it is beyond; what is no number stays so."""
+    x = zero if x <= zero else x
+    return high if x > high else x
+
+
 @_step
 def _add_and_rectify(p, count, place, distance, first, second):
     """Add an operand, then have nothing below zero or above a number, in one pass."""
     zero, high, q = _like(0.0, p), _like(first, p), _at(place, p)
     if _distance_is_size(distance, p):
         for at in range(count):
-            x = p[at] + q[at]
-            x = zero if x <= zero else x
-            p[at] = high if x > high else x
+            p[at] = _rectified(p[at] + q[at], zero, high)
     elif distance == 0:
         summand = q[0]
         for at in range(count):
-            x = p[at] + summand
-            x = zero if x <= zero else x
-            p[at] = high if x > high else x
+            p[at] = _rectified(p[at] + summand, zero, high)
     else:
         for at in range(count):
-            x = p[at] + _at(place + at * distance, p)[0]
-            x = zero if x <= zero else x
-            p[at] = high if x > high else x
+            p[at] = _rectified(p[at] + _at(place + at * distance, p)[0], zero, high)
 
 
 @_step
@@ -150,9 +151,7 @@ def _rectify(p, count, place, distance, first, second):
     """Have nothing below zero or above a number; what is no number stays so."""
     zero, high = _like(0.0, p), _like(first, p)
     for at in range(count):
-        x = p[at]
-        x = zero if x <= zero else x
-        p[at] = high if x > high else x
+        p[at] = _rectified(p[at], zero, high)
 
 
 @_step

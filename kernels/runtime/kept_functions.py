@@ -73,11 +73,11 @@ class KeptFunction:
 
         Raises
         ------
-        NotImplementedError
+        RuntimeError
             If its code has addresses in it, which are of no use to another process.
         """
         if data.library.has_dynamic_globals:
-            raise NotImplementedError(f"{self._name} has addresses in it")
+            raise RuntimeError(f"{self._name} has addresses in it")
         write_object(self._path(sig, data.codegen), _serialize.dumps(data._reduce()))
 
     def _path(self, sig: Any, codegen: Any) -> Path:

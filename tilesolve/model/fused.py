@@ -85,6 +85,11 @@ def fuse(problem: Problem) -> Fused:
     )
 
 
+def fuse_share(problem: Problem) -> Fused:
+    """Return the problem over classes; extents of 0 count as 1, since tiles have logarithms."""
+    return fuse(problem.part({letter: max(1, extent) for letter, extent in problem.sizes.items()}))
+
+
 def _columns(fused: Spec, others: Sequence[str], sizes: Mapping[str, int]) -> str | None:
     """Return the index of a register tile's columns: the largest, or one that is half as large.
 

@@ -15,7 +15,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
-from tilesolve.model.fused import fuse
+from tilesolve.model.fused import fuse_share
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
 from tilesolve.planning.runnable_nest import RunnableNest
@@ -163,7 +163,7 @@ def policy_of(
 
 def rows_operand(problem: Problem) -> int:
     """Return which operand has the rows: 0 or 1; one without columns, where both have the lane."""
-    fused = fuse(problem.part({i: max(1, extent) for i, extent in problem.sizes.items()}))
+    fused = fuse_share(problem)
     if shared_lane(problem):
         column = fused.letters(fused.columns)[0] if fused.columns else None
         return int(column in problem.spec.operands[0].letters)

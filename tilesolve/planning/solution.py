@@ -16,7 +16,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import touched_bytes
-from tilesolve.model.fused import Fused, fuse
+from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
 from tilesolve.planning.composition.scheme import Scheme
@@ -171,9 +171,7 @@ class Solution:
     @property
     def fused(self) -> Fused:
         """The share over classes; extents of 0 count as 1, since tiles have logarithms."""
-        share = self.share
-        sizes = {letter: max(1, extent) for letter, extent in share.sizes.items()}
-        return fuse(share.part(sizes))
+        return fuse_share(self.share)
 
     def with_class_tiles(self) -> Self:
         """Return the solution with the loops and tiles of classes that its nest has."""

@@ -5,7 +5,10 @@ import pytest
 
 import tilesolve
 from tilesolve import Machine, Problem
+from tilesolve.kernels.runtime import state
+from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.running.execution import Layout
+from tilesolve.running.task import _kernel_addresses
 
 WIDE = Machine.load("i7-6700k").replace(vector_bits=512, vector_registers=32)
 
@@ -22,4 +25,8 @@ def test_halves_are_left_out_where_that_saves_time(rate, rows):
     plan(a, b, out=c)
     np.testing.assert_allclose(c, a.astype(float) @ b, rtol=1e-5)
     task = Layout.of(plan.solution, a, b, c).tasks[0]
-    assert task.schedule.family.halved == (rate != 2)
+    found = _kernel_addresses(task.schedule.family, packed=True)
+    count = state.KERNEL_KINDS * MAX_TILE_VECTORS * MAX_TILE_COLUMNS
+    kernels = found[state.KERNELS :][:count].reshape(state.KERNEL_KINDS, -1)
+    assert kernels[state.PACKED].any()
+    assert np.array_equal(kernels[state.HALVED], kernels[state.PACKED]) == (rate == 2)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
-from math import prod
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
-from tilesolve.model.nest import Nest, Output
+from tilesolve.model.nest import Output
 from tilesolve.model.price import price, stores, with_epilogue
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
-from tilesolve.planning.setting import Choice
 from tilesolve.planning.slicing.csa import Caches, both_slices
 from tilesolve.planning.slicing.nest import SlicedLayer
-from tilesolve.planning.solution import Chains, Sliced, Solution, share_of, split_letters
+from tilesolve.planning.solution import Sliced, Solution, share_of, split_letters
 from tilesolve.planning.vector_letter import longest_letter_of_one, vector_letter
 
 
@@ -66,7 +63,7 @@ class Slicing:
                     scattered=vector is not None,
                 )
                 cost = price(share, nest, machine, microkernel=kernel, threads=threads)
-                yield Solution(
+                found = Solution(
                     problem=problem,
                     machine=machine,
                     threads=threads,
@@ -75,12 +72,13 @@ class Slicing:
                     epilogue=demand.epilogue,
                     output=output,
                     microkernel=kernel,
-                    choice=_choice(layer, nest),
-                    classes=_classes(layer, nest),
+                    choice=(),
+                    classes=(),
                     nest=nest,
                     cost=with_epilogue(cost, share, demand.epilogue, machine, threads),
                     origin=Sliced(str(slices)),
                 )
+                yield found.with_class_tiles()
 
 
 def _caches(machine: Machine, threads: int) -> tuple[list[str], Caches]:
@@ -91,21 +89,3 @@ def _caches(machine: Machine, threads: int) -> tuple[list[str], Caches]:
     first, second, third, *_ = places
     names = [first.name, second.name, third.name, machine.memory.name]
     return names, Caches((first.capacity, second.capacity, third.capacity), first.line)
-
-
-def _choice(layer: SlicedLayer, nest: Nest) -> Choice:
-    """Return the classes of the loops around each cache's tile that run."""
-    index_of = {i: index for index, letters in layer.fused.groups for i in letters}
-    found = []
-    for tile, around in pairwise(nest.bands[1:]):
-        running = (index_of[i] for i in around.order if around[i] > tile[i])
-        found.append("".join(dict.fromkeys(running)) or None)
-    return tuple(found)
-
-
-def _classes(layer: SlicedLayer, nest: Nest) -> Chains:
-    """Return the tiles of each class."""
-    return tuple(
-        (index, tuple(prod(band[i] for i in letters) for band in nest.bands[1:-1]))
-        for index, letters in layer.fused.groups
-    )
