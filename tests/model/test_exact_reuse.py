@@ -62,16 +62,24 @@ def places_of(draw, problem, loops, letters, drawn):
 
 REST = "the next trip is what is left of a tile, and what lies between is less"
 CLOSE = "the room is nearly the distance"
-CUT = "tiles are cut"
+CUT = "tiles are cut, and hold less"
+SHORT = "a loop has two trips, and what it touches anew and again is less"
 
 
 def kind_of(loop, inner, stays, exact, room):
-    """Why a model that decides by whole tiles answers otherwise; None if nothing tells."""
+    """Why a model that decides by whole tiles and long loops answers otherwise, or None.
+
+    Wherever it is not nearly right, it says of what stays that it is gone, never the reverse.
+    """
     if not stays and loop.part(1, loop.span)[1] < loop.step:
         return REST
     if abs(exact - room) <= room / 4:
         return CLOSE
-    return CUT if any(one.span % one.step for one in (loop, *inner)) else None
+    if not stays and any(one.span % one.step for one in (loop, *inner)):
+        return CUT
+    if not stays and any(one.trips(one.span) == 2 for one in (loop, *inner)):
+        return SHORT
+    return None
 
 
 def compare(draw, specs, nests, drawn):

@@ -61,9 +61,15 @@ def count_elements(tensor: Tensor, boxes: Sequence[Ranges]) -> int:
         if len(found) > 1 or any(high - low > 1 for low, high in found)
     )
     windows = windows_of(tensor, running).subscripts
+    filled = [one for one in windows if _is_filled(one, tensor, boxes)]
+    windows = tuple(one for one in windows if one not in filled)
     coupled = tuple(dict.fromkeys(i for subscript in windows for i in subscript.letters))
-    alone = [i for i in tensor.letters if i not in coupled]
-    cut = {tuple(box[i] for i in (*alone, *coupled)) for box in boxes}
+    others = {i for subscript in filled for i in subscript.letters}.union(coupled)
+    alone = [Subscript(((1, i),)) for i in tensor.letters if i not in others]
+    axes = [*alone, *filled]
+    cut = {
+        (*(_reach(one, box) for one in axes), *(box[letter] for letter in coupled)) for box in boxes
+    }
 
     def count(boxes: frozenset[Box], axes: int) -> int:
         if not axes:
@@ -76,7 +82,28 @@ def count_elements(tensor: Tensor, boxes: Sequence[Ranges]) -> int:
                 total += (high - low) * count(frozenset(inside), axes - 1)
         return total
 
-    return count(frozenset(cut), len(alone))
+    return count(frozenset(cut), len(axes))
+
+
+def _reach(subscript: Subscript, box: Ranges) -> tuple[int, int]:
+    """Return the first place of a box along an axis, and the one after its last."""
+    first = sum(factor * box[letter][0] for factor, letter in subscript.terms)
+    return first, 1 + sum(factor * (box[letter][1] - 1) for factor, letter in subscript.terms)
+
+
+def _is_filled(subscript: Subscript, tensor: Tensor, boxes: Sequence[Ranges]) -> bool:
+    """Return whether boxes touch all places within their reach along an axis of its own."""
+    others = [one for one in tensor.subscripts if one is not subscript]
+    if any(set(one.letters).intersection(subscript.letters) for one in others):
+        return False
+    for box in boxes:
+        reach = 1
+        for factor, letter in sorted(subscript.terms):
+            more = box[letter][1] - box[letter][0] - 1
+            if more and factor > reach:
+                return False
+            reach += factor * more
+    return True
 
 
 def count_lines(
