@@ -88,6 +88,7 @@ def _repeat_run(myself, arguments, count):
             copies,
             0,
             0,
+            0,
             factor,
             0.0,
             summand,

@@ -149,5 +149,12 @@ SMALL_EINSUM_PRODUCTS = 1 << 10
 SMALL_COPY_BYTES = 1 << 20
 """Bytes of a copy in another order that numpy makes on any machine."""
 
+LONG_SECONDS = 0.02
+"""Predicted seconds of a call from which on the main thread leaves it to others, so that it hears
+interrupts."""
+
+LONG_COPY_BYTES = 1 << 26
+"""Bytes of a transposed copy from which on the main thread does so."""
+
 TRANSPOSE_GROUP_GAIN = 1.05
 """How much more work per row is worth a smaller staging buffer of a transpose."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from operator import itemgetter
 from threading import Event
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
+from tilesolve.planning import policy
+from tilesolve.system.cancellation import is_stopped
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.workers import run_together
 
@@ -25,8 +28,23 @@ Arrays = Sequence[npt.ArrayLike] | Array
 """One operand of each contraction; an array is taken along its first axis."""
 
 
-Runner = Callable[..., Array]
-"""What computes one contraction: a plan."""
+class Runner(Protocol):
+    """What computes one contraction: a plan."""
+
+    @property
+    def seconds(self) -> float:
+        """How long that takes, as predicted."""
+
+    def __call__(
+        self,
+        first: npt.ArrayLike,
+        second: npt.ArrayLike,
+        out: Array | None = None,
+        *,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
+    ) -> Array:
+        """Compute it."""
 
 
 def run_batch(
@@ -60,13 +78,13 @@ def run_batch(
 
     def work() -> None:
         try:
-            while not ended.is_set() and (number := next(numbers)) < len(given):
+            while not (ended.is_set() or is_stopped()) and (number := next(numbers)) < len(given):
                 run(*given[number], out=made[number], alpha=alpha, beta=beta)
         except BaseException:  # an interrupt, too, ends the other threads' work
             ended.set()
             raise
 
-    run_together([work] * busy)
+    run_together([work] * busy, long=len(given) * run.seconds >= policy.LONG_SECONDS * busy)
     return made
 
 

@@ -20,6 +20,7 @@ from tilesolve.kernels.tuning import MAX_LAYOUTS
 from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
+from tilesolve.planning import policy
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
 from tilesolve.running.prepared import Prepared
@@ -157,14 +158,17 @@ class Executor:
 
     Attributes
     ----------
+    long
+        Whether a call takes so long that the main thread has to hear interrupts meanwhile.
     shapes
         Of the epilogue's operands.
     """
 
-    __slots__ = ("layouts", "recent", "shapes", "solution")
+    __slots__ = ("layouts", "long", "recent", "shapes", "solution")
 
     def __init__(self, solution: Solution) -> None:
         self.solution = solution
+        self.long = solution.seconds >= policy.LONG_SECONDS
         self.layouts: dict[tuple[Any, ...], Layout] = {}
         self.recent: Recent | None = None
         epilogue = solution.epilogue
@@ -208,12 +212,12 @@ class Executor:
             if any(np.may_share_memory(out, array) for array in others):
                 check_apart(out, _name_of_output(problem), self._named(others))
             places = np.array([array.ctypes.data for array in others], np.int64)
-        tasks = layout.tasks
-        if len(tasks) > 1:
-            arrays = (out, first, second)
-            run_together([partial(task.run, arrays, alpha, beta, places) for task in tasks])
+        tasks, arrays = layout.tasks, (out, first, second)
+        if len(tasks) > 1 or (tasks and self.long):
+            jobs = [partial(task.run, arrays, alpha, beta, places) for task in tasks]
+            run_together(jobs, long=self.long)
         elif tasks:
-            tasks[0].run((out, first, second), alpha, beta, places)
+            tasks[0].run(arrays, alpha, beta, places)
             plain = type(out) is type(first) is type(second) is _ARRAY
             if plain and not layout.aligned and not prepared and not others:
                 if layout.recent is None:

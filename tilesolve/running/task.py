@@ -194,6 +194,7 @@ class Task:
             memory.address,
             0 if operands is None else operands.ctypes.data,
             0 if trace is None else trace.ctypes.data,
+            cancellation.stop_address(),
             alpha.real,
             alpha.imag,
             beta.real,

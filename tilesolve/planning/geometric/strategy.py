@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -51,9 +51,11 @@ class GeometricProgram:
             near = vector is not None or demand.epilogue is not None
             streams = not near and _outgrows(problem, kept)
             output = "stream" if streams else "store"
+        letters = split_letters(problem, threads)
+        if not _convex(problem.spec):  # each program takes seconds, and their times differ little
+            letters = [_lightest(problem, letters, threads)]
         found = [
-            _solution(problem, machine, threads, split, vector, output, demand)
-            for split in split_letters(problem, threads)
+            _solution(problem, machine, threads, split, vector, output, demand) for split in letters
         ]
         yield from found
         for one in found:
@@ -99,6 +101,19 @@ def _outgrows(problem: Problem, kept: float) -> bool:
     sums = Roles.of_spec(problem.spec).sums
     once = prod(problem.sizes[letter] for letter in sums) <= MOST_CALL_PRODUCTS
     return once and sum(problem.bytes) > kept
+
+
+def _lightest(problem: Problem, letters: Sequence[str | None], threads: int) -> str | None:
+    """Return the letter whose division leaves a thread the least work, then the fewest bytes.
+
+    Of letters that are alike in that it is the longest.
+    """
+
+    def weight(letter: str | None) -> tuple[int, int, int]:
+        share = share_of(problem, letter, threads)
+        return share.flops, sum(share.bytes), -problem.sizes.get(letter or "", 1)
+
+    return min(letters, key=weight)
 
 
 def _solution(
