@@ -256,7 +256,6 @@ NUMBERS = {
         "contractions.spec": "_NAMES _DIGITS",
         "contractions.subscripts": "_LABELS",
         "expressions.compile": "MAX_AXES MAX_LOOP_OPERANDS",
-        "system.cancellation": "_WORD",
         "system.interrupts": "INTERRUPTED",
     },
     "what functions of epilogues are defined by": {
@@ -268,8 +267,11 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
+        "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
         "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
+        "system.cancellation": "_LOOK_SECONDS",
+        "system.result_buffers": "DEFAULT_KEPT_BYTES",
         "system.files": "PROBE_BYTES POLL_SECONDS",
         "system.first_use": "PATIENCE_SECONDS _spent",
         "system.kept_objects": "KEY_SECONDS MAKING_SECONDS",

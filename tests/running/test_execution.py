@@ -38,6 +38,7 @@ from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.runnable_nest import RunnableNest
 from tilesolve.plans.copy_sizes import copy_bytes
+from tilesolve.running import execution
 from tilesolve.running.execution import Layout, trace_calls
 from tilesolve.running.task import Task
 from tilesolve.system.cancellation import deadline
@@ -693,6 +694,39 @@ def test_layouts_take_turns():
             found(*operands, out)
             check_result(problem, out, expected, operands)
             check_result(problem, found(*operands), expected, operands)
+
+
+def test_layouts_are_bounded_by_their_bytes(monkeypatch):
+    """Those not used for longest go; the last one stays, however large; results stay right."""
+    problem = Problem.of("mn-mk-kn", "m=6 n=7 k=8")
+    found = plan(problem, machine=make_machine(), cache=False)
+    first, second = draw_operands(problem)
+    store = found.executor.layouts
+
+    def call(gap):
+        room = np.zeros((6, 7 + gap))[:, :7]
+        found(first, second, room)
+        check_result(problem, room, first @ second, (first, second))
+        return next(key for key, layout in store.items() if layout.used == last_use(store))
+
+    one = call(1)
+    size = store[one].nbytes
+    assert size > sum(
+        box.nbytes for task in store[one].tasks for box in task.boxes.tables[0].tables
+    )
+    monkeypatch.setattr(execution, "MAX_LAYOUT_BYTES", 2 * size + size // 2)
+    two, three = call(2), call(3)
+    assert list(store) == [one, two, three]
+    call(1)
+    four = call(4)
+    assert set(store) == {one, three, four}
+    monkeypatch.setattr(execution, "MAX_LAYOUT_BYTES", 0)
+    five = call(5)
+    assert list(store) == [five]
+
+
+def last_use(store):
+    return max(layout.used for layout in store.values())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])

@@ -15,6 +15,7 @@ from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.system.checks import check_dtype, check_output
+from tilesolve.system.result_buffers import new_result
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +165,7 @@ def as_array(value: npt.ArrayLike, name: str) -> Array:
 def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:
     """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
     if out is None:
-        return np.empty(layer.out_shape, layer.dtype)
+        return new_result(layer.out_shape, np.dtype(layer.dtype))
     return check_output(
         out,
         "out",

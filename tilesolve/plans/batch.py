@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from operator import itemgetter
 from threading import Event
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,29 +21,15 @@ from tilesolve.packing.memory_overlap import Array, address_range, overlap
 from tilesolve.planning import policy
 from tilesolve.system.cancellation import is_stopped
 from tilesolve.system.checks import check_dtype, check_output
+from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
 
 Arrays = Sequence[npt.ArrayLike] | Array
 """One operand of each contraction; an array is taken along its first axis."""
 
 
-class Runner(Protocol):
-    """What computes one contraction: a plan."""
-
-    @property
-    def seconds(self) -> float:
-        """How long that takes, as predicted."""
-
-    def __call__(
-        self,
-        first: npt.ArrayLike,
-        second: npt.ArrayLike,
-        out: Array | None = None,
-        *,
-        alpha: complex = 1.0,
-        beta: complex = 0.0,
-    ) -> Array:
-        """Compute it."""
+Runner = Callable[..., Array]
+"""What computes one contraction: a plan."""
 
 
 def run_batch(
@@ -54,6 +39,7 @@ def run_batch(
     seconds: Arrays,
     outs: Sequence[Array] | Array | None,
     cores: int,
+    predicted: float,
     alpha: complex,
     beta: complex,
 ) -> Sequence[Array] | Array:
@@ -69,6 +55,8 @@ def run_batch(
         As in `Plan.batch`.
     cores
         Cores that share the contractions.
+    predicted
+        Seconds of one contraction.
     """
     given, made = _checked(problem, firsts, seconds, outs, beta)
     busy = min(cores, max(1, len(given)))
@@ -84,7 +72,7 @@ def run_batch(
             ended.set()
             raise
 
-    run_together([work] * busy, long=len(given) * run.seconds >= policy.LONG_SECONDS * busy)
+    run_together([work] * busy, long=len(given) * predicted >= policy.LONG_SECONDS * busy)
     return made
 
 
@@ -113,7 +101,7 @@ def _checked(
     if outs is None:
         if beta != 0:
             raise PlanError(f"beta is {beta}: there are no outs to multiply by it")
-        return given, np.empty((len(given), *shape), dtype)
+        return given, new_result((len(given), *shape), dtype)
     if len(outs) != len(given):
         raise SizeError(f"a batch of {len(given)} contractions, but {len(outs)} outs")
     for number, out in enumerate(outs):

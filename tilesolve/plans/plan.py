@@ -331,7 +331,9 @@ class Plan(SolutionFigures):
             raise PlanError(f"a batch has no operands for the epilogue {str(self.epilogue)!r}")
         cores = self.threads if threads is None else check_threads(threads)
         runner = partial(core_plan, self)
-        return run_batch(self.problem, runner, firsts, seconds, outs, cores, alpha, beta)
+        return run_batch(
+            self.problem, runner, firsts, seconds, outs, cores, self.seconds, alpha, beta
+        )
 
 
 def plan(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from math import prod
 from numbers import Real
 from typing import Any, Self
@@ -16,19 +17,22 @@ from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime.array_guard import describe_arrays
 from tilesolve.kernels.runtime.fast_call import ADDRESSES, prepare_call
-from tilesolve.kernels.tuning import MAX_LAYOUTS
-from tilesolve.packing.buffers import empty, workspace
+from tilesolve.kernels.tuning import MAX_LAYOUT_BYTES
+from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning import policy
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
+from tilesolve.running.array_bytes import array_bytes
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
+from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
 
 _ARRAY = np.ndarray  # looked up more often than all else
+_CALLS = count(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +49,10 @@ class Layout:
         Operands that are read in place only if they begin with a line, see `levels_if_unaligned`.
     recent
         How to tell such arrays again, once there were some.
+    used
+        The number of the last call that needed it, among all calls.
+    nbytes
+        Bytes of the tables.
     """
 
     shape: tuple[int, ...]
@@ -52,6 +60,11 @@ class Layout:
     tasks: list[Task]
     aligned: tuple[int, ...]
     recent: Recent | None = None
+    used: int = 0
+    nbytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nbytes = array_bytes(self.tasks)
 
     @classmethod
     def of(
@@ -141,7 +154,7 @@ class Recent:
         if out is None:
             if beta:
                 return None
-            out = empty(self.shape, self.dtype)
+            out = new_result(self.shape, self.dtype)
         return self.call(first, second, out, alpha, beta, workspace(self.workspace_bytes).bytes)
 
 
@@ -202,7 +215,7 @@ class Executor:
         if out is None:
             if beta:
                 raise PlanError(f"beta is {beta}: there is no out to multiply by it")
-            out = empty(layout.shape, layout.dtype)
+            out = new_result(layout.shape, layout.dtype)
         elif np.may_share_memory(out, first) or np.may_share_memory(out, second):
             names = (f"operand {name}" for name in problem.spec.names[1:])
             given = dict(zip(names, (first, second), strict=True))
@@ -300,6 +313,7 @@ class Executor:
                 key,
                 Layout.of(self.solution, first, second, out, prepared=prepared, operands=others),
             )
+        layout.used = next(_CALLS)
         if layout.aligned:
             unaligned = tuple(
                 at for at in layout.aligned if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
@@ -312,12 +326,18 @@ class Executor:
                         key,
                         Layout.of(self.solution, first, second, out, unaligned, prepared, others),
                     )
+                layout.used = next(_CALLS)
         return layout
 
     def _keep(self, key: tuple[Any, ...], layout: Layout) -> Layout:
-        """Remember a layout, and forget all others where these have become many."""
-        if len(self.layouts) >= MAX_LAYOUTS:
-            self.layouts.clear()
+        """Remember a layout; forget those not used for longest where the others are too large."""
+        others = sorted(self.layouts.copy().items(), key=lambda pair: pair[1].used)
+        kept = sum(other.nbytes for _, other in others)
+        for old, other in others:
+            if kept <= MAX_LAYOUT_BYTES:
+                break
+            self.layouts.pop(old, None)  # another thread may have forgotten it
+            kept -= other.nbytes
         self.layouts[key] = layout
         return layout
 

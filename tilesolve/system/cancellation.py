@@ -78,7 +78,6 @@ class Stop:
             with suppress(KeyboardInterrupt):
                 time.sleep(_LOOK_SECONDS)
 
-
     def _tell(self) -> None:
         self.word.value = 1
         for other in list(_stops.values()):

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.machine.detect import default_threads
-from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_apart, check_output, check_threads
+from tilesolve.system.result_buffers import new_result
 from tilesolve.transposes.walk_setup import copy_strided
 
 
@@ -65,7 +65,7 @@ def transpose(
         )
     shared = default_threads() if threads is None else check_threads(threads)
     if out is None:
-        out = empty(transposed.shape, source.dtype)
+        out = new_result(transposed.shape, source.dtype)
     else:
         shape, dtype = transposed.shape, transposed.dtype
         check_output(out, "out", shape, dtype=dtype, whose="the array's dtype")
