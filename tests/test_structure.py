@@ -294,7 +294,7 @@ NUMBERS = {
         "bench.procedure": "LEAST_ROUNDS LONG_SECONDS RUN_PER_ARITHMETIC",
         "bench.results.summary": "NEAR_ERROR",
         "bench.run.layer_sweep": "LAYER_SECONDS",
-        "bench.run.layer_worker": "TINY",
+        "bench.run.layer_worker": "PACKING_RUNS TINY",
         "bench.run.oracle": "CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS TINY_EXTENT",
         "bench.run.sweep": "FLUSHED_CACHES SPARE_BYTES START_SECONDS",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",

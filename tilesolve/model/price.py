@@ -269,11 +269,40 @@ def arithmetic(
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
     20.0
     """
-    panels = sum(found.packed) - found.relaid
-    cycles = found.calls * kernel.call_cycles + panels * kernel.pack_cycles
-    cycles = cycles + found.relaid * kernel.window_cycles
+    cycles = found.calls * kernel.call_cycles
+    cycles = cycles + _packing_cycles(kernel, sum(found.packed) - found.relaid, found.relaid)
     seconds: Sizes = problem.flops / rate + cycles / frequency
     return seconds
+
+
+def packing_share(
+    cost: Price, nest: Nest, machine: Machine, kernel: Microkernel, dtype: str, threads: int = 1
+) -> float:
+    """Return the share of a price's time that packing has: of the slowest level, or of compute.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> boxes = [("register", "kmn", 8), ("L1", "kmn", 64), ("memory", "kmn", 64)]
+    >>> nest = Nest.of(problem, boxes, packed=(None, "L1"))
+    >>> cost, kernel = price(problem, nest, machine), default_microkernel(machine, "float64")
+    >>> round(packing_share(cost, nest, machine, kernel, "float64"), 2)
+    0.04
+    """
+    if not cost.seconds:
+        return 0.0
+    if cost.bottleneck != "compute":
+        level = cost.level(cost.bottleneck)
+        return sum(level.packing) / level.volume
+    relaid = sum(n for at, n in enumerate(cost.packed) if nest.kind(at) == "windows")
+    cycles = _packing_cycles(kernel, sum(cost.packed) - relaid, relaid)
+    return float(cycles) / core_rates(machine, dtype, kernel, threads)[1] / cost.compute
+
+
+def _packing_cycles(kernel: Microkernel, panels: Sizes, relaid: Sizes) -> Sizes:
+    """Return the cycles of packing so many elements into micro-panels and into window copies."""
+    found: Sizes = panels * kernel.pack_cycles + relaid * kernel.window_cycles
+    return found
 
 
 def with_epilogue(
