@@ -33,8 +33,8 @@ class LayerPlans:
         As `plan` takes them.
     constant
         Whether weights stay the same from call to call.
-    strategy
-        As `plan` takes it.
+    strategy, tries
+        As `plan` takes them.
     """
 
     convolution: Convolution
@@ -45,8 +45,9 @@ class LayerPlans:
     threads: int | None
     constant: bool
     strategy: str = "solver"
+    tries: int = 1
     _forms: dict[bool, Form] = field(default_factory=dict, init=False)
-    _made: dict[bool, tuple[Form, Plan]] = field(default_factory=dict, init=False)
+    _made: dict[tuple[bool, bool], tuple[Form, Plan]] = field(default_factory=dict, init=False)
 
     def form(self, flat: bool) -> Form:
         """Return the convolution as a problem with views; flat: with all pixels as one axis."""
@@ -55,9 +56,9 @@ class LayerPlans:
             found = self._forms[flat] = self.convolution.form(flat=flat)
         return found
 
-    def made(self, flat: bool) -> tuple[Form, Plan]:
-        """Return the form and its plan."""
-        found = self._made.get(flat)
+    def made(self, flat: bool, adds: bool = False) -> tuple[Form, Plan]:
+        """Return the form and its plan; adds: of calls whose residual is what `out` holds."""
+        found = self._made.get((flat, adds))
         if found is None:
             form = self.form(flat)
             constant = form.problem.constant if self.constant else ()
@@ -66,18 +67,20 @@ class LayerPlans:
                 problem,
                 machine=self.machine,
                 threads=self.threads,
-                epilogue=self.chain(form),
+                accumulate=adds,
+                epilogue=self.chain(form, adds),
                 strategy=self.strategy,
+                tries=self.tries,
             )
-            found = self._made[flat] = form, made
+            found = self._made[flat, adds] = form, made
         return found
 
-    def chain(self, form: Form) -> Epilogue:
-        """Return what follows the convolution, in the letters of a form."""
+    def chain(self, form: Form, adds: bool) -> Epilogue:
+        """Return what follows the convolution, in the letters of a form, and the sum with `out`."""
         added = []
         if self.has_bias:
             added.append(Operation("+", tuple(form.channel_letters)))
-        if self.has_residual:
+        if self.has_residual and not adds:
             added.append(Operation("+", form.problem.spec.output.letters))
         return Epilogue((*added, *self.activation.operations))
 
@@ -97,12 +100,17 @@ class LayerPlans:
         residual: Array | None,
         out: Array,
     ) -> None:
-        """Compute a layer of arrays that were checked; weights are as the form views them."""
-        form, found = self.made(flat)
+        """Compute a layer of arrays that were checked; weights are as the form views them.
+
+        The residual may be `out`; weights that were prepared are of the plan for that then.
+        """
+        adds = residual is out
+        form, found = self.made(flat, adds)
         operands = [] if bias is None else [form.channels(bias)]
-        if residual is not None:
+        if residual is not None and not adds:
             operands.append(form.results(residual))
-        found(form.images(x), weights, form.results(out), operands=operands)
+        results, beta = form.results(out), float(adds)
+        found(form.images(x), weights, results, beta=beta, operands=operands)
 
 
 def read_activation(epilogue: EpilogueArgument) -> Epilogue:
