@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilesolve.convolutions.conv import conv as conv
     from tilesolve.convolutions.layer import ConvLayer as ConvLayer
     from tilesolve.convolutions.layer import conv_layer as conv_layer
+    from tilesolve.convolutions.transposed import conv_transpose as conv_transpose
     from tilesolve.expressions.compile import expression as expression
     from tilesolve.expressions.einsum import einsum as einsum
     from tilesolve.expressions.einsum import tensordot as tensordot
@@ -47,6 +48,7 @@ _HOMES = {
     "clear_cache": "caches",
     "conv": "convolutions.conv",
     "conv_layer": "convolutions.layer",
+    "conv_transpose": "convolutions.transposed",
     "einsum": "expressions.einsum",
     "elementwise": "contractions.epilogue",
     "expression": "expressions.compile",

@@ -19,7 +19,5 @@ def time_packing(executor: Executor, run: Callable[[], object]) -> float:
     try:
         run()
     finally:
-        spent = [
-            stop_timing(task.state, watch) for task, watch in zip(tasks, watches, strict=True)
-        ]
+        spent = [stop_timing(task.state, watch) for task, watch in zip(tasks, watches, strict=True)]
     return sum(spent) / executor.solution.threads
