@@ -66,9 +66,9 @@ _TIMED = [address(_time_pack_segment), address(_time_copy_windows)]
 
 def start_timing(fields: Integers) -> Integers:
     """Have runs that begin with a state's fields be timed; return their record."""
-    clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
+    clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p)
     watch = np.zeros(_WORDS, np.int64)
-    watch[_CLOCK], watch[_CLOCK_NUMBER] = clock, time.CLOCK_MONOTONIC
+    watch[_CLOCK], watch[_CLOCK_NUMBER] = clock.value or 0, time.CLOCK_MONOTONIC
     watch[_PACK_SEGMENT : _COPY_WINDOWS + 1] = fields[_FIELDS]
     fields[_FIELDS], fields[state.STOPWATCH] = _TIMED, watch.ctypes.data
     return watch

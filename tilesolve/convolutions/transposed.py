@@ -102,7 +102,9 @@ def conv_transpose(
     for phases in product(*(axis.phases() for axis in axes)):
         results = target[(slice(None),) * first + tuple(one.results for one in phases)]
         seen = images[(slice(None),) * first + tuple(one.pixels for one in phases)]
-        taken = filters[:, :, *np.ix_(*(one.taps for one in phases))]
+        taken = filters
+        for at, one in enumerate(phases, start=2):
+            taken = taken.take(np.array(one.taps, np.int64), at)
         if not (seen.size and taken.size):
             results[:] = 0 if shift is None else shift.reshape(-1, *[1] * (0 if last else order))
             continue
