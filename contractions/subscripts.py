@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from types import EllipsisType
 
-from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.errors import LabelsError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 
 _LABELS = 52  # of the list format: A to Z, then a to z, which sort as their numbers do
@@ -114,14 +114,14 @@ class Subscripts:
         return ",".join(self.operands) + f"->{self.output}"
 
 
-def read(text: str, orders: Sequence[int]) -> Subscripts:
+def read(text: str | bytes, orders: Sequence[int]) -> Subscripts:
     """Read numpy's einsum notation for operands of given numbers of axes.
 
     Parameters
     ----------
     text
         Such as ``"ij,jk"``, ``"...ij,...jk->...ik"``. Spaces between symbols do not count. Beside
-        numpy's 52 letters, any symbol past ASCII may be used.
+        numpy's 52 letters, any symbol past ASCII may be used. Bytes are ASCII.
     orders
         How many axes each operand has.
 
@@ -139,6 +139,10 @@ def read(text: str, orders: Sequence[int]) -> Subscripts:
         ...
     tilesolve.contractions.errors.SpecError: the output of 'ij,jk->iz' has 'z', which no operand has
     """
+    if isinstance(text, bytes):
+        if not text.isascii():
+            raise SpecError(f"subscripts as bytes are in ASCII, unlike {text!r}")
+        text = text.decode("ascii")
     if not isinstance(text, str):
         raise SpecError(f"subscripts are a string such as 'ij,jk->ik', not {text!r}")
     inputs, arrow, output = text.partition("->")
@@ -197,7 +201,7 @@ def from_lists(arguments: Sequence[object]) -> tuple[str, list[object]]:
 def _term(labels: object, where: str) -> str:
     """Return a list of integers as text."""
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise SpecError(
+        raise LabelsError(
             f"the subscripts of {where} must be a list of integers, not {labels!r}; "
             "or give a string such as 'ij,jk->ik' before the operands"
         )
@@ -209,7 +213,7 @@ def _term(labels: object, where: str) -> str:
         try:
             number = operator.index(label)
         except TypeError:
-            raise SpecError(
+            raise LabelsError(
                 f"a subscript of {where} is {label!r}, neither an integer nor an ellipsis"
             ) from None
         if not 0 <= number < _LABELS:

@@ -18,6 +18,7 @@ from tilesolve.expressions import dispatch
 from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.paths import given_path
 from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
 from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
@@ -126,6 +127,7 @@ def compile_expression(
             f"the result of {subscripts.text!r} has {len(subscripts.output)} axes, "
             f"arrays have {MAX_AXES} at most"
         )
+    given_path(options.optimize, len(shapes))
     sizes = subscripts.sizes(shapes)
     is_view = len(shapes) == 1 and set(sizes) == set(subscripts.output)
     own = dtypes[0] if is_view else common_dtype(dtypes)
@@ -197,7 +199,7 @@ def _whole(
     if 0 in sizes.values():
         return Zeros(str(subscripts), shape, dtype), "an extent is 0"
     operands = len(subscripts.operands)
-    asked = operands > 2 and not isinstance(options.optimize, bool)  # for an order of pairs
+    asked = operands > 2 and not isinstance(options.optimize, bool | None)  # for an order of pairs
     if asked or len(sizes) > len(ascii_letters) or operands > MAX_LOOP_OPERANDS:
         return None
     products = prod(sizes.values())
@@ -206,6 +208,8 @@ def _whole(
         if dtypes[0] == dtype:
             return replace(loops, route="view"), "nothing is summed"
         return None
+    if dtype.hasobject and (operands <= 2 or not options.optimize):
+        return loops, dispatch.WHY_OBJECTS
     if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
         return loops, "numpy's loops sum float16 as float32"
     small = products <= policy.SMALL_EINSUM_PRODUCTS

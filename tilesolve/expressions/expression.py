@@ -120,12 +120,13 @@ class Expression:
         """Compute it for operands and an `out` that have been checked.
 
         Operands may share memory with `out`. Infinities and NaN come without a warning or an error,
-        as from numpy's einsum.
+        as from numpy's einsum. Where an object's own product or sum fails, `out` is as it was.
         """
         with np.errstate(all="ignore"):
-            if out is None or not any(overlap(out, operand) for operand in operands):
+            apart = not self.dtype.hasobject
+            if out is None or (apart and not any(overlap(out, operand) for operand in operands)):
                 return self._run(operands, out)
-            result = self._run(operands, None)
+            result = np.asarray(self._run(operands, None), self.dtype)
             # A view, such as a diagonal: numpy's assignment reads what it has written.
             out[...] = result.copy() if np.may_share_memory(result, out) else result
             return out

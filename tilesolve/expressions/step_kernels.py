@@ -32,7 +32,7 @@ def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
     >>> copy_array(np.arange(6).reshape(2, 3).T, np.zeros((3, 2), int)).tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    if out.dtype != source.dtype or not _pays_to_transpose(source.nbytes):
+    if out.dtype != source.dtype or out.dtype.hasobject or not _pays_to_transpose(source.nbytes):
         np.copyto(out, source)
         return out
     from tilesolve.transposes.transpose import transpose
@@ -109,7 +109,7 @@ class Preparation:
         if self.diagonal:
             array = c_einsum(self.diagonal, array)
         if self.axes:
-            return np.asarray(np.add.reduce(array, self.axes, self.dtype))
+            return np.asarray(np.add.reduce(array, self.axes, self.dtype), self.dtype)
         return array if array.dtype == self.dtype else array.astype(self.dtype)
 
 
@@ -189,7 +189,8 @@ class Loops:
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
         if out is None:
-            return np.asarray(c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe"))
+            result = c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe")
+            return np.asarray(result, self.dtype)  # of what stands alone, an object too
         return c_einsum(self.run, *arrays, out=out, dtype=self.dtype, casting="unsafe")
 
 
