@@ -15,7 +15,9 @@ from itertools import islice
 from types import EllipsisType
 
 from tilesolve.contractions.errors import LabelsError, SizeError, SpecError
+from tilesolve.contractions.inference import infer
 from tilesolve.contractions.letters import fresh
+from tilesolve.contractions.spec import Spec
 
 _LABELS = 52  # of the list format: A to Z, then a to z, which sort as their numbers do
 _DOTS = "…"  # an ellipsis as one symbol
@@ -35,6 +37,9 @@ class Subscripts:
         Those of the result; the others are summed over.
     ellipsis
         The letters that stand for axes of an ellipsis.
+    spec
+        Where subscripts are affine, all of them; an operand has a letter of its own for such an
+        axis.
 
     Examples
     --------
@@ -47,6 +52,20 @@ class Subscripts:
     operands: tuple[str, ...]
     output: str
     ellipsis: str
+    spec: Spec | None = None
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """The letters that index each operand, those within affine subscripts too.
+
+        Examples
+        --------
+        >>> read("c[2h+r],kcr->kh", [2, 3]).indices
+        ('chr', 'kcr')
+        """
+        if self.spec is None:
+            return self.operands
+        return tuple("".join(tensor.letters) for tensor in self.spec.operands)
 
     def name(self, letter: str) -> str:
         """Return what to call a letter in a message.
@@ -59,6 +78,10 @@ class Subscripts:
         """
         if letter in self.ellipsis:
             return f"axis {self.ellipsis.index(letter) - len(self.ellipsis)} of the ellipsis"
+        if self.spec is not None:
+            for letters, tensor in zip(self.operands, self.spec.operands, strict=True):
+                if letter in letters:
+                    return repr(str(tensor.subscripts[letters.index(letter)]))
         return repr(letter)
 
     def operand(self, number: int) -> str:
@@ -90,6 +113,8 @@ class Subscripts:
         tilesolve.contractions.errors.SizeError: the extents of 'j' in 'ij,jk' disagree: \
 3 on axis 1 of operand 0 ('ij'), 5 on axis 0 of operand 1 ('jk')
         """
+        if self.spec is not None:
+            return infer(self.spec, shapes)
         sizes: dict[str, int] = {}
         source: dict[str, tuple[int, int, int]] = {}
         for number, (letters, shape) in enumerate(zip(self.operands, shapes, strict=True)):
@@ -111,6 +136,8 @@ class Subscripts:
         return SizeError(f"the extents of {self.name(letter)} in {self.text!r} disagree: {places}")
 
     def __str__(self) -> str:
+        if self.spec is not None:
+            return self.spec.einsum()
         return ",".join(self.operands) + f"->{self.output}"
 
 
@@ -120,8 +147,8 @@ def read(text: str | bytes, orders: Sequence[int]) -> Subscripts:
     Parameters
     ----------
     text
-        Such as ``"ij,jk"``, ``"...ij,...jk->...ik"``. Spaces between symbols do not count. Beside
-        numpy's 52 letters, any symbol past ASCII may be used. Bytes are ASCII.
+        Such as ``"ij,jk"``, ``"...ij,...jk->...ik"``, ``"c[2h+r],kcr->kh"``. Spaces between symbols
+        do not count. Beside numpy's 52 letters, any symbol past ASCII may be used. Bytes are ASCII.
     orders
         How many axes each operand has.
 
@@ -145,6 +172,8 @@ def read(text: str | bytes, orders: Sequence[int]) -> Subscripts:
         text = text.decode("ascii")
     if not isinstance(text, str):
         raise SpecError(f"subscripts are a string such as 'ij,jk->ik', not {text!r}")
+    if "[" in text or "]" in text:
+        return _read_affine(text, orders)
     inputs, arrow, output = text.partition("->")
     terms = [_clean(term) for term in inputs.split(",")]
     if len(terms) != len(orders):
@@ -175,6 +204,27 @@ def read(text: str | bytes, orders: Sequence[int]) -> Subscripts:
             "stands for; it cannot be summed over"
         )
     return Subscripts(text, operands, wanted.replace(_DOTS, ellipsis), ellipsis)
+
+
+def _read_affine(text: str, orders: Sequence[int]) -> Subscripts:
+    """Read subscripts some of which are in brackets, as a spec has them."""
+    spec = Spec.parse(text)
+    if spec.form != "einsum":
+        raise SpecError(f"{text!r} has dashes between its tensors; einsum takes '{spec.einsum()}'")
+    if len(spec.operands) != len(orders):
+        raise SpecError(
+            f"{text!r} has subscripts for {len(spec.operands)} operands, "
+            f"but {len(orders)} are given"
+        )
+    axes = fresh("", taken=text)
+    operands = tuple(
+        "".join(one.letters[0] if one.plain else next(axes) for one in tensor.subscripts)
+        for tensor in spec.operands
+    )
+    found = Subscripts(text, operands, "".join(spec.output.letters), "", spec)
+    for number, order in enumerate(orders):
+        _hidden(found, number, order)
+    return found
 
 
 def from_lists(arguments: Sequence[object]) -> tuple[str, list[object]]:

@@ -232,7 +232,7 @@ def test_an_out_without_axes_takes_a_number_of_another_dtype(optimize):
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_paths_that_cannot_be_followed(count):
     """Whatever the operands' number and size, the error is a RuntimeError and a ValueError."""
-    text = ",".join("ab bc cd de".split()[:count])
+    text = ",".join(["ab", "bc", "cd", "de"][:count])
     for n in (2, 30):
         operands = [np.ones((n, n))] * count
         bad = [[(0, count)], [(0, 0)], [()], [(0, "a")], [0], [(0, 1)] * count, [(0.5,)], [(-1, 0)]]

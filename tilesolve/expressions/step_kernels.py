@@ -22,6 +22,7 @@ from tilesolve.planning import policy
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
+    from tilesolve.running.prepared import Prepared
 
 
 def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
@@ -416,10 +417,11 @@ class Planned:
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
-        first, second = (
-            array if axes is None else self._transposed(array, axes)
-            for array, axes in zip(arrays, self.axes[:2], strict=True)
-        )
+        return self.product([self.lay_out(side, array) for side, array in enumerate(arrays)], out)
+
+    def product(self, operands: Sequence[Array | Prepared], out: Array | None) -> Array:
+        """Compute it for operands as the plan takes them."""
+        first, second = operands
         axes = self.axes[2]
         if axes is None:
             return self.plan(first, second, out=out)
@@ -429,7 +431,11 @@ class Planned:
         product = self.plan(first, second).transpose(axes)
         return product if out is None else copy_array(product, out, self.plan.threads)
 
-    def _transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def lay_out(self, side: int, array: Array) -> Array:
+        """Return an operand as the plan takes it."""
+        axes = self.axes[side]
+        if axes is None:
+            return array
         view = array.transpose(axes)
         if not _has_contiguous_last(array):
             return view
