@@ -95,7 +95,7 @@ def find_path(request: Request, operands: Sequence[str], output: str) -> Path:
         limit = max(limit // request.dtype.itemsize, request.size(output))
     most = limit
     if isinstance(asked, list | tuple):
-        asked, elements = asked
+        asked, elements = asked[0], max(int(asked[1]), 1)  # opt_einsum takes 1 or more
         most = elements if limit is None else min(limit, elements)
     try:
         path, _ = contract_path(
