@@ -178,7 +178,7 @@ and axis 0 of b, which has 4
     owner = find_override((a, b))
     if owner is not None:
         check_no_options(owner, threads=threads)
-        return numpy_tensordot(a, b, axes)
+        return numpy_tensordot(a, b, axes)  # type: ignore[arg-type] # of another library
     first, second = as_array(a, 0), as_array(b, 1)
     text, pairs = _tensordot_text(first.ndim, second.ndim, _axes(axes, first.ndim))
     for one, two in pairs:
