@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -59,11 +60,12 @@ def einsum_path(
       ij,jk->ik        3         288  kl,ik->il
       kl,ik->il        3          96     il->il
     """
+    given: Sequence[Any] = operands
     if not isinstance(subscripts, str | bytes):
-        subscripts, operands = from_lists((subscripts, *operands))
-    if not operands:
+        subscripts, given = from_lists((subscripts, *operands))
+    if not given:
         raise SpecError(f"einsum_path needs an operand beside {subscripts!r}")
-    arrays = [as_array(operand, number) for number, operand in enumerate(operands)]
+    arrays = [as_array(operand, number) for number, operand in enumerate(given)]
     form = read(subscripts, [array.ndim for array in arrays])
     sizes = form.sizes([array.shape for array in arrays])
     request = Request(sizes, common_dtype([x.dtype for x in arrays]), Options(optimize=optimize))
