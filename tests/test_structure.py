@@ -228,7 +228,7 @@ NUMBERS = {
         "kernels.runtime.copy_windows": "_LINE_WORDS",
         "kernels.runtime.epilogue_fields": "*",
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
-        "kernels.runtime.fast_call": "_FASTCALL _ARGUMENT_COUNT",
+        "kernels.runtime.fast_call": "_FASTCALL _NUMBERS MAX_PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
         "kernels.runtime.state": "*",

@@ -14,6 +14,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
+from tilesolve.running.recent import Argument, Recent
 from tilesolve.system.checks import check_dtype, check_output
 
 
@@ -106,11 +107,39 @@ class LayerPlans:
         """
         adds = residual is out
         form, found = self.made(flat, adds)
-        operands = [] if bias is None else [form.channels(bias)]
-        if residual is not None and not adds:
-            operands.append(form.results(residual))
-        results, beta = form.results(out), float(adds)
-        found(form.images(x), weights, results, beta=beta, operands=operands)
+        others = [one.view for one in _operands(form, bias, None if adds else residual)]
+        found(form.images(x), weights, form.results(out), beta=float(adds), operands=others)
+
+    def recall(
+        self,
+        flat: bool,
+        x: Array,
+        weights: Prepared,
+        bias: Array | None,
+        residual: Array | None,
+        out: Array,
+    ) -> Recent | None:
+        """Return what computes at once for calls like one that has run; None if nothing can.
+
+        Nothing can if the residual was `out`.
+        """
+        if residual is out:
+            return None
+        form, found = self.made(flat)
+        return found.executor.recall(
+            Argument(form.results(out), out),
+            Argument(form.images(x), x),
+            weights,
+            _operands(form, bias, residual),
+        )
+
+
+def _operands(form: Form, bias: Array | None, residual: Array | None) -> list[Argument]:
+    """Return what the epilogue takes: a layer's own bias, and what calls are given."""
+    operands = [] if bias is None else [Argument(form.channels(bias))]
+    if residual is not None:
+        operands.append(Argument(form.results(residual), residual))
+    return operands
 
 
 def read_activation(epilogue: EpilogueArgument) -> Epilogue:

@@ -15,10 +15,13 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.subscripts import Subscripts, read
 from tilesolve.expressions import dispatch
+from tilesolve.expressions.constants import Constants, constant_arrays
 from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.paths import given_path
 from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
+from tilesolve.expressions.windows import compile_windows
 from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
 
@@ -36,6 +39,7 @@ def expression(
     threads: int | None = None,
     optimize: Any = True,  # noqa: ANN401 - what opt_einsum takes
     memory_limit: int | None = None,
+    constants: Sequence[int] = (),
 ) -> Expression:
     """Read, order and plan an einsum once, to call it many times.
 
@@ -56,6 +60,10 @@ def expression(
     memory_limit
         Bytes that intermediate results and copies may take at any time; operands are taken to be
         contiguous.
+    constants
+        Numbers of operands that are the same for all calls, from 0 on. They are given as arrays, of
+        which copies are taken: what is done to them later changes nothing. Calls take the others.
+        What depends on constants only is computed once, and plans have them packed.
 
     Returns
     -------
@@ -91,7 +99,11 @@ def expression(
         raise SpecError(f"an expression needs the shape of an operand beside {subscripts!r}")
     options = Options(threads, optimize, memory_limit)
     form = read(subscripts, list(map(len, extents)))
-    return compile_expression(form, extents, dtypes, None, options)
+    arrays = constant_arrays(constants, shapes, form.text)
+    found = compile_expression(form, extents, dtypes, None, options)
+    if not arrays:
+        return found
+    return replace(found, constants=Constants.of(found.prepare, found.steps, arrays))
 
 
 def compile_expression(
@@ -126,6 +138,9 @@ def compile_expression(
             f"the result of {subscripts.text!r} has {len(subscripts.output)} axes, "
             f"arrays have {MAX_AXES} at most"
         )
+    given_path(options.optimize, len(shapes))
+    if subscripts.spec is not None:
+        return compile_windows(subscripts.spec, subscripts, shapes, dtypes, dtype, options)
     sizes = subscripts.sizes(shapes)
     is_view = len(shapes) == 1 and set(sizes) == set(subscripts.output)
     own = dtypes[0] if is_view else common_dtype(dtypes)
@@ -197,7 +212,7 @@ def _whole(
     if 0 in sizes.values():
         return Zeros(str(subscripts), shape, dtype), "an extent is 0"
     operands = len(subscripts.operands)
-    asked = operands > 2 and not isinstance(options.optimize, bool)  # for an order of pairs
+    asked = operands > 2 and not isinstance(options.optimize, bool | None)  # for an order of pairs
     if asked or len(sizes) > len(ascii_letters) or operands > MAX_LOOP_OPERANDS:
         return None
     products = prod(sizes.values())
@@ -206,6 +221,8 @@ def _whole(
         if dtypes[0] == dtype:
             return replace(loops, route="view"), "nothing is summed"
         return None
+    if dtype.hasobject and (operands <= 2 or not options.optimize):
+        return loops, dispatch.WHY_OBJECTS
     if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
         return loops, "numpy's loops sum float16 as float32"
     small = products <= policy.SMALL_EINSUM_PRODUCTS
