@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import compress
 from math import inf
 
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
@@ -139,6 +140,9 @@ def policy_of(
         top if ready[ROWS] else wanted[ROWS] * (kinds[ROWS] != "windows") or int(not whole),
         top if ready[COLUMNS] else wanted[COLUMNS] * (kinds[COLUMNS] != "windows"),
     )
+    half = is_half(dtype)
+    if half:  # kernels read what is packed alone
+        packed = packed[ROWS] or wanted[ROWS] or 1, packed[COLUMNS] or wanted[COLUMNS] or 1
     if lane:
         packed = 0, 0
     cell = dict(solution.nest.bands[0].box)
@@ -151,8 +155,10 @@ def policy_of(
         windows=(windows[ROWS], windows[COLUMNS]),
         prepared=ready,
         top=top,
-        non_temporal=solution.output == "stream" and not stores_alias(part, machine, output, cell),
-        stages_output=not third_cache_feeds(machine),
+        non_temporal=solution.output == "stream"
+        and not half
+        and not stores_alias(part, machine, output, cell),
+        stages_output=not half and not third_cache_feeds(machine),
         prefetches_next_rows=machine.prefetches_next_rows(dtype),
         prefetched=(False, False)
         if any(windows) or any(ready)

@@ -42,7 +42,7 @@ def copy_bytes(solution: Solution) -> tuple[int, ...]:
                 register_tiles * ceil(side / width),
                 batches,
                 sums,
-                width * solution.problem.itemsize,
+                width * solution.problem.sum_itemsize,
             )
             for width in widths
         )
