@@ -105,9 +105,7 @@ def round_to_half(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Valu
     half = builder.bitcast(number(_HALF), _like(kind, _FLOAT))
     few = builder.fadd(builder.bitcast(size, _like(kind, _FLOAT)), half)
     few = builder.sub(builder.bitcast(few, kind), number(_HALF))
-    rounded = builder.select(
-        builder.icmp_unsigned("<", size, number(_LEAST_NORMAL)), few, rounded
-    )
+    rounded = builder.select(builder.icmp_unsigned("<", size, number(_LEAST_NORMAL)), few, rounded)
     rounded = builder.select(
         builder.icmp_unsigned(">=", size, number(_BEYOND)), number(0x7C00), rounded
     )

@@ -47,7 +47,8 @@ class Family:
     mixed, lanewise
         Whether it is the family of mixed, or of lanewise, kernels, which complements all others.
     source
-        The dtype of the operands, where these are halves; else empty.
+        The dtype of the operands, where these are halves; else empty. Only lanewise kernels read
+        halves in place.
 
     Examples
     --------
@@ -80,9 +81,7 @@ class Family:
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
         group, halved = dtypes.panel_columns(dtype, registers), halved and halves(dtype, bits)
         source = dtype if is_half(dtype) else ""
-        found = cls(
-            summed_dtype(dtype), bits, min(registers, 32), group, halved, source=source
-        )
+        found = cls(summed_dtype(dtype), bits, min(registers, 32), group, halved, source=source)
         if not found.tiles:
             raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
         return found
@@ -126,7 +125,7 @@ class Family:
         return tuple(
             Shape(self.dtype, self.bits, *sides, self.group, packed, halved)
             for packed, halved in kinds
-            if self.halved or not halved
+            if (self.halved or not halved) and (packed or not self.source)
             for sides in self.tiles
         )
 

@@ -16,8 +16,8 @@ their arguments from a frame (`FIELDS`):
 
 ``source`` is the address that the offsets count from, ``target`` that of micro-panel 0 at the first
 k of the offsets' table; micro-panels are ``panel`` bytes apart. Their vectors are aligned to their
-size. Halves are widened to the float32 of micro-panels when they are loaded. Measurements behind the
-kernels are in docs/decisions/042.
+size. Halves are widened when they are loaded, to the float32 of micro-panels. Measurements behind
+the kernels are in docs/decisions/042.
 """
 
 from __future__ import annotations
@@ -214,9 +214,7 @@ class _PackerEmitter:
         """Load as many elements as there are targets from each source, and store transposed."""
         builder, count = self.builder, len(targets)
         kind = ir.VectorType(self.kind.element, count * self.parts)
-        loaded = [
-            self.load_numbers(vectors.to_pointer(builder, place), kind) for place in sources
-        ]
+        loaded = [self.load_numbers(vectors.to_pointer(builder, place), kind) for place in sources]
         # Each vector has pieces of every count-th row: transposing pieces brings rows in order.
         wide = [vectors.concatenate(builder, loaded[at::count]) for at in range(count)]
         transposed = vectors.transpose_vectors(builder, wide, self.parts)

@@ -13,12 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.subscripts import Subscripts, read
 from tilesolve.expressions import dispatch
 from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
-from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
+from tilesolve.expressions.step_kernels import (
+    Loops,
+    Preparation,
+    RoundOff,
+    Transpose,
+    Zeros,
+    in_ascii,
+)
 from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
 
@@ -130,6 +138,48 @@ def compile_expression(
     is_view = len(shapes) == 1 and set(sizes) == set(subscripts.output)
     own = dtypes[0] if is_view else common_dtype(dtypes)
     common = own if dtype is None else dtype
+    given = subscripts, sizes, shapes, dtypes
+    if is_half(common.name) and not is_view:
+        return _compile_halves(*given, common, options)
+    return _compile_in(*given, common, options)
+
+
+def _compile_halves(
+    subscripts: Subscripts,
+    sizes: dict[str, int],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    dtype: np.dtype[Any],
+    options: Options,
+) -> Expression:
+    """Return the expression for halves: a plan of theirs, or all of it in float32, rounded once.
+
+    What no plan contracts in one step is widened first; so intermediate results are float32.
+    """
+    if len(shapes) == 2 and all(one == dtype for one in dtypes):
+        found = _compile_in(subscripts, sizes, shapes, dtypes, dtype, options)
+        sums = any(needs.axes for needs in found.prepare if needs is not None)
+        if found.planned and not sums:
+            return found
+    wide = np.dtype(summed_dtype(dtype.name))
+    found = _compile_in(subscripts, sizes, shapes, dtypes, wide, options)
+    size = prod(found.shape) * dtype.itemsize
+    rounding = RoundOff(f"{subscripts.output}->{subscripts.output}", dtype)
+    why = f"sums are {wide}, of {dtype} operands"
+    steps = (*found.steps, ExpressionStep((0,), rounding, why, 0, size, 0))
+    peak = found.peak + prod(found.shape) * wide.itemsize
+    return replace(found, dtype=dtype, steps=steps, peak=peak)
+
+
+def _compile_in(
+    subscripts: Subscripts,
+    sizes: dict[str, int],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    common: np.dtype[Any],
+    options: Options,
+) -> Expression:
+    """Return the expression that computes in one dtype."""
     shape = tuple(sizes[x] for x in subscripts.output)
     found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)
     if kernel := _whole(subscripts, sizes, dtypes, common, options):
@@ -206,8 +256,6 @@ def _whole(
         if dtypes[0] == dtype:
             return replace(loops, route="view"), "nothing is summed"
         return None
-    if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
-        return loops, "numpy's loops sum float16 as float32"
     small = products <= policy.SMALL_EINSUM_PRODUCTS
     if small or products <= dispatch.costs_in_force().einsum_loop_products:
         return loops, why_loops(products)

@@ -256,7 +256,8 @@ class Machine:
         """
         found = self.catalogue(dtype)
         usual: float = getattr(self.costs, name)
-        return measured_costs((found,), name).get(summed_dtype(str(dtype)), usual) if found else usual
+        known = measured_costs((found,), name) if found else {}
+        return known.get(summed_dtype(str(dtype)), usual)
 
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.

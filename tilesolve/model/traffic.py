@@ -22,7 +22,6 @@ from tilesolve.model.tiling import PANEL, LoopPath, Tiling, collapse
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
 from tilesolve.planning.policy import PACK_CROSSINGS
 
-
 _ONCE = 1.5
 """Passes over C of which fewer are one: mean tiles are not whole numbers."""
 
@@ -147,8 +146,7 @@ class _Residency:
         self.path, self.place, self.registers = path, place, at == 0
         tensors = path.tensors
         copied = [c if at else 0 for c in copies]
-        own = [line is not None and (at <= c or not c) for c, line in zip(copied, lines, strict=True)]
-        seen = [line if holds else place.line for holds, line in zip(own, lines, strict=True)]
+        seen, own = _lines_seen(place, lines, [at <= c or not c for c in copied])
         self.held = _as_summed(path.footprints(seen, largest=True), own, widths)
         sources = path.footprints([place.line] * len(tensors), largest=True)
         # Registers hold the output's tile; the operands pass through the few that are left.
@@ -294,8 +292,7 @@ def traffic(
         residency = _Residency(path, place, at, copies, lines, names, widths)
         # The working set of a copy's own store holds the copy; what comes in is the source. One
         # that was prepared is read everywhere.
-        own = [line is not None and (at < c or not c) for c, line in zip(copies, lines, strict=True)]
-        seen = [line if holds else place.line for holds, line in zip(own, lines, strict=True)]
+        seen, own = _lines_seen(place, lines, [at < c or not c for c in copies])
         mean = _as_summed(path.footprints(seen), own, widths)
         tensors = [
             tensor if line else panel
@@ -331,6 +328,28 @@ def traffic(
     windows = (kind == "windows" for kind in kinds)
     relaid: Sizes = sum(n for n, relaid in zip(count, windows, strict=True) if relaid)
     return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, path.calls)
+
+
+def _lines_seen(
+    place: Store, lines: Sequence[int | None], near: Sequence[bool]
+) -> tuple[list[int], list[bool]]:
+    """Return the bytes of lines in which tensors are read, and whether from copies of their own.
+
+    Parameters
+    ----------
+    place
+        Where.
+    lines
+        Of copies, None where a tensor has none.
+    near
+        Whether the copy is what is read there.
+    """
+    own = [line is not None and close for line, close in zip(lines, near, strict=True)]
+    seen = [
+        place.line if line is None or not close else line
+        for line, close in zip(lines, near, strict=True)
+    ]
+    return seen, own
 
 
 def _as_summed(

@@ -79,7 +79,7 @@ class EpilogueTables:
         return cls(_program(epilogue, schedule.problem.dtype), records, kept)
 
     def adding_program(self, dtype: str, factor: float) -> Integers:
-        """Return the program with a step before all others: a multiple of C, of halves, is added."""
+        """Return the program with a step before all others that adds a multiple of C, of halves."""
         from tilesolve.kernels.runtime.half_steps import ADD_MULTIPLE, half_step_address
 
         step = self.program[-fields.STEP_WORDS :].copy()  # it has C as its operand, too

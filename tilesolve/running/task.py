@@ -282,8 +282,9 @@ def _steps(
         )
         row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.has_long_runs and stages
     rows = kinds[boxes.kinds]
-    strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.corner_strides], np.int64)
-    offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T
+    tensors = schedule.corner_strides
+    strides = np.array([[of.get(i, 0) for i in letters] for of in tensors], np.int64)
+    offsets = boxes.corners @ strides.reshape(len(tensors), len(letters)).T
     rows[:, box_fields.OFFSETS : box_fields.OFFSETS + len(schedule.strides)] = offsets
     sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
     rows[:, box_fields.HAS_FIRST_SUM] = ~boxes.corners[:, sums].any(axis=1)

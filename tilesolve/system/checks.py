@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype, is_half
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
 
@@ -138,7 +139,16 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     >>> common_dtype([np.dtype("f4"), np.dtype("i4")])
     dtype('float64')
     """
-    return np.result_type(*dtypes).newbyteorder("=")
+    try:
+        return np.result_type(*dtypes).newbyteorder("=")
+    except TypeError as error:
+        names = ", ".join(map(str, dtypes))
+        raise DtypeError(f"the operands have no common dtype: {names}") from error
+
+
+def _is_of_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of numbers or truth values; NumPy has no kind for bfloat16."""
+    return dtype.kind in "biufc" or is_half(dtype.name)
 
 
 def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
@@ -154,10 +164,10 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
     tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
     """
     try:
-        dtype = np.dtype(value)
+        dtype = array_dtype(value) if value == "bfloat16" else np.dtype(value)
     except (TypeError, ValueError, SyntaxError) as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
-    if dtype.kind not in "biufc":
+    if not _is_of_numbers(dtype):
         raise DtypeError(f"{name} is {dtype}; einsum takes numbers and booleans")
     return dtype
 
@@ -178,7 +188,7 @@ shape was (2,) + inhomogeneous part.
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise DtypeError(f"operand {number} is no array: {error}") from error
-    if array.dtype.kind not in "biufc":
+    if not _is_of_numbers(array.dtype):
         what = f"{array.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
         raise DtypeError(f"operand {number} is {what}; einsum takes numbers and booleans")
     return array
