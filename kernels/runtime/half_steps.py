@@ -55,9 +55,8 @@ def _converters(dtype: str) -> tuple[Any, Any]:
     return widen, round_off
 
 
-def _steps_of(dtype: str) -> dict[str, Callable[..., None]]:
-    """Return the steps of a dtype by their names."""
-    widen, round_off = _converters(dtype)
+def _operand_steps(widen: Any) -> dict[str, Any]:
+    """Return the steps that read an operand of halves."""
 
     def multiply(p, count, place, distance, first, second):
         """Multiply by an operand."""
@@ -102,6 +101,12 @@ def _steps_of(dtype: str) -> dict[str, Callable[..., None]]:
                 summand = widen(_as_halves(place + at * distance)[0])
                 p[at] = rectified(p[at] + summand, zero, high)
 
+    return {"*": multiply, "+": add, "+ relu": add_and_rectify, "+ relu6": add_and_rectify}
+
+
+def _output_steps(widen: Any, round_off: Any) -> dict[str, Any]:
+    """Return the steps that read and write C."""
+
     def add_multiple(p, count, place, distance, first, second):
         """Add a multiple of C."""
         q, factor = _as_halves(place), like(first, p)
@@ -122,14 +127,13 @@ def _steps_of(dtype: str) -> dict[str, Callable[..., None]]:
             for at in range(count):
                 _as_halves(place + at * distance)[0] = round_off(p[at])
 
-    found = {
-        "*": multiply,
-        "+": add,
-        "+ relu": add_and_rectify,
-        "+ relu6": add_and_rectify,
-        ADD_MULTIPLE: add_multiple,
-        WRITE: write,
-    }
+    return {ADD_MULTIPLE: add_multiple, WRITE: write}
+
+
+def _steps_of(dtype: str) -> dict[str, Callable[..., None]]:
+    """Return the steps of a dtype by their names."""
+    widen, round_off = _converters(dtype)
+    found = _operand_steps(widen) | _output_steps(widen, round_off)
     return {name: _named(function, dtype) for name, function in found.items()}
 
 

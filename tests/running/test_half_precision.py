@@ -1,4 +1,4 @@
-"""Plans of halves: sums in float32, rounded once, whatever the layout, the tiles and the machine."""
+"""Plans of halves: sums in float32, rounded once, whatever the layout and the tiles are."""
 
 import pickle
 from dataclasses import replace
@@ -69,7 +69,8 @@ def test_edges_of_register_tiles_at_every_width(dtype, bits, registers, spec):
     machine = make_shallow_machine(bits, registers)
     usual = register_tile(Problem.of("mn-mk-kn", 300, dtype), machine)
     for more in (-1, 0, 1):
-        sizes = dict(m=usual.columns + more, n=usual.rows + more, k=19, b=lanes(dtype, bits) + more)
+        sizes = {"m": usual.columns + more, "n": usual.rows + more, "k": 19}
+        sizes["b"] = lanes(dtype, bits) + more
         problem = Problem.of(spec, {i: sizes[i] for i in set(spec) - {"-"}}, dtype)
         arrays, out = operands_of(problem), poisoned(problem)
         plan(problem, machine=machine, cache=False)(*arrays, out=out)
@@ -245,7 +246,7 @@ def test_layers_with_padding(dtype, layout, groups):
     if layout == "NHWC":
         x = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
     wide = [array.astype(np.float64) for array in (x, w, bias)]
-    how = dict(padding=1, groups=groups, layout=layout)
+    how = {"padding": 1, "groups": groups, "layout": layout}
     expected = conv(*wide[:2], bias=wide[2], epilogue="relu", **how)
     found = conv(x, w, bias=bias, epilogue="relu", **how)
     kept = conv_layer(w, x.shape, bias=bias, epilogue="relu", **how)(x)

@@ -19,10 +19,10 @@ from tilesolve.expressions import dispatch
 from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.round_off import RoundOff
 from tilesolve.expressions.step_kernels import (
     Loops,
     Preparation,
-    RoundOff,
     Transpose,
     Zeros,
     in_ascii,

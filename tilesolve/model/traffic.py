@@ -20,10 +20,7 @@ from tilesolve.model.footprints import Sizes
 from tilesolve.model.nest import CopyKind
 from tilesolve.model.tiling import PANEL, LoopPath, Tiling, collapse
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
-from tilesolve.planning.policy import PACK_CROSSINGS
-
-_ONCE = 1.5
-"""Passes over C of which fewer are one: mean tiles are not whole numbers."""
+from tilesolve.planning.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +312,7 @@ def traffic(
                 crossings[t] = choose(kept, 1.0, crossings[t])
         whole = mean[0][-1]
         if width > 1 and at:  # sums that come once are halves by then
-            once = came[0] < _ONCE * whole
+            once = came[0] < WHOLE_SUM_PASSES * whole
             came[0], whole = (choose(once, size / width, size) for size in (came[0], whole))
         # A first write needs no read in registers; past them it does unless it is streamed.
         unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)

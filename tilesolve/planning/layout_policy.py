@@ -103,7 +103,8 @@ def policy_of(
     unaligned, prepared
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
-    machine, dtype = solution.machine, part.dtype
+    machine, dtype, half = solution.machine, part.dtype, is_half(part.dtype)
+    streams = solution.output == "stream" and not half
     first, lane = rows_operand(solution.share), shared_lane(part)
     roles = Roles.of_problem(part, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
@@ -140,11 +141,10 @@ def policy_of(
         top if ready[ROWS] else wanted[ROWS] * (kinds[ROWS] != "windows") or int(not whole),
         top if ready[COLUMNS] else wanted[COLUMNS] * (kinds[COLUMNS] != "windows"),
     )
-    half = is_half(dtype)
-    if half:  # kernels read what is packed alone
-        packed = packed[ROWS] or wanted[ROWS] or 1, packed[COLUMNS] or wanted[COLUMNS] or 1
     if lane:
         packed = 0, 0
+    elif half:  # kernels read what is packed alone
+        packed = packed[ROWS] or wanted[ROWS] or 1, packed[COLUMNS] or wanted[COLUMNS] or 1
     cell = dict(solution.nest.bands[0].box)
     return LayoutPolicy(
         rows_operand=first,
@@ -155,9 +155,7 @@ def policy_of(
         windows=(windows[ROWS], windows[COLUMNS]),
         prepared=ready,
         top=top,
-        non_temporal=solution.output == "stream"
-        and not half
-        and not stores_alias(part, machine, output, cell),
+        non_temporal=streams and not stores_alias(part, machine, output, cell),
         stages_output=not half and not third_cache_feeds(machine),
         prefetches_next_rows=machine.prefetches_next_rows(dtype),
         prefetched=(False, False)

@@ -61,18 +61,18 @@ def test_packing_widens_every_half_to_its_value(dtype, bits, side):
         rows = np.ascontiguousarray(offsets[:: panel.lanes] if kind == "copy" else offsets)
         for group in range(1 if kind == "copy" else groups):
             frame = np.zeros(len(FIELDS), np.int64)
-            told = dict(
-                source=given.ctypes.data,
-                target=found.ctypes.data + 4 * panel.lanes * group,
-                panel=4 * panel.lanes,
-                rows=rows.ctypes.data + (0 if kind == "copy" else 8 * panel.lanes * group),
-                groups=groups,
-                sums=steps.ctypes.data,
-                steps=steps.ctypes.data,
-                first=0,
-                count=1,
-                lanes=panel.lanes,
-            )
+            told = {
+                "source": given.ctypes.data,
+                "target": found.ctypes.data + 4 * panel.lanes * group,
+                "panel": 4 * panel.lanes,
+                "rows": rows.ctypes.data + (0 if kind == "copy" else 8 * panel.lanes * group),
+                "groups": groups,
+                "sums": steps.ctypes.data,
+                "steps": steps.ctypes.data,
+                "first": 0,
+                "count": 1,
+                "lanes": panel.lanes,
+            }
             for name, value in told.items():
                 frame[FIELDS.index(name)] = value
             call(kernels, panel.name(kind), frame.ctypes.data)
