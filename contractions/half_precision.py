@@ -55,9 +55,10 @@ def array_dtype(name: str) -> np.dtype[Any]:
     if name != "bfloat16":
         return np.dtype(name)
     try:
-        return np.dtype(import_module("ml_dtypes").bfloat16)
+        found: np.dtype[Any] = np.dtype(import_module("ml_dtypes").bfloat16)
     except ImportError as error:
         raise DtypeError(
             "bfloat16 is a dtype of the package ml_dtypes, which is not installed: "
             "pip install 'tilesolve[bfloat16]'"
         ) from error
+    return found

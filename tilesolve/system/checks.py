@@ -163,8 +163,10 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
         ...
     tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
     """
+    if isinstance(value, str) and is_half(value):
+        return array_dtype(value)
     try:
-        dtype = array_dtype(value) if value == "bfloat16" else np.dtype(value)
+        dtype = np.dtype(value)
     except (TypeError, ValueError, SyntaxError) as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
     if not _is_of_numbers(dtype):
