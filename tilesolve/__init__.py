@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tilesolve.expressions.einsum import einsum as einsum
     from tilesolve.expressions.einsum import tensordot as tensordot
     from tilesolve.expressions.expression import Expression as Expression
+    from tilesolve.expressions.path_report import einsum_path as einsum_path
     from tilesolve.machine.level import Level as Level
     from tilesolve.machine.level import Peak as Peak
     from tilesolve.machine.model import Machine as Machine
@@ -48,6 +49,7 @@ _HOMES = {
     "conv": "convolutions.conv",
     "conv_layer": "convolutions.layer",
     "einsum": "expressions.einsum",
+    "einsum_path": "expressions.path_report",
     "elementwise": "contractions.epilogue",
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",

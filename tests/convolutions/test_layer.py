@@ -20,6 +20,7 @@ import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.convolutions.conv import forget_convolutions
+from tilesolve.packing.buffers import allocate
 
 MACHINE = "i7-6700k"
 EPS = 1e-3
@@ -168,6 +169,71 @@ def test_pickles_and_reports():
     assert str(layer.epilogue) == "+k +kw relu"
     assert layer.flops == 2 * 4 * 3 * 3 * 6
     assert repr(layer) == "<ConvLayer 3 3→4, 6, padding 1, NCHW float64>"
+
+
+def aligned(array, by):
+    """A copy of an array that begins so many elements behind a line."""
+    room = allocate(array.nbytes + 64 * array.itemsize).view(array.dtype)
+    room = room[by : by + array.size].reshape(array.shape)
+    room[...] = array
+    return room
+
+
+@pytest.mark.parametrize("begins", [(0, 0), (1, 1), (0, 1, 0, 1)])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(
+    ("layout", "shape", "w_shape", "rest"),
+    [
+        ("NHWC", (1, 5, 5, 19), (17, 19, 1, 1), {}),
+        ("NHWC", (2, 6, 5, 3), (17, 3, 3, 3), {"padding": 1}),
+        ("NHWC", (1, 6, 6, 8), (8, 1, 3, 3), {"padding": 1, "groups": 8}),
+        ("NCHW", (1, 4, 7, 7), (6, 4, 1, 1), {"stride": 2}),
+        ("NCHW", (1, 4, 7, 7), (6, 4, 3, 3), {"stride": 2, "padding": 1}),
+    ],
+)
+def test_calls_alike_in_turn_are_right(layout, shape, w_shape, rest, residual, begins):
+    """The second call finds by its arrays what the first did; whatever it is given is right."""
+    rng = np.random.default_rng(1)
+    w, bias = rng.standard_normal(w_shape), rng.standard_normal(w_shape[0])
+    layer = tilesolve.conv_layer(
+        *(shape, w, bias),
+        **(rest | {"layout": layout, "residual": residual, "epilogue": "relu"}),
+        machine=MACHINE,
+        threads=1,
+    )
+    slow = {"stride": (1, 1), "padding": ((0, 0),) * 2, "dilation": (1, 1), "groups": 1} | {
+        name: value if name == "groups" else ((value, value),) * 2 if name == "padding" else (2, 2)
+        for name, value in rest.items()
+    }
+    for number, begin in enumerate(begins):
+        x = aligned(rng.standard_normal(shape), begin)
+        out = aligned(np.full(layer.out_shape, np.nan), 1 - begin)
+        added = rng.standard_normal(layer.out_shape) if residual else None
+        expected = slow_convolution(from_layout(x, layout), w, **slow) + wide(bias, w)
+        if added is not None:
+            expected = expected + from_layout(added, layout)
+        expected = np.maximum(expected, 0)
+        assert layer(x, out, added) is out
+        np.testing.assert_allclose(from_layout(out, layout), expected, atol=1e-12)
+        found = layer(x, residual=added)
+        np.testing.assert_array_equal(found, out)
+        with patch.object(type(layer), "_run", side_effect=AssertionError):
+            assert layer(x, out, added) is out
+        np.testing.assert_array_equal(found, out)
+        if number:
+            continue
+        frozen = found.copy()
+        frozen.flags.writeable = False
+        for error, arguments in (
+            (SizeError, (x[..., :-1], out, added)),
+            (DtypeError, (x.astype("f4"), out, added)),
+            (PlanError, (x, frozen, added)),
+            (PlanError, (x, out, out if added is None else None)),
+        ):
+            with pytest.raises(error):
+                layer(*arguments)
+        np.testing.assert_array_equal(found, out)
+        np.testing.assert_allclose(layer(x.tolist(), None, added), found, atol=1e-12)
 
 
 def cube(x):

@@ -91,6 +91,10 @@ class ReferencePlan:
 
     def __init__(self, problem, *, machine, threads, epilogue, strategy):
         self.problem, self.epilogue = problem, epilogue
+        self.executor = self
+
+    def recall(self, out, first, second, others):
+        return None
 
     def prepare(self, array):
         return array.copy()

@@ -15,6 +15,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
+from tilesolve.running.recent import Argument, Recent
 from tilesolve.system.checks import check_dtype, check_output
 
 
@@ -100,10 +101,34 @@ class LayerPlans:
     ) -> None:
         """Compute a layer of arrays that were checked; weights are as the form views them."""
         form, found = self.made(flat)
-        operands = [] if bias is None else [form.channels(bias)]
-        if residual is not None:
-            operands.append(form.results(residual))
-        found(form.images(x), weights, form.results(out), operands=operands)
+        others = [one.view for one in _operands(form, bias, residual)]
+        found(form.images(x), weights, form.results(out), operands=others)
+
+    def recall(
+        self,
+        flat: bool,
+        x: Array,
+        weights: Prepared,
+        bias: Array | None,
+        residual: Array | None,
+        out: Array,
+    ) -> Recent | None:
+        """Return what computes at once for calls like one that has run; None if nothing can."""
+        form, found = self.made(flat)
+        return found.executor.recall(
+            Argument(form.results(out), out),
+            Argument(form.images(x), x),
+            weights,
+            _operands(form, bias, residual),
+        )
+
+
+def _operands(form: Form, bias: Array | None, residual: Array | None) -> list[Argument]:
+    """Return what the epilogue takes: a layer's own bias, and what calls are given."""
+    operands = [] if bias is None else [Argument(form.channels(bias))]
+    if residual is not None:
+        operands.append(Argument(form.results(residual), residual))
+    return operands
 
 
 def read_activation(epilogue: EpilogueArgument) -> Epilogue:

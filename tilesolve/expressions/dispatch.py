@@ -26,6 +26,8 @@ from tilesolve.system.files import read_setting
 Route = Literal["plan", "matmul", "multiply", "loops"]
 """How two arrays are contracted."""
 
+WHY_OBJECTS = "objects are multiplied and added as they define it, in numpy's loops"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -130,6 +132,8 @@ def choose_route(request: Request, first: str, second: str, output: str) -> tupl
     ('loops', 'int64 is computed exactly, by numpy')
     """
     roles, dtype = Roles.of(output, [first, second]), request.dtype
+    if dtype.hasobject:
+        return "loops", WHY_OBJECTS
     if not roles.sums:
         return "multiply", "nothing is summed"
     if dtype.name not in OPERAND_DTYPES:

@@ -196,7 +196,7 @@ class Plan(SolutionFigures):
         executor = self._executor or self.executor
         recent = executor.recent
         if recent is not None:
-            done = recent.again(first, second, out, alpha, beta)
+            done = recent.again(out, alpha, beta, first, second)
             if done is not None:
                 return done
         return executor.run(first, second, out, alpha, beta, operands)
