@@ -209,7 +209,7 @@ NUMBERS = {
         "kernels.codegen.shape": "HALVED_REGISTERS",
         "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
-        "kernels.codegen.vectors": "INT64 _INT32",
+        "kernels.codegen.vectors": "INT64 _INT32 _SCALARS",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
@@ -228,6 +228,9 @@ NUMBERS = {
         "kernels.runtime.copy_windows": "_LINE_WORDS",
         "kernels.runtime.epilogue_fields": "*",
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
+        "kernels.codegen.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
+        "_LEAST_NORMAL _BEYOND _HALF",
+        "kernels.runtime.half_steps": "HALF_BYTES",
         "kernels.runtime.fast_call": "_FASTCALL _NUMBERS MAX_PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",

@@ -307,7 +307,7 @@ def _plan(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help="f32, f64, c64, c128 or numpy's name; else f64, of --conv f32."),
+        typer.Option(help="f16, bf16, f32, f64, c64, c128 or a name; else f64, of --conv f32."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
@@ -433,7 +433,7 @@ def _warm(
     Example: $ tilesolve warm --dtype f32
     """
     from tilesolve.caches import warm_cache
-    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.contractions.problem import OPERAND_DTYPES as ALL
     from tilesolve.show.console_tables import progress_bar
     from tilesolve.system.trust import kept_folder
 

@@ -12,6 +12,7 @@ from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
@@ -319,4 +320,5 @@ def _fold(
         factors = scale.reshape(-1, *(1,) * (weights.ndim - 2), layer.blocks[1])
     else:
         factors = scale.reshape(-1, *(1,) * (weights.ndim - 1))
-    return (weights * factors).astype(layer.dtype), shift.astype(layer.dtype)
+    dtype = array_dtype(layer.dtype)
+    return (weights * factors).astype(dtype), shift.astype(dtype)

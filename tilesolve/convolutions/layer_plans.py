@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
@@ -180,7 +181,7 @@ def as_operand(
     array = as_array(value, name)
     if array.shape != shape:
         raise SizeError(f"{name} has the shape {array.shape}, it must be {shape}")
-    check_dtype(array, name, np.dtype(dtype), whose)
+    check_dtype(array, name, array_dtype(dtype), whose)
     return array
 
 
@@ -201,12 +202,12 @@ def as_array(value: npt.ArrayLike, name: str) -> Array:
 def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:
     """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
     if out is None:
-        return np.empty(layer.out_shape, layer.dtype)
+        return np.empty(layer.out_shape, array_dtype(layer.dtype))
     return check_output(
         out,
         "out",
         layer.out_shape,
-        dtype=np.dtype(layer.dtype),
+        dtype=array_dtype(layer.dtype),
         whose="the layer's dtype",
         operands={name: one for name, one in operands.items() if one is not None},
     )

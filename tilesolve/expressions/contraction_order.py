@@ -15,7 +15,7 @@ from tilesolve.contractions.roles import Roles
 from tilesolve.expressions.dispatch import Request, choose_route, flops
 from tilesolve.expressions.paths import Pair, find_path, split_path
 from tilesolve.expressions.step_kernels import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
-from tilesolve.plans.copy_sizes import copy_bytes
+from tilesolve.plans.copy_sizes import block_bytes, copy_bytes
 from tilesolve.plans.plan import plan
 
 
@@ -167,7 +167,8 @@ def _planned_step(
     first, second, output = tensors
     axes = _axes(first, inner[0]), _axes(second, inner[1]), _axes(inner[2], output)
     kernel = replace(planned, text=f"{first},{second}->{output}", axes=axes)
-    copies = sum(copy_bytes(planned.plan.solution)) * planned.plan.threads
+    solution = planned.plan.solution
+    copies = (sum(copy_bytes(solution)) + block_bytes(solution)) * planned.plan.threads
     why = ""
     for letters, transposed in zip(tensors, inner, strict=True):
         if letters != transposed:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilesolve.contractions.errors import SizeError
-from tilesolve.contractions.problem import DTYPES
+from tilesolve.contractions.problem import OPERAND_DTYPES
 from tilesolve.contractions.roles import Roles
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
 from tilesolve.machine.file import machine_folder
@@ -136,7 +136,7 @@ def choose_route(request: Request, first: str, second: str, output: str) -> tupl
         return "loops", WHY_OBJECTS
     if not roles.sums:
         return "multiply", "nothing is summed"
-    if dtype.name not in DTYPES:
+    if dtype.name not in OPERAND_DTYPES:
         exact = dtype.kind in "bui"
         return "loops", f"{dtype} is computed {'exactly, ' if exact else ''}by numpy"
     rows, columns, sums, batches = map(request.size, roles)

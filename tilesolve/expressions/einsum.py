@@ -48,7 +48,8 @@ def einsum(
 
     All of numpy's notation is understood: an implicit output, an ellipsis, letters repeated in
     an operand, axes of extent 1 that are broadcast, and the format with lists of integers.
-    Large contractions of float32, float64, complex64 and complex128 run by plans of ours. What is
+    Large contractions of float32, float64, complex64 and complex128 run by plans of ours, and so
+    do those of float16 and bfloat16, with sums in float32, rounded once. What is
     smaller, has another dtype (integers and truth values are exact, as in numpy) or is no matrix
     product runs by numpy; ``print(expression(...))`` shows which. It is decided by shapes and
     dtypes alone, so that a call repeats bit by bit.

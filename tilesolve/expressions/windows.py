@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tilesolve.contractions.errors import MemoryLimitError, SpecError
-from tilesolve.contractions.problem import DTYPES, Problem
+from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Tensor
 from tilesolve.contractions.subscripts import Subscripts
 from tilesolve.expressions import dispatch
@@ -22,7 +22,7 @@ from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.step_kernels import Kernel, Loops, Planned, Preparation, Zeros
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.planning import policy
-from tilesolve.plans.copy_sizes import copy_bytes
+from tilesolve.plans.copy_sizes import block_bytes, copy_bytes
 from tilesolve.plans.plan import plan
 from tilesolve.system.checks import common_dtype
 
@@ -131,7 +131,7 @@ def _kernel(
         return Zeros(text, shape, dtype), "an extent is 0", 0
     work = dispatch.flops(subscripts.indices, subscripts.output, sizes, dtype)
     why = "numpy's loops over windows: "
-    if len(spec.operands) < 2 or dtype.name not in DTYPES:
+    if len(spec.operands) < 2 or dtype.name not in OPERAND_DTYPES:
         why += "one operand" if len(spec.operands) < 2 else f"{dtype} is computed by numpy"
     elif prod(sizes.values()) <= policy.SMALL_EINSUM_PRODUCTS:
         why += f"{work:.3g} flops are few"
@@ -140,7 +140,8 @@ def _kernel(
         if work >= request.plan_flops:
             problem = Problem.of(spec, sizes, dtype)
             planned = Planned(text, plan(problem, threads=options.threads))
-            copies = sum(copy_bytes(planned.plan.solution)) * planned.plan.threads
+            solution = planned.plan.solution
+            copies = (sum(copy_bytes(solution)) + block_bytes(solution)) * solution.threads
             return planned, f"{work:.3g} flops", copies
         why += f"{work:.3g} flops, plans take from {request.plan_flops:.3g}"
     if len(sizes) > len(ascii_letters):

@@ -12,6 +12,7 @@ from math import prod
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
@@ -198,7 +199,7 @@ def price(
     seconds += _reading(problem, nest, kernel, found, rate, frequency)
     if nest.scattered:
         # Registers take in C's tile once for each call that writes it.
-        written = found.moved[0][0] / problem.itemsize
+        written = found.moved[0][0] / problem.sum_itemsize
         seconds += float(written) * _crossing_cycles(problem, machine.costs) / frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
@@ -310,6 +311,8 @@ def with_epilogue(
 ) -> Price:
     """Return a price with what an epilogue takes: its operands are read once by every level.
 
+    Rounding to halves is a step of its own.
+
     Examples
     --------
     >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
@@ -318,14 +321,17 @@ def with_epilogue(
     >>> with_epilogue(cost, problem, Epilogue.parse("+n relu"), machine).compute > cost.compute
     True
     """
-    if epilogue is None:
+    rounds = is_half(problem.dtype)
+    if epilogue is None and not rounds:
         return cost
-    read = sum(prod(shape) for shape in epilogue.shapes(problem)) * problem.itemsize
+    shapes = epilogue.shapes(problem) if epilogue else ()
+    read = sum(prod(shape) for shape in shapes) * problem.itemsize
     levels = []
     for level, place in zip(cost.levels, stores(machine, threads), strict=True):
         seconds = level.seconds + read / (place.read or place.bandwidth)
         levels.append(replace(level, seconds=seconds))
-    steps = len(epilogue.operations) * prod(problem.shape(0)) * machine.costs.epilogue_cycles
+    each = rounds + (len(epilogue.operations) if epilogue else 0)
+    steps = each * prod(problem.shape(0)) * machine.costs.epilogue_cycles
     cycles = machine.frequency * machine.busy_cores(threads) / threads
     return replace(cost, levels=tuple(levels), compute=cost.compute + steps / cycles)
 

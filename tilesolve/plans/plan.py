@@ -360,7 +360,7 @@ def plan(
     machine
         A `Machine`, a name or a path; see `Machine.load`.
     dtype
-        Of all tensors.
+        Of all tensors; ``"float16"`` and ``"bfloat16"`` are summed in float32, and rounded once.
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     accumulate

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.tuning import MAX_LAYOUTS
 from tilesolve.packing.buffers import empty
@@ -67,7 +68,7 @@ class Layout:
         problem = solution.problem
         _check_count(problem)
         problem.check_operands(first, second)
-        text, shape, dtype = str(problem.spec), problem.shapes[0], np.dtype(problem.dtype)
+        text, shape, dtype = str(problem.spec), problem.shapes[0], array_dtype(problem.dtype)
         for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
             check_dtype(array, f"operand {name} of {text!r}", dtype)
         if out is None:
@@ -164,7 +165,7 @@ class Executor:
             run_together([partial(task.run, arrays, alpha, beta, places) for task in tasks])
         elif tasks:
             tasks[0].run((out, first, second), alpha, beta, places)
-            if not prepared and not others:
+            if not (prepared or others or tasks[0].schedule.block):
                 if layout.recent is None:
                     told = Argument(out, out), (Argument(first, first), Argument(second, second))
                     layout.recent = Recent.of(tasks[0], *told, aligned=layout.aligned)
@@ -182,8 +183,8 @@ class Executor:
         layout = self._layout(
             first.view, second.array, out.view, (second,), tuple(one.view for one in others)
         )
-        if len(layout.tasks) != 1:
-            return None
+        if len(layout.tasks) != 1 or layout.tasks[0].schedule.block:
+            return None  # sums of halves lie in no array of the call
         return Recent.of(
             layout.tasks[0],
             out,
@@ -198,9 +199,10 @@ class Executor:
         found = Prepared.of(self.solution, operand, array)
         problem = self.solution.problem
         _check_count(problem)
-        given = [np.empty(shape, problem.dtype) for shape in problem.shapes[1:]]
+        dtype = array_dtype(problem.dtype)
+        given = [np.empty(shape, dtype) for shape in problem.shapes[1:]]
         given[found.operand] = found.array
-        others = tuple(np.empty(shape, problem.dtype) for shape in self.shapes)
+        others = tuple(np.empty(shape, dtype) for shape in self.shapes)
         self._layout(given[0], given[1], None, (found,), others)
         return found
 
@@ -227,14 +229,14 @@ class Executor:
             )
         arrays = tuple(map(np.asarray, operands))
         if all(
-            array.shape == shape and array.dtype == problem.dtype
+            array.shape == shape and array.dtype.name == problem.dtype
             for array, shape in zip(arrays, shapes, strict=True)
         ):
             return arrays
         for (name, array), shape in zip(self._named(arrays).items(), shapes, strict=True):
             if array.shape != shape:
                 raise SizeError(f"{name} must have shape {shape}, got {array.shape}")
-            check_dtype(array, name, np.dtype(problem.dtype))
+            check_dtype(array, name, array_dtype(problem.dtype))
         return arrays
 
     def _named(self, operands: Sequence[Array]) -> dict[str, Array]:
@@ -300,7 +302,7 @@ def trace_calls(solution: Solution) -> list[Visit]:
         `kernels.state.TRACE`.
     """
     out, first, second = (
-        np.zeros(shape, solution.problem.dtype) for shape in solution.problem.shapes
+        np.zeros(shape, array_dtype(solution.problem.dtype)) for shape in solution.problem.shapes
     )
     tasks = Layout.of(solution, first, second, out).tasks
     return [call for task in tasks for call in task.trace((out, first, second))]

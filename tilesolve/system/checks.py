@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype, is_half
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
 
@@ -139,7 +140,16 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     >>> common_dtype([np.dtype("f4"), np.dtype("i4")])
     dtype('float64')
     """
-    return np.result_type(*dtypes).newbyteorder("=")
+    try:
+        return np.result_type(*dtypes).newbyteorder("=")
+    except TypeError as error:
+        names = ", ".join(map(str, dtypes))
+        raise DtypeError(f"the operands have no common dtype: {names}") from error
+
+
+def _is_of_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of numbers, truth values or objects; bfloat16 has no kind."""
+    return dtype.kind in _KINDS or is_half(dtype.name)
 
 
 _KINDS = "biufcO"
@@ -159,11 +169,13 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
     tilesolve.contractions.errors.DtypeError: operand 0 is <U3; \
 einsum takes numbers, booleans and objects
     """
+    if isinstance(value, str) and is_half(value):
+        return array_dtype(value)
     try:
         dtype = np.dtype(value)
     except (TypeError, ValueError, SyntaxError) as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
-    if dtype.kind not in _KINDS:
+    if not _is_of_numbers(dtype):
         raise DtypeError(f"{name} is {dtype}; {_TAKEN}")
     return dtype
 
@@ -187,7 +199,7 @@ shape was (2,) + inhomogeneous part.
     except (TypeError, ValueError) as error:
         raise DtypeError(f"operand {number} is no array: {error}") from error
     given = isinstance(value, np.ndarray)
-    if array.dtype.kind not in _KINDS:
+    if not _is_of_numbers(array.dtype):
         what = f"{array.dtype}" if given else type(value).__name__
         raise DtypeError(f"operand {number} is {what}; {_TAKEN}")
     if array.dtype.kind == "O" and not given:
