@@ -95,8 +95,9 @@ def _checked(found: Solution) -> Solution:
     """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
     check_threads(found.threads)
     output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
-    if found.split is not None and found.split not in output:
-        raise PlanError(f"its threads divide {found.split!r}, the output has {', '.join(output)}")
+    known = found.problem.sizes
+    if found.split is not None and found.split not in known:
+        raise PlanError(f"its threads divide {found.split!r}, the spec has {', '.join(known)}")
     if found.vector is not None and found.vector not in output:
         raise PlanError(f"vectors lie along {found.vector!r}, the output has {', '.join(output)}")
     for kind in found.nest.kinds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from numbers import Real
@@ -19,9 +19,11 @@ from tilesolve.kernels.runtime.fast_call import ADDRESSES, prepare_call
 from tilesolve.kernels.tuning import MAX_LAYOUTS
 from tilesolve.packing.buffers import empty, workspace
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
+from tilesolve.running.addition import Addition
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
@@ -42,6 +44,8 @@ class Layout:
         What each thread does; nothing if the output is empty.
     aligned
         Operands that are read in place only if they begin with a line, see `levels_if_unaligned`.
+    addition
+        How the parts of a sum that threads divide are added; None if each writes its part of C.
     recent
         How to tell such arrays again, once there were some.
     """
@@ -50,6 +54,7 @@ class Layout:
     dtype: np.dtype[Any]
     tasks: list[Task]
     aligned: tuple[int, ...]
+    addition: Addition | None = None
     recent: Recent | None = None
 
     @classmethod
@@ -88,13 +93,37 @@ class Layout:
             dict(zip(letters, array.strides, strict=True))
             for letters, array in zip(chain, operands, strict=True)
         ]
+        addition, written = None, [strides] * len(solution.parts)
+        if solution.partial_outputs:
+            like = steps if out is None else np.empty_like(out, subok=False).strides
+            given = [array.strides for array in operands]
+            addition = Addition.of(solution, steps, like, given)
+            written[1:] = [(like, *strides[1:])] * solution.partial_outputs
+            solution, others = replace(solution, epilogue=None), []
         tasks = [
-            Task.of(solution, *part, strides, unaligned, ready, others) for part in solution.parts
+            Task.of(solution, *part, of, unaligned, ready, others)
+            for part, of in zip(solution.parts, written, strict=True)
         ]
         for one in prepared:
             for task in tasks:
                 one.use_in(task)
-        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)))
+        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)), addition)
+
+    def run_tasks(
+        self, arrays: Sequence[Array], alpha: complex, beta: complex, places: Integers | None
+    ) -> None:
+        """Compute with several threads, given the addresses of the epilogue's operands."""
+        out, *operands = arrays
+        if self.addition is None:
+            run_together([partial(task.run, arrays, alpha, beta, places) for task in self.tasks])
+            return
+        parts = self.addition.allocate(out)
+        first, *others = self.tasks
+        jobs = [partial(first.run, arrays, alpha, beta)]
+        for task, part in zip(others, parts, strict=True):
+            jobs.append(partial(task.run, (part, *operands), alpha, 0.0))
+        run_together(jobs)
+        self.addition.run(out, parts, places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,8 +239,7 @@ class Executor:
             places = np.array([array.ctypes.data for array in others], np.int64)
         tasks = layout.tasks
         if len(tasks) > 1:
-            arrays = (out, first, second)
-            run_together([partial(task.run, arrays, alpha, beta, places) for task in tasks])
+            layout.run_tasks((out, first, second), alpha, beta, places)
         elif tasks:
             tasks[0].run((out, first, second), alpha, beta, places)
             plain = type(out) is type(first) is type(second) is _ARRAY

@@ -14,7 +14,7 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
-from tilesolve.model.price import stores, with_epilogue
+from tilesolve.model.price import stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
@@ -22,7 +22,7 @@ from tilesolve.planning.geometric.select import best_candidate
 from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.solution import Search, Solution, share_of, split_letters
+from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
 
@@ -51,10 +51,11 @@ class GeometricProgram:
             near = vector is not None or demand.epilogue is not None
             streams = not near and _outgrows(problem, kept)
             output = "stream" if streams else "store"
-        found = [
-            _solution(problem, machine, threads, split, vector, output, demand)
-            for split in split_letters(problem, threads)
-        ]
+        found = []
+        for split in split_letters(problem, threads):
+            again = output == "stream" and count_partials(problem, split, threads)
+            written: Output = "store" if again else output  # partial outputs are read soon
+            found.append(_solution(problem, machine, threads, split, vector, written, demand))
         yield from found
         for one in found:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
@@ -114,6 +115,7 @@ def _solution(
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
     found = best_candidate(setting, relaxed, share, machine, threads)
     best, integral = found.optimum, found.integral
+    partials = count_partials(problem, split, threads)
     runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
     return Solution(
         problem=problem,
@@ -127,7 +129,7 @@ def _solution(
         choice=best.choice,
         classes=integral.chains,
         nest=found.nest,
-        cost=with_epilogue(found.price, share, demand.epilogue, machine, threads),
+        cost=with_passes(found.price, share, demand.epilogue, machine, threads, partials),
         origin=Search(
             considered=relaxed.considered,
             pruned=relaxed.pruned,
