@@ -249,7 +249,9 @@ def _planned_step(
     first, second, output = tensors
     axes = _axes(first, inner[0]), _axes(second, inner[1]), _axes(inner[2], output)
     kernel = replace(planned, text=f"{first},{second}->{output}", axes=axes)
-    copies = sum(copy_bytes(planned.plan.solution)) * planned.plan.threads
+    solution = planned.plan.solution
+    copies = sum(copy_bytes(solution)) * solution.threads
+    copies += solution.partial_outputs * solution.problem.bytes[0]
     why = ""
     for letters, transposed in zip(tensors, inner, strict=True):
         if letters != transposed:

@@ -324,7 +324,9 @@ def with_passes(
     """
     if not partials:
         return with_epilogue(cost, problem, epilogue, machine, threads)
-    return with_epilogue(with_addition(cost, problem, machine, partials), problem, epilogue, machine)
+    return with_epilogue(
+        with_addition(cost, problem, machine, partials), problem, epilogue, machine
+    )
 
 
 def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int) -> Price:

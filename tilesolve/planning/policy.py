@@ -68,7 +68,7 @@ LONG_SUMS_SHARE = 0.4
 """Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
 
 PARTIAL_OUTPUTS_SHARE = 0.25
-"""Bytes that partial outputs take at most where threads divide a sum, as a share of the operands'."""
+"""Bytes of partial outputs where threads divide a sum, at most, as a share of the operands'."""
 
 # How far to look
 MOST_COMBINATIONS = 3

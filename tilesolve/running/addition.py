@@ -70,12 +70,13 @@ class Addition:
         chain = Epilogue((*(Operation("+", letters) for _ in range(count)), *own))
         whole = _elementwise(solution)
         axes = [dict(zip(letters, steps, strict=True)) for steps in (output, partial)]
-        policy = policy_of(whole, whole.problem, (axes[0], axes[0], {}))
+        policy = policy_of(whole, whole.problem, (axes[0], axes[1], {}))
         family = family_of(whole.problem.dtype, whole.machine)
         schedule = Schedule(whole.problem, policy, family, policy.strides)
         boxes = schedule.boxes()
         steps = (*(partial for _ in range(count)), *operands)
-        strides = [dict(zip(*pair, strict=True)) for pair in zip(chain.operands, steps, strict=True)]
+        named = zip(chain.operands, steps, strict=True)
+        strides = [dict(zip(*one, strict=True)) for one in named]
         tables = EpilogueTables.of(chain, schedule, boxes, {}, strides)
         state = np.zeros(fields.SIZE, np.int64)
         rows, _ = tabulate_boxes(schedule, boxes, [None, None])
