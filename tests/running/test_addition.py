@@ -13,6 +13,7 @@ from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
+from tilesolve.contractions.roles import ROWS
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solve import rank
 from tilesolve.plans.plan import Plan, plan
@@ -169,6 +170,17 @@ def test_more_elements_of_c_than_a_table_has():
     found = summing(problem, 2)
     operands = draw_operands(problem)
     check_result(problem, found(*operands), reference(problem, *operands), operands)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_c_is_added_to_in_runs(turned):
+    """The pass goes along what lies side by side in C, not element by element."""
+    found = summing(Problem.of("ab-ka-kb", "a=16 b=8 k=2000"), 2)
+    out = np.empty((8, 16)).T if turned else np.empty((16, 8))
+    found(*draw_operands(found.problem), out)
+    (layout,) = found.executor.layouts.values()
+    (box,) = layout.addition.boxes.tables
+    assert np.all(np.diff(box.axes[ROWS].offsets[0]) == out.itemsize)
 
 
 @pytest.mark.parametrize("strategy", ["solver", "composition", "slicing"])

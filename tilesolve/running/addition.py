@@ -68,8 +68,8 @@ class Addition:
         count = solution.partial_outputs
         own = solution.epilogue.operations if solution.epilogue else ()
         chain = Epilogue((*(Operation("+", letters) for _ in range(count)), *own))
-        whole = _elementwise(solution)
         axes = [dict(zip(letters, steps, strict=True)) for steps in (output, partial)]
+        whole = _elementwise(solution, sorted(letters, key=lambda i: abs(axes[0][i])))
         policy = policy_of(whole, whole.problem, (axes[0], axes[1], {}))
         family = family_of(whole.problem.dtype, whole.machine)
         schedule = Schedule(whole.problem, policy, family, policy.strides)
@@ -103,13 +103,15 @@ class Addition:
             pass_over(state.ctypes.data, 0, 0, 0, 0, *tables)
 
 
-def _elementwise(solution: Solution) -> Solution:
-    """Return a solution whose problem has C's elements and no sums, each box of it in one piece."""
+def _elementwise(solution: Solution, order: Sequence[str]) -> Solution:
+    """Return a solution whose problem has C's elements and no sums, with loops innermost first."""
     problem = solution.problem
     output = problem.spec.output
     spec = Spec(output, (output, Tensor(())))
     small = Problem.of(spec, {i: problem.sizes[i] for i in output.letters}, problem.dtype)
-    nest = Nest.of(small, [(REGISTER, "", 1), (solution.machine.memory.name, "", small.sizes)])
+    loops = "".join(order)
+    last = solution.machine.memory.name
+    nest = Nest.of(small, [(REGISTER, loops, 1), (last, loops, small.sizes)])
     return replace(
         solution, problem=small, threads=1, split=None, vector=None, epilogue=None, nest=nest
     )
