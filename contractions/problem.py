@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError
+from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """What tilesolve computes in."""
+
+OPERAND_DTYPES = (*DTYPES, *HALF_DTYPES)
+"""What tensors may be of: the sums of halves are float32."""
 
 MAX_EXTENT = 2**63 - 1
 """The largest extent of a letter: what an array's index can count to."""
@@ -42,7 +46,7 @@ class Problem:
     extents
         Pairs of a letter and its extent, in the order of ``spec.letters``.
     dtype
-        One of ``DTYPES``.
+        One of ``OPERAND_DTYPES``.
     padding
         Zeros at the ends of operands' axes, which the arrays do not have.
     constant
@@ -81,8 +85,9 @@ class Problem:
                     f"the size of {letter!r}{_home(self.spec, letter)} must be an integer "
                     f"from 0 to 2**63-1, got {extent!r}"
                 )
-        if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
-            raise DtypeError(f"the dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if not isinstance(self.dtype, str) or self.dtype not in OPERAND_DTYPES:
+            known = ", ".join(OPERAND_DTYPES)
+            raise DtypeError(f"the dtype must be one of {known}, got {self.dtype!r}")
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
@@ -108,7 +113,7 @@ class Problem:
             The extent of each letter: a mapping, text such as ``"a=72, b=72"`` (commas, spaces
             or both), or one integer for all letters.
         dtype
-            Anything that numpy takes for one of ``DTYPES``.
+            Anything that numpy takes for one of ``OPERAND_DTYPES``.
         padding
             Zeros at the ends of operands' axes.
         constant
@@ -246,7 +251,12 @@ sizes are given for a, b
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return np.dtype(self.dtype).itemsize
+        return 2 if is_half(self.dtype) else np.dtype(self.dtype).itemsize
+
+    @property
+    def sum_itemsize(self) -> int:
+        """Bytes of one element as it is packed and summed."""
+        return np.dtype(summed_dtype(self.dtype)).itemsize
 
     @property
     def bytes(self) -> tuple[int, ...]:
@@ -352,14 +362,16 @@ def _read_sizes(text: str) -> dict[str, int]:
 
 def dtype_name(dtype: npt.DTypeLike | None) -> str:
     """Return the name of a supported dtype, however it is given."""
-    supported = ", ".join(DTYPES)
+    supported = ", ".join(OPERAND_DTYPES)
+    if isinstance(dtype, str) and dtype in OPERAND_DTYPES:
+        return dtype
     if dtype is None:
         raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
         raise DtypeError(f"{dtype!r} is not a dtype; tilesolve computes in {supported}") from error
-    if found.name not in DTYPES or not found.isnative:
+    if found.name not in OPERAND_DTYPES or not found.isnative:
         raise DtypeError(f"tilesolve computes in {supported}, not in {found.str} ({found.name})")
     return found.name
 

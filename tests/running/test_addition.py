@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -248,3 +250,15 @@ def test_an_interrupt_leaves_workers_only_memory_of_their_own(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             found(*operands)
     check_result(found.problem, found(*operands), reference(found.problem, *operands), operands)
+
+
+def test_sums_of_halves_are_not_divided():
+    """What each thread finds would be rounded before it is added."""
+    sizes = {"a": 24, "b": 24, "k": 6000}
+    found = plan("ab-ka-kb", sizes, MACHINE, dtype="float16", threads=2, cache=False)
+    assert found.split in ("a", "b")
+    data = json.loads(summing(Problem.of("ab-ka-kb", sizes, "float32"), 2).to_json())
+    data["problem"]["dtype"] = "float16"
+    del data["checksum"]
+    with pytest.raises(PlanError, match="divide the sum over 'k', and parts of halves round"):
+        Plan.from_json(json.dumps(data))

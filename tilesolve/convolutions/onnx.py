@@ -39,6 +39,8 @@ def layers(
 ) -> list[Convolution]:
     """Return the convolutions of a model, in its order, as often as they stand there.
 
+    Transposed ones, which are several convolutions each, are not among them.
+
     Parameters
     ----------
     source
@@ -49,16 +51,14 @@ def layers(
     Raises
     ------
     ModelError
-        If the model cannot be read, is damaged, has dynamic shapes, operators of a version that is
-        not known, or a transposed convolution.
+        If the model cannot be read, is damaged, has dynamic shapes, or operators of a version that
+        is not known.
     """
     graph = read_model(source).graph
     check_inputs(graph)
     shapes = shapes_of(graph)
     found = []
     for node in graph.node:
-        if node.op_type == "ConvTranspose":
-            raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
         if node.op_type != "Conv":
             continue
         for name in node.input[:2]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
@@ -189,7 +190,8 @@ class Machine:
     def peak(self, dtype: str, threads: int = 1) -> float:
         """Return the best measured flop/s of a dtype over all vector widths.
 
-        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate.
+        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate. Halves
+        are multiplied as float32.
 
         Parameters
         ----------
@@ -203,7 +205,7 @@ class Machine:
         >>> Machine.load("i7-6700k").peak("complex64")
         134400000000.0
         """
-        real = real_of(str(dtype))
+        real = real_of(summed_dtype(str(dtype)))
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
             raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
@@ -254,7 +256,8 @@ class Machine:
         """
         found = self.catalogue(dtype)
         usual: float = getattr(self.costs, name)
-        return measured_costs((found,), name).get(str(dtype), usual) if found else usual
+        known = measured_costs((found,), name) if found else {}
+        return known.get(summed_dtype(str(dtype)), usual)
 
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
@@ -264,7 +267,7 @@ class Machine:
         >>> Machine.load("i7-6700k").catalogue("float64") is None
         True
         """
-        wanted = (str(dtype), self.vector_bits, self.vector_registers)
+        wanted = (summed_dtype(str(dtype)), self.vector_bits, self.vector_registers)
         for found in self.catalogues:
             if (found.dtype, found.bits, found.registers) == wanted:
                 return found

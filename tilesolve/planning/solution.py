@@ -13,13 +13,14 @@ from typing import Self
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import Price
+from tilesolve.model.price import Price, packing_share
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.policy import PARTIAL_OUTPUTS_SHARE
 from tilesolve.planning.setting import Choice
@@ -233,6 +234,14 @@ class Solution:
         return self.cost.seconds
 
     @property
+    def packing_share(self) -> float:
+        """The share of the predicted time that packing has."""
+        return packing_share(
+            *(self.cost, self.nest, self.machine, self.microkernel),
+            *(self.problem.dtype, self.threads),
+        )
+
+    @property
     def flops(self) -> float:
         """Predicted flop/s of all threads together."""
         return self.problem.flops / self.seconds if self.seconds else 0.0
@@ -281,6 +290,8 @@ def count_partials(problem: Problem, split: str | None, threads: int) -> int:
 def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     """Return the sums that threads may divide: none if partial outputs would be large.
 
+    None of halves either: their partial outputs would be rounded before they are added.
+
     Examples
     --------
     >>> divisible_sums(Problem.of("ik-ij-jk", {"i": 40, "j": 2000, "k": 40}), 2)
@@ -289,7 +300,7 @@ def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
     ()
     """
     output, *operands = problem.bytes
-    if (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
+    if is_half(problem.dtype) or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
         return ()
     return tuple(i for i in problem.sizes if i not in problem.spec.output.letters)
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
 from tilesolve.system.checks import check_dtype, check_output
@@ -79,7 +80,7 @@ def _checked(
 ) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
     """Return the operands and outputs after checking all of them."""
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
-    shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+    shape, dtype = problem.shapes[0], array_dtype(problem.dtype)
     for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
         given_one_by_one = isinstance(of, Sequence) or (isinstance(of, np.ndarray) and of.ndim)
         if not given_one_by_one and (of is not None or name != "outs"):

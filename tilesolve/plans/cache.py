@@ -136,7 +136,7 @@ def cached(
         spec,
         tuple((letter, type(size), size) for letter, size in numbers),
         machine if isinstance(machine, Machine) else _machine_key(machine),
-        dtype if isinstance(dtype, str) else np.dtype(dtype).str,
+        dtype if isinstance(dtype, str) else np.dtype(dtype),
         threads,
         demand,
         constant,

@@ -196,7 +196,7 @@ class Plan(SolutionFigures):
         executor = self._executor or self.executor
         recent = executor.recent
         if recent is not None:
-            done = recent.again(first, second, out, alpha, beta)
+            done = recent.again(out, alpha, beta, first, second)
             if done is not None:
                 return done
         return executor.run(first, second, out, alpha, beta, operands)
@@ -360,7 +360,7 @@ def plan(
     machine
         A `Machine`, a name or a path; see `Machine.load`.
     dtype
-        Of all tensors.
+        Of all tensors; ``"float16"`` and ``"bfloat16"`` are summed in float32, and rounded once.
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     accumulate
