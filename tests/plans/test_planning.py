@@ -823,6 +823,7 @@ def test_threads_of_the_environment(monkeypatch):
         {"threads": 0},
         {"threads": 1.5},
         {"split": "z"},
+        {"split": 3},
         {"split": "k"},
         {"nest": {"packed": ["L9", None]}},
         {"nest": {"bands": 0}},
@@ -870,5 +871,8 @@ def test_threads_may_divide_what_cuts_no_lines(threads):
                 steps = [problem.strides(t).get(letter) for t in range(3)]
                 assert problem.itemsize not in steps
                 assert problem.sizes[letter] % threads == 0
-        assert set(offered) <= set(problem.spec.output.letters)
+        sums = [i for i in offered if i not in problem.spec.output.letters]
+        assert offered[len(offered) - len(sums) :] == sums
+        size, *operands = problem.bytes
+        assert not sums or 4 * (threads - 1) * size <= sum(operands)
     assert "b" in split_letters(suite("tccg")["abc-bda-dc"], 2)

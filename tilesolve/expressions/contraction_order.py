@@ -169,6 +169,7 @@ def _planned_step(
     kernel = replace(planned, text=f"{first},{second}->{output}", axes=axes)
     solution = planned.plan.solution
     copies = (sum(copy_bytes(solution)) + block_bytes(solution)) * planned.plan.threads
+    copies += solution.partial_outputs * solution.problem.bytes[0]
     why = ""
     for letters, transposed in zip(tensors, inner, strict=True):
         if letters != transposed:

@@ -336,6 +336,66 @@ def with_epilogue(
     return replace(cost, levels=tuple(levels), compute=cost.compute + steps / cycles)
 
 
+def with_passes(
+    cost: Price,
+    problem: Problem,
+    epilogue: Epilogue | None,
+    machine: Machine,
+    threads: int = 1,
+    partials: int = 0,
+) -> Price:
+    """Return a price with what is done to C in the end: partial outputs are added, by one thread.
+
+    Parameters
+    ----------
+    cost, problem
+        The price of a thread's share, and the share.
+    epilogue
+        Done by each thread to its part of C, or by the one that adds.
+    machine, threads
+        Who computes.
+    partials
+        Arrays beside C for what threads find that divide a sum; 0 for none.
+    """
+    if not partials:
+        return with_epilogue(cost, problem, epilogue, machine, threads)
+    return with_epilogue(
+        with_addition(cost, problem, machine, partials), problem, epilogue, machine
+    )
+
+
+def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int) -> Price:
+    """Return a price with what one thread takes to add partial outputs to C.
+
+    It reads each and C, and writes C, through all levels up to a shared one that holds them: each
+    was written by another core.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, machine)
+    >>> added = with_addition(cost, problem, machine, 1)
+    >>> [more.volume - one.volume for more, one in zip(added.levels, cost.levels, strict=True)]
+    [98304.0, 98304.0, 98304.0, 0.0]
+    """
+    size, levels = problem.bytes[0], []
+    shared = {level.name for level in machine.levels if level.shared_by > partials}
+    for level, place in zip(cost.levels, stores(machine), strict=True):
+        kept = place.name in shared and (1 + partials) * size <= place.capacity
+        read, both = (0, 0) if kept else (partials * size, 2 * size)
+        levels.append(
+            replace(
+                level,
+                moved=(level.moved[0] + read + both // 2, *level.moved[1:]),
+                volumes=(level.volumes[0] + read + both, *level.volumes[1:]),
+                seconds=level.seconds + float(place.seconds((both, read))),
+            )
+        )
+    cycles = partials * prod(problem.shape(0)) * machine.costs.epilogue_cycles
+    return replace(cost, levels=tuple(levels), compute=cost.compute + cycles / machine.frequency)
+
+
 def tiling(nest: Nest, problem: Problem) -> Tiling:
     """Return a nest as the traffic engine takes it.
 

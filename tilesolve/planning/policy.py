@@ -70,6 +70,9 @@ FAST_SHARE = 0.85
 LONG_SUMS_SHARE = 0.4
 """Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
 
+PARTIAL_OUTPUTS_SHARE = 0.25
+"""Bytes of partial outputs where threads divide a sum, at most, as a share of the operands'."""
+
 # How far to look
 MOST_COMBINATIONS = 3
 """Combinations of two microkernels that schemes are completed for, for each class and letter."""

@@ -175,8 +175,13 @@ def _running(solution: Solution) -> Iterator[str]:
         yield f"vectors lie along {solution.vector}: C is written across its rows"
     if lane := shared_lane(solution.share):
         yield f"along {lane} vectors multiply vectors: all tensors have it"
+    if partials := solution.partial_outputs:
+        size = format_volume(solution.problem.bytes[0])
+        arrays = "1 partial output" if partials == 1 else f"{partials} partial outputs"
+        yield f"threads divide the sum over {solution.split}: {arrays} of {size}, added to C"
     if solution.epilogue is not None:
-        yield f"epilogue {solution.epilogue}: on what a tile wrote, while it is near"
+        near = "on C once it is whole" if partials else "on what a tile wrote, while it is near"
+        yield f"epilogue {solution.epilogue}: {near}"
     spec, share = solution.problem.spec, solution.share
     names = [
         f"{name} ({tensor})" for name, tensor in zip(spec.names[1:], spec.operands, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from math import prod
@@ -18,10 +18,12 @@ from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.tuning import MAX_LAYOUT_BYTES
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning import policy
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
+from tilesolve.running.addition import Addition
 from tilesolve.running.array_bytes import array_bytes
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.recent import Argument, Recent
@@ -45,6 +47,8 @@ class Layout:
         What each thread does; nothing if the output is empty.
     aligned
         Operands that are read in place only if they begin with a line, see `levels_if_unaligned`.
+    addition
+        How the parts of a sum that threads divide are added; None if each writes its part of C.
     recent
         How to tell such arrays again, once there were some.
     used
@@ -57,6 +61,7 @@ class Layout:
     dtype: np.dtype[Any]
     tasks: list[Task]
     aligned: tuple[int, ...]
+    addition: Addition | None = None
     recent: Recent | None = None
     used: int = 0
     nbytes: int = field(init=False)
@@ -100,13 +105,44 @@ class Layout:
             dict(zip(letters, array.strides, strict=True))
             for letters, array in zip(chain, operands, strict=True)
         ]
+        addition, written = None, [strides] * len(solution.parts)
+        if solution.partial_outputs:
+            like = steps if out is None else np.empty_like(out, subok=False).strides
+            given = [array.strides for array in operands]
+            addition = Addition.of(solution, steps, like, given)
+            written[1:] = [(like, *strides[1:])] * solution.partial_outputs
+            solution, others = replace(solution, epilogue=None), []
         tasks = [
-            Task.of(solution, *part, strides, unaligned, ready, others) for part in solution.parts
+            Task.of(solution, *part, of, unaligned, ready, others)
+            for part, of in zip(solution.parts, written, strict=True)
         ]
         for one in prepared:
             for task in tasks:
                 one.use_in(task)
-        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)))
+        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)), addition)
+
+    def run_tasks(
+        self,
+        arrays: Sequence[Array],
+        alpha: complex,
+        beta: complex,
+        places: Integers | None,
+        *,
+        long: bool,
+    ) -> None:
+        """Compute with several threads, given the addresses of the epilogue's operands."""
+        out, *operands = arrays
+        if self.addition is None:
+            jobs = [partial(task.run, arrays, alpha, beta, places) for task in self.tasks]
+            run_together(jobs, long=long)
+            return
+        parts = self.addition.allocate(out)
+        first, *others = self.tasks
+        jobs = [partial(first.run, arrays, alpha, beta)]
+        for task, part in zip(others, parts, strict=True):
+            jobs.append(partial(task.run, (part, *operands), alpha, 0.0))
+        run_together(jobs, long=long)
+        self.addition.run(out, parts, places)
 
 
 class Executor:
@@ -178,8 +214,7 @@ class Executor:
             places = np.array([array.ctypes.data for array in others], np.int64)
         tasks, arrays = layout.tasks, (out, first, second)
         if len(tasks) > 1 or (tasks and self.long):
-            jobs = [partial(task.run, arrays, alpha, beta, places) for task in tasks]
-            run_together(jobs, long=self.long)
+            layout.run_tasks(arrays, alpha, beta, places, long=self.long)
         elif tasks:
             tasks[0].run(arrays, alpha, beta, places)
             if not (prepared or others or tasks[0].schedule.block):

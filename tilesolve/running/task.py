@@ -146,12 +146,12 @@ class Task:
             state[fields.WINDOW_COPY + side] = taken
             taken += buffer_bytes(copy.size_bytes) if copy else 0
         sums_at, taken = taken, taken + (buffer_bytes(block.size_bytes) if block else 0)
-        steps, ready = _steps(schedule, boxes, records)
+        steps, ready = tabulate_boxes(schedule, boxes, records)
         epilogue = None
         if solution.epilogue is not None or block:
             given_last = [*operands, given[0]] if block else operands
             epilogue = EpilogueTables.of(solution.epilogue, schedule, boxes, start, given_last)
-            _add_epilogue(state, steps, epilogue)
+            add_epilogue(state, steps, epilogue)
         words = np.array([state.ctypes.data, steps.ctypes.data, len(boxes), rows], np.int64)
         return cls(
             schedule,
@@ -266,7 +266,7 @@ def _largest_segment_bytes(schedule: Schedule, boxes: Boxes, side: int) -> int:
     return buffer_bytes(max(box.segment_bytes(side, step) for box in boxes.tables))
 
 
-def _steps(
+def tabulate_boxes(
     schedule: Schedule, boxes: Boxes, records: Sequence[Integers | None]
 ) -> tuple[Integers, tuple[int, int]]:
     """Return a row of `box_fields` for each box, in a row, and the bytes of prepared copies."""
@@ -343,7 +343,7 @@ def _place_prepared(
     return int(ends[-1])
 
 
-def _add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> None:
+def add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> None:
     """Tell runs of the pass over C; what is compiled for it is loaded where it is needed."""
     from tilesolve.kernels.runtime.epilogues import ADDRESS
 

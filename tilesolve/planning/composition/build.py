@@ -18,14 +18,14 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
-from tilesolve.model.price import price, stores, with_epilogue
+from tilesolve.model.price import price, stores, with_passes
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors, roles_of
 from tilesolve.planning.reading import reads_well
 from tilesolve.planning.register_tile import Sides, microkernel_of
-from tilesolve.planning.solution import Composed, Solution, share_of
+from tilesolve.planning.solution import Composed, Solution, count_partials, divisible_sums, share_of
 
 Copies = tuple[tuple[str | None, CopyKind], ...]
 """For each operand the level and the kind of its copy."""
@@ -116,7 +116,8 @@ def build(scheme: Scheme, target: Target) -> Built:
     if len(problem.spec.operands) != 2:
         raise PlanError(f"a scheme runs with two operands, {str(problem.spec)!r} has not")
     whole = without_rest(scheme, problem.sizes, target.lanes)
-    split, own = divide(whole, problem.spec.output.letters, target.threads)
+    sums = divisible_sums(problem, target.threads)
+    split, own = divide(whole, problem.spec.output.letters, target.threads, sums)
     last = problem.spec.output.letters[-1:]
     along = next((one.letter for one in own.specifiers if isinstance(one, Vector)), None)
     vector = along if along is not None and (along,) != last else None
@@ -146,6 +147,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
     good = [one for one in found if reads_well(built.share, one[0], machine)]
     nest, cost = min(good or found, key=lambda one: one[1].ranking)
     demand, threads = target.demand, target.threads
+    partials = count_partials(target.problem, built.split, threads)
     solution = Solution(
         problem=target.problem,
         machine=machine,
@@ -158,7 +160,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         choice=(),
         classes=(),
         nest=nest,
-        cost=with_epilogue(cost, built.share, demand.epilogue, machine, threads),
+        cost=with_passes(cost, built.share, demand.epilogue, machine, threads, partials),
         origin=origin,
     )
     return solution.with_class_tiles()

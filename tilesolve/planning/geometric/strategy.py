@@ -15,7 +15,7 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
-from tilesolve.model.price import stores, with_epilogue
+from tilesolve.model.price import stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
@@ -23,7 +23,7 @@ from tilesolve.planning.geometric.select import best_candidate
 from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import Setting
-from tilesolve.planning.solution import Search, Solution, share_of, split_letters
+from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
 
@@ -53,12 +53,11 @@ class GeometricProgram:
             near = vector is not None or again
             streams = not near and _outgrows(problem, kept)
             output = "stream" if streams else "store"
-        letters = split_letters(problem, threads)
-        if not _convex(problem.spec):  # each program takes seconds, and their times differ little
-            letters = [_lightest(problem, letters, threads)]
-        found = [
-            _solution(problem, machine, threads, split, vector, output, demand) for split in letters
-        ]
+        found = []
+        for split in _letters_to_try(problem, threads):
+            partial = output == "stream" and count_partials(problem, split, threads)
+            written: Output = "store" if partial else output  # partial outputs are read soon
+            found.append(_solution(problem, machine, threads, split, vector, written, demand))
         yield from found
         for one in found:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
@@ -105,6 +104,20 @@ def _outgrows(problem: Problem, kept: float) -> bool:
     return once and sum(problem.bytes) > kept
 
 
+def _letters_to_try(problem: Problem, threads: int) -> Sequence[str | None]:
+    """Return the letters that threads may divide and that a program is solved for.
+
+    Where a program takes seconds, that is one letter of the output and one sum at most: times of
+    others differ little.
+    """
+    letters = split_letters(problem, threads)
+    if _convex(problem.spec):
+        return letters
+    outer = (None, *problem.spec.output.letters)
+    kinds = [i for i in letters if i in outer], [i for i in letters if i not in outer]
+    return [_lightest(problem, kind, threads) for kind in kinds if kind]
+
+
 def _lightest(problem: Problem, letters: Sequence[str | None], threads: int) -> str | None:
     """Return the letter whose division leaves a thread the least work, then the fewest bytes.
 
@@ -131,6 +144,7 @@ def _solution(
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
     found = best_candidate(setting, relaxed, share, machine, threads)
     best, integral = found.optimum, found.integral
+    partials = count_partials(problem, split, threads)
     runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
     return Solution(
         problem=problem,
@@ -144,7 +158,7 @@ def _solution(
         choice=best.choice,
         classes=integral.chains,
         nest=found.nest,
-        cost=with_epilogue(found.price, share, demand.epilogue, machine, threads),
+        cost=with_passes(found.price, share, demand.epilogue, machine, threads, partials),
         origin=Search(
             considered=relaxed.considered,
             pruned=relaxed.pruned,
