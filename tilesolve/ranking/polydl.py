@@ -20,7 +20,7 @@ from tilesolve.model.nest import Band, Nest
 from tilesolve.planning.geometric.strategy import setting_for, with_nest
 from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.register_tile import microkernel_of
-from tilesolve.planning.setting import Choice, Setting
+from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Solution
 
 SMALLEST_TILE = 16
@@ -72,7 +72,9 @@ def polydl_tiles(problem: Problem, threads: int = 1) -> list[Tiles]:
         divided: list[str | None] = [None]
         if threads > 1:
             trips = [n // tile for n, tile in zip(extents, outer, strict=True)]
-            divided = [letters[name] for name, n in zip("MN", trips[:2], strict=True) if n % threads == 0]
+            divided = [
+                letters[name] for name, n in zip("MN", trips[:2], strict=True) if n % threads == 0
+            ]
         inner = [side for side in INNER_TILES if all(tile % side == 0 for tile in outer)]
         found += [Tiles(outer, side, letter) for side, letter in product(inner, divided)]
     return found

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
-from tilesolve.model.nest import Nest
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.strategy import alternatives, with_tiles
 from tilesolve.planning.solution import Solution
@@ -50,7 +48,7 @@ def list_variants(
     seed: int = 1,
     like: str | None = None,
 ) -> list[Variant]:
-    """Return the solver's plan and other plans of a problem, no two of the same nest.
+    """Return the solver's plan and other plans of a problem, no two with the same loops and tiles.
 
     Parameters
     ----------
@@ -107,6 +105,7 @@ def _unlike(head: list[Variant], others: Iterable[Variant], count: int) -> list[
     return list(found.values())
 
 
-def _key(plan: Plan) -> tuple[str | None, Nest]:
+def _key(plan: Plan) -> tuple[object, ...]:
     """Return what tells a variant from others of its problem."""
-    return plan.split, plan.nest
+    nest = plan.nest
+    return plan.split, nest.packed, nest.kinds, nest.output, nest.walked

@@ -172,21 +172,22 @@ def alternatives(best: Solution) -> list[Solution]:
     setting = setting_for(best)
     share, machine, threads = best.share, best.machine, best.threads
     relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
-    found: dict[Nest, Solution] = {}
+    found = {_walk_of(best.nest): best}
     for one in list_candidates(Target(setting, share, machine, threads), relaxed):
-        if one.nest != best.nest:
-            found.setdefault(
-                one.nest,
-                replace(
-                    best,
-                    choice=one.optimum.choice,
-                    classes=one.integral.chains,
-                    nest=one.nest,
-                    cost=with_epilogue(one.price, share, best.epilogue, machine, threads),
-                    origin=_search(one, relaxed),
-                ),
-            )
-    return sorted(found.values(), key=score)
+        other = replace(
+            best,
+            choice=one.optimum.choice,
+            classes=one.integral.chains,
+            nest=one.nest,
+            cost=with_epilogue(one.price, share, best.epilogue, machine, threads),
+            origin=_search(one, relaxed),
+        )
+        found.setdefault(_walk_of(one.nest), other)
+    return sorted((one for one in found.values() if one is not best), key=score)
+
+
+def _walk_of(nest: Nest) -> tuple[object, ...]:
+    return nest.walked, nest.packed, nest.kinds
 
 
 def with_tiles(
