@@ -123,6 +123,8 @@ def test_usable_is_the_effective_share():
         ("stream", 1e300),
         ("lines", 1e-3),
         ("bandwidth_all", 1e-9),
+        ("latency", 0.0),
+        ("latency", "long"),
     ],
 )
 def test_impossible_level(field, value):

@@ -52,6 +52,9 @@ class Level:
         Bytes per second of non-temporal stores of single lines, pages apart; None if not measured.
     bandwidth_all
         Bytes per second that all cores together move; None if not measured.
+    latency
+        Seconds that a load waits for a line of this level; None if not known. It orders variants by
+        their working sets, and is no part of a price.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Level:
     stream: float | None = None
     lines: float | None = None
     bandwidth_all: float | None = None
+    latency: float | None = None
 
     def __post_init__(self) -> None:
         where = f"level {self.name!r}"
@@ -82,6 +86,8 @@ class Level:
         for field in ("capacity", "ways"):
             if getattr(self, field) is not None:
                 check_count(where, field, getattr(self, field))
+        if self.latency is not None:
+            check_positive(where, "latency", self.latency)
         check_count(where, "line", self.line)
         check_count(where, "shared_by", self.shared_by)
         if type(self.inclusive) is not bool:

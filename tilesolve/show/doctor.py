@@ -30,7 +30,7 @@ from tilesolve.system.files import (
     read_setting,
 )
 from tilesolve.system.trust import check_folder
-from tilesolve.system.units import format_rate, format_size
+from tilesolve.system.units import format_duration, format_rate, format_size
 from tilesolve.system.version import __version__
 
 if TYPE_CHECKING:
@@ -292,6 +292,7 @@ def _figures(machine: Machine, level: Level) -> dict[str, list[str]]:
         "stream": moved("non-temporal stores", level.stream),
         "lines": moved("of single lines", level.lines),
         "bandwidth_all": moved("all cores", level.bandwidth_all),
+        "latency": f"latency {format_duration(level.latency)}" if level.latency else "",
     }
     groups: dict[str, list[str]] = {}
     for field, text in texts.items():
