@@ -40,7 +40,10 @@ def dump(found: Standings) -> str:
                 "plan": data,
             }
         )
-    return json.dumps({"ranking": FORMAT, "by": found.by, **shared, "variants": variants})
+    lacking = dict(found.lacking)
+    return json.dumps(
+        {"ranking": FORMAT, "by": found.by, "lacking": lacking, **shared, "variants": variants}
+    )
 
 
 def load(text: str) -> Standings:
@@ -72,7 +75,8 @@ def load(text: str) -> Standings:
             (name, tuple(float(row["scores"][name]) for row in rows)) for name in rows[0]["scores"]
         )
         measured = tuple(None if row[MEASURED] is None else float(row[MEASURED]) for row in rows)
-        found = Standings(data["by"], variants, scores, measured)
+        lacking = tuple((name, str(why)) for name, why in data["lacking"].items())
+        found = Standings(data["by"], variants, scores, measured, lacking)
         if sum(one.kind == SOLVER for one in variants) != 1 or found.by not in found.rankers:
             raise PlanError("a damaged ranking: it needs one plan of the solver, and its ranker")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:

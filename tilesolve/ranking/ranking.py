@@ -6,7 +6,7 @@ import os
 import re
 import statistics
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, isnan
 from typing import Self
 
 import numpy as np
@@ -20,13 +20,14 @@ from tilesolve.bench.run.sweep import (
     describe_lack,
 )
 from tilesolve.bench.run.timed_plans import time_plans
-from tilesolve.contractions.errors import MemoryLimitError, PlanError
+from tilesolve.contractions.errors import MemoryLimitError, ModelError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.plans.arguments import Sizes, problem_of
+from tilesolve.plans.plan import Plan
 from tilesolve.ranking.files import dump, load, to_csv
 from tilesolve.ranking.rankers import RANKERS, Ranker, find_ranker
 from tilesolve.ranking.standings import Standings
@@ -53,6 +54,8 @@ class Ranking(Standings):
         For each ranker its scores of the variants, as pairs; the less, the better.
     measured
         Median seconds of each variant; None for those that were not run.
+    lacking
+        Rankers that could not say anything, and why, as pairs.
 
     Examples
     --------
@@ -130,7 +133,7 @@ class Ranking(Standings):
             If the text is damaged or of another version.
         """
         found = load(text)
-        return cls(found.by, found.variants, found.scores, found.measured)
+        return cls(found.by, found.variants, found.scores, found.measured, found.lacking)
 
     def to_csv(self) -> str:
         """Return the ranking as CSV, a line for each variant."""
@@ -165,9 +168,10 @@ def rank(
     spec, sizes, machine, dtype, threads
         As in `plan`.
     by
-        The ranker: ``"price"``, the score that the solver compares its candidates by, or a value
-        with a ``name`` and a method ``score`` that takes a plan and returns a number, the less the
-        better.
+        The ranker: ``"price"``, the score that the solver compares its candidates by; ``"reuses"``,
+        working sets as often as they are used again; ``"sets"``, PolyDL's sizes of working sets; or
+        a value with a ``name`` and a method ``score``, which takes a plan and returns a number, the
+        less the better.
     variants
         How many at most: the solver's plan, runners-up, and a draw from a grid of tile sizes and
         loops, whether they fit the caches or not.
@@ -181,6 +185,8 @@ def rank(
     ------
     PlanError
         If there is no such ranker, or there are no such variants.
+    ModelError
+        If the ranker needs islpy, which is missing.
 
     Examples
     --------
@@ -202,12 +208,29 @@ def rank(
         like=like,
     )
     rankers = {one.name: one for one in (*RANKERS.values(), ranker)}
-    scores = tuple(
-        (name, tuple(float(one.score(variant.plan)) for variant in found))
-        for name, one in rankers.items()
+    others = [one for name, one in rankers.items() if name != ranker.name]
+    scores: dict[str, list[float]] = {name: [] for name in rankers}
+    lacking: dict[str, str] = {}
+    for variant in found:
+        scores[ranker.name].append(_score(ranker, variant.plan))
+        for one in others:
+            try:
+                scores[one.name].append(_score(one, variant.plan))
+            except ModelError as error:  # what it needs is not installed
+                lacking[one.name] = str(error)
+    kept = tuple((name, tuple(each)) for name, each in scores.items() if name not in lacking)
+    unordered = Ranking(
+        ranker.name, tuple(found), kept, (None,) * len(found), tuple(lacking.items())
     )
-    unordered = Ranking(ranker.name, tuple(found), scores, (None,) * len(found))
     return unordered.sorted_by(ranker.name)
+
+
+def _score(ranker: Ranker, plan: Plan) -> float:
+    """Return the score of a plan, if that is a number that can be ordered."""
+    found = float(ranker.score(plan))
+    if isnan(found):
+        raise PlanError(f"ranker {ranker.name!r} gives a plan the score {found}")
+    return found
 
 
 def count_top(top: Top, count: int) -> int:

@@ -32,6 +32,8 @@ class Standings:
         For each ranker its scores of the variants, as pairs; the less, the better.
     measured
         Median seconds of each variant; None for those that were not run.
+    lacking
+        Rankers that could not say anything, and why, as pairs.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Standings:
     variants: tuple[Variant, ...]
     scores: tuple[tuple[str, tuple[float, ...]], ...]
     measured: tuple[float | None, ...]
+    lacking: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.variants)
@@ -86,6 +89,8 @@ class Standings:
             If there is no such ranker.
         """
         found = dict(self.scores)
+        if name in (why := dict(self.lacking)):
+            raise PlanError(f"nothing is ranked by {name!r}: {why[name]}")
         if name not in found:
             raise PlanError(f"nothing is ranked by {name!r}, but by {', '.join(found)}")
         return found[name]

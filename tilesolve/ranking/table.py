@@ -82,6 +82,8 @@ def _notes(found: Standings) -> Iterator[str]:
         agrees = "" if name == found.by else f", agreement {found.agreement(found.by, name):.2f}"
         place = found.ranks(name)[found.plans.index(found.solver)]
         yield f"{name}: the solver's plan is number {place:g}, {tied} are tied{agrees}"
+    for name, why in found.lacking:
+        yield f"{name}: {why}"
     count = sum(taken is not None for taken in found.measured)
     if count:
         yield (
