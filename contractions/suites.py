@@ -19,7 +19,10 @@ from tilesolve.contractions.problem import Problem
 FORMAT = 1
 """Version of the TOML format; a file of another version is refused."""
 
-_SHIPPED = ("tccg", "yolo9000", "resnet18", "gemm")
+_SHIPPED = (
+    *("tccg", "yolo9000", "resnet18", "gemm"),
+    *("gemm-small", "resnet50", "fastrcnn", "maskrcnn"),
+)
 _OF_FILE = {"format", "problems", "spec", "dtype"}
 _OF_PROBLEM = {"name", "spec", "sizes", "dtype"}
 
@@ -29,8 +32,8 @@ def suites() -> tuple[str, ...]:
 
     Examples
     --------
-    >>> suites()
-    ('tccg', 'yolo9000', 'resnet18', 'gemm')
+    >>> ", ".join(suites())
+    'tccg, yolo9000, resnet18, gemm, gemm-small, resnet50, fastrcnn, maskrcnn'
     """
     return _SHIPPED
 

@@ -41,6 +41,7 @@ LAYERS = (
     "bench",
     "bench.results",
     "bench.run",
+    "ranking",
     "bench.studies",
     "bench.command",
     "cli",
@@ -305,9 +306,17 @@ NUMBERS = {
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
         "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",
         "bench.studies.misses": "TABLE_2 SIMULATED_ELEMENTS",
+        "bench.run.timed_plans": "HOPELESS_RATIO",
         "bench.studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS "
-        "HOPELESS_RATIO CHECK_SECONDS",
+        "CHECK_SECONDS",
         "bench.studies.trials": "FAR_EXCESS",
+    },
+    "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
+    "which variants are ranked": {
+        "ranking.files": "FORMAT",
+        "ranking.grid": "TILINGS_PER_VARIANT STRATA",
+        "ranking.polydl": "SMALLEST_TILE INNER_TILES",
+        "ranking.table": "MOST_ROWS",
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",

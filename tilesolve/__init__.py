@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tilesolve.machine.model import Machine as Machine
     from tilesolve.plans.plan import Plan as Plan
     from tilesolve.plans.plan import plan as plan
+    from tilesolve.ranking.ranking import Ranking as Ranking
+    from tilesolve.ranking.ranking import rank as rank
     from tilesolve.transposes.transpose import transpose as transpose
 
 _HOMES = {
@@ -44,6 +46,7 @@ _HOMES = {
     "Peak": "machine.level",
     "Plan": "plans.plan",
     "Problem": "contractions.problem",
+    "Ranking": "ranking.ranking",
     "Spec": "contractions.spec",
     "TilesolveError": "contractions.errors",
     "clear_cache": "caches",
@@ -56,6 +59,7 @@ _HOMES = {
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",
     "plan": "plans.plan",
+    "rank": "ranking.ranking",
     "reference": "contractions.reference",
     "suite": "contractions.suites",
     "tensordot": "expressions.einsum",

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from tilesolve.bench.command import bench
 from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
+from tilesolve.ranking.command import rank_variants
 from tilesolve.system.command_options import full_dtype, list_ignored
 from tilesolve.system.interrupts import INTERRUPTED
 
@@ -446,4 +447,5 @@ def _warm(
     typer.echo(f"{', '.join(wanted)} compiled in {kept_folder('code').parent}")
 
 
+app.command("rank")(rank_variants)
 app.command("bench")(bench)

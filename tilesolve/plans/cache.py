@@ -22,6 +22,7 @@ from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
@@ -178,7 +179,9 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
     if demand.scheme is not None:
         demand.scheme.check_letters(problem.spec.letters)
     wanted = demand.rename(dict(form.letters))
-    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted))
+    # What was tried was timed on this computer, whatever machine it was planned for.
+    here = detect_cpu().fingerprint if wanted.tries > 1 else ""
+    text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted, here))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine, wanted.epilogue)
     if found is None:

@@ -30,9 +30,14 @@ FORMAT = 4
 
 def dump(solution: Solution) -> str:
     """Return a plan as JSON."""
+    data = {"format": FORMAT, **dump_data(solution)}
+    return json.dumps({**data, "checksum": checksum_of(data)})
+
+
+def dump_data(solution: Solution) -> dict[str, Any]:
+    """Return a plan as what JSON holds, without the format's number; `load_data` reads it."""
     problem = solution.problem
-    data = {
-        "format": FORMAT,
+    return {
         "problem": {
             "spec": str(problem.spec),
             "sizes": dict(problem.sizes),
@@ -48,7 +53,6 @@ def dump(solution: Solution) -> str:
         },
         "epilogue": None if solution.epilogue is None else str(solution.epilogue),
     }
-    return json.dumps({**data, "checksum": checksum_of(data)})
 
 
 def load(text: str, epilogue: Epilogue | None = None) -> Solution:
@@ -85,11 +89,21 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
                 "it was changed or damaged after it was written: its checksum is another; "
                 "make the plan again, or remove its entry 'checksum' if the change is meant"
             )
-        return _checked(_solution(data, epilogue))
+        return load_data(data, Machine.from_toml(data["machine"]), epilogue)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
+
+
+def load_data(
+    data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | None = None
+) -> Solution:
+    """Return the plan that `dump_data` gave, for the machine that it was made for.
+
+    What is damaged raises a `PlanError`, or what a wrong entry raises where it is used.
+    """
+    return _checked(_solution(data, machine, epilogue))
 
 
 def _checked(found: Solution) -> Solution:
@@ -137,11 +151,11 @@ def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tuple(value) for name, value in data.items()}
 
 
-def _solution(data: Mapping[str, Any], epilogue: Epilogue | None) -> Solution:
+def _solution(data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | None) -> Solution:
     problem, nest, cost = data["problem"], data["nest"], data["cost"]
     return Solution(
         problem=_problem(problem),
-        machine=Machine.from_toml(data["machine"]),
+        machine=machine,
         threads=data["threads"],
         split=data["split"],
         vector=data["vector"],

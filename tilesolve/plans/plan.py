@@ -381,8 +381,9 @@ def plan(
         The loops themselves, such as ``"[Rj,λi α.[(12,6),(8,7)],T64,k,Uα,i,U2,j,Vj]"``, see
         `Scheme.of`; it covers all extents.
     tries
-        How many candidates are run once on synthetic data, to keep the fastest: the ones that are
-        predicted to take least.
+        How many candidates are run on synthetic data, to keep the fastest: the plan that one try
+        gives, and those that are predicted to take least. That plan is kept with others, so that
+        only the first call of a process or of many takes the time.
     cache
         Whether plans kept in memory and on disk may be used and added to.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -14,15 +14,23 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.nest import Output
+from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
-from tilesolve.planning.geometric.select import best_candidate
+from tilesolve.planning.geometric.score import score
+from tilesolve.planning.geometric.select import (
+    Candidate,
+    Target,
+    best_candidate,
+    choose_copies,
+    list_candidates,
+)
+from tilesolve.planning.geometric.tilings import Chain, nest_of
 from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import register_tile
-from tilesolve.planning.setting import Setting
+from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
@@ -142,10 +150,8 @@ def _solution(
 ) -> Solution:
     share = share_of(problem, split, threads).with_vector(vector)
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
-    found = best_candidate(setting, relaxed, share, machine, threads)
-    best, integral = found.optimum, found.integral
+    found = best_candidate(Target(setting, share, machine, threads), relaxed)
     partials = count_partials(problem, split, threads)
-    runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
     return Solution(
         problem=problem,
         machine=machine,
@@ -155,23 +161,104 @@ def _solution(
         epilogue=demand.epilogue,
         output=setting.output,
         microkernel=setting.microkernel,
-        choice=best.choice,
-        classes=integral.chains,
+        choice=found.optimum.choice,
+        classes=found.integral.chains,
         nest=found.nest,
         cost=with_passes(found.price, share, demand.epilogue, machine, threads, partials),
-        origin=Search(
-            considered=relaxed.considered,
-            pruned=relaxed.pruned,
-            solved=relaxed.solved,
-            permutations=relaxed.permutations,
-            relaxed=tuple(best.times.items()),
-            tiles=tuple(best.tiles.items()),
-            elasticities=tuple(best.elasticities.items()),
-            spread=best.spread,
-            integral=integral.seconds,
-            priced=integral.priced,
-            runner_up=(runner_up.choice, runner_up.seconds) if runner_up else None,
-        ),
+        origin=_search(found, relaxed),
+    )
+
+
+def _search(found: Candidate, relaxed: Relaxation) -> Search:
+    """Return how a candidate was found."""
+    best, integral = found.optimum, found.integral
+    runner_up = next((other for other in relaxed.optima if other.choice != best.choice), None)
+    return Search(
+        considered=relaxed.considered,
+        pruned=relaxed.pruned,
+        solved=relaxed.solved,
+        permutations=relaxed.permutations,
+        relaxed=tuple(best.times.items()),
+        tiles=tuple(best.tiles.items()),
+        elasticities=tuple(best.elasticities.items()),
+        spread=best.spread,
+        integral=integral.seconds,
+        priced=integral.priced,
+        runner_up=(runner_up.choice, runner_up.seconds) if runner_up else None,
+    )
+
+
+def alternatives(best: Solution) -> list[Solution]:
+    """Return other solutions of the program that a solution came from, the best ones first.
+
+    They have other tiles of the same loops, or the tiles that are best for other loops.
+
+    Examples
+    --------
+    >>> from tilesolve.planning.solve import solve
+    >>> best = solve(Problem.of("ik-ij-jk", 512), Machine.load("e5-2680v4"), 1, Demand())
+    >>> all(other.nest != best.nest for other in alternatives(best))
+    True
+    """
+    setting = setting_for(best)
+    share, machine, threads = best.share, best.machine, best.threads
+    relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
+    found = {_walk_of(best.nest): best}
+    for one in list_candidates(Target(setting, share, machine, threads), relaxed):
+        other = replace(
+            best,
+            choice=one.optimum.choice,
+            classes=one.integral.chains,
+            nest=one.nest,
+            cost=with_passes(
+                one.price, share, best.epilogue, machine, threads, best.partial_outputs
+            ),
+            origin=_search(one, relaxed),
+        )
+        found.setdefault(_walk_of(one.nest), other)
+    return sorted((one for one in found.values() if one is not best), key=score)
+
+
+def _walk_of(nest: Nest) -> tuple[object, ...]:
+    return nest.walked, nest.packed, nest.kinds
+
+
+def with_tiles(
+    found: Solution, setting: Setting, choice: Choice, chains: Mapping[str, Chain]
+) -> Solution:
+    """Return a solution with other loops and tiles of classes, whether they keep limits or not.
+
+    Operands are packed where that repays it.
+
+    Parameters
+    ----------
+    found
+        A solution of the solver.
+    setting
+        What `setting_for` returns for it.
+    choice, chains
+        The loops around each tile, and the tiles of each class, nearest cache first.
+    """
+    return with_nest(found, setting, choice, chains, nest_of(setting, choice, chains))
+
+
+def with_nest(
+    found: Solution,
+    setting: Setting,
+    choice: Choice,
+    chains: Mapping[str, Chain],
+    tiles: Nest,
+) -> Solution:
+    """Return a solution with a nest over classes that has such tiles; see `with_tiles`."""
+    share, machine, threads = found.share, found.machine, found.threads
+    nest, cost = choose_copies(Target(setting, share, machine, threads), tiles, {})
+    return replace(
+        found,
+        choice=choice,
+        classes=tuple(chains.items()),
+        nest=nest,
+        cost=with_passes(cost, share, found.epilogue, machine, threads, found.partial_outputs),
+        origin=replace(found.search, integral=cost.seconds),
     )
 
 
