@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
+from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
@@ -108,7 +110,8 @@ class Problem:
             The extent of each letter: a mapping, text such as ``"a=72, b=72"`` (commas, spaces
             or both), or one integer for all letters.
         dtype
-            Anything that numpy takes for one of ``DTYPES``.
+            Anything that numpy takes for one of ``DTYPES``, or another library's name of it, such
+            as ``"torch.float32"``.
         padding
             Zeros at the ends of operands' axes.
         constant
@@ -356,8 +359,8 @@ def dtype_name(dtype: npt.DTypeLike | None) -> str:
     if dtype is None:
         raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")
     try:
-        found = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:
+        found = find_dtype(dtype)
+    except TypeError as error:
         raise DtypeError(f"{dtype!r} is not a dtype; tilesolve computes in {supported}") from error
     if found.name not in DTYPES or not found.isnative:
         raise DtypeError(f"tilesolve computes in {supported}, not in {found.str} ({found.name})")
@@ -371,11 +374,8 @@ def _as_arrays(
 
     They are operands from a number on.
     """
-    found = []
-    for position, array in enumerate(arrays, first):
-        try:
-            found.append(np.asarray(array))
-        except ValueError as error:
-            name = spec.names[1:][position] if position < len(spec.operands) else position
-            raise SizeError(f"operand {name} of {str(spec)!r} is no array: {error}") from error
-    return tuple(found)
+    names = dict(enumerate(spec.names[1:]))
+    return tuple(
+        read_array(array, f"operand {names.get(at, at)} of {str(spec)!r}")
+        for at, array in enumerate(arrays, first)
+    )

@@ -248,6 +248,7 @@ NUMBERS = {
         "bench.run.peers": "NUMPY_OFFSET_BYTES",
         "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
+        "contractions.arrays": "HOST_DEVICES",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS",
         "convolutions.onnx_files": "OLDEST_OPSET",

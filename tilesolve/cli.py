@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from tilesolve.bench.command import bench
-from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
-from tilesolve.system.command_options import full_dtype, list_ignored
+from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
+from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
 from tilesolve.system.interrupts import INTERRUPTED
 
 FAILED = 2
@@ -184,7 +184,7 @@ def _kernels(
 
     from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
-    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.contractions.problem import DTYPES, dtype_name
     from tilesolve.machine.file import check_place, machine_file, save_machine
     from tilesolve.machine.model import Machine
     from tilesolve.show.calibration_tables import catalogue_table
@@ -198,10 +198,7 @@ def _kernels(
     check_place(target)
     if plot is not None:
         check_picture(plot)
-    wanted = [full_dtype(name) for name in dtype or ALL]
-    for name in wanted:
-        if name not in ALL:
-            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    wanted = [dtype_name(full_dtype(name)) for name in dtype or DTYPES]
     with hold_lock(target):
         with progress_bar("measuring") as report:
             machine = measure_catalogues(Machine.load(target), wanted, report)
@@ -352,17 +349,16 @@ def _plan(
     if (spec is None) == (conv is None):
         raise typer.BadParameter("give either a spec or --conv")
     if expressions and spec is not None:
-        from tilesolve.contractions.spec import Spec
         from tilesolve.machine.model import Machine
         from tilesolve.model.formulas import listing, output_stationary_order
 
         count = levels if levels is not None else len(Machine.load(machine).caches)
-        parsed = Spec.parse(spec)
+        parsed = read_spec(spec)
         typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
         return
     if spec is not None:
         found = plan_module.plan(
-            spec,
+            read_spec(spec),
             int(text) if text.isdecimal() else text,
             machine,
             dtype=full_dtype(dtype) or "float64",
@@ -429,14 +425,11 @@ def _warm(
     Example: $ tilesolve warm --dtype f32
     """
     from tilesolve.caches import warm_cache
-    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.contractions.problem import dtype_name
     from tilesolve.show.console_tables import progress_bar
     from tilesolve.system.trust import kept_folder
 
-    wanted = [full_dtype(name) for name in dtype or ("f32", "f64")]
-    for name in wanted:
-        if name not in ALL:
-            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    wanted = [dtype_name(full_dtype(name)) for name in dtype or ("f32", "f64")]
     with progress_bar("compiling") as report:
         warm_cache(wanted, report)
     typer.echo(f"{', '.join(wanted)} compiled in {kept_folder('code').parent}")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
-from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
@@ -140,25 +141,11 @@ def as_operand(
         ...
     tilesolve.contractions.errors.SizeError: bias has the shape (2,), it must be (3,)
     """
-    array = as_array(value, name)
+    array = read_array(value, name)
     if array.shape != shape:
         raise SizeError(f"{name} has the shape {array.shape}, it must be {shape}")
     check_dtype(array, name, np.dtype(dtype), whose)
     return array
-
-
-def as_array(value: npt.ArrayLike, name: str) -> Array:
-    """Return what was given as an array.
-
-    Examples
-    --------
-    >>> as_array([1.0], "x").shape
-    (1,)
-    """
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DtypeError(f"{name} is no array: {error}") from error
 
 
 def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:

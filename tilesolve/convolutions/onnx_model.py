@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError, TilesolveError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.convolutions.batch_norm import BatchNorm
@@ -84,7 +85,7 @@ class Model:
         if set(inputs) != set(self.inputs):
             wanted, given = (", ".join(sorted(names)) for names in (self.inputs, inputs))
             raise ModelError(f"the model's inputs are {wanted}, got {given or 'none'}")
-        arrays = {name: np.asarray(one) for name, one in inputs.items()}
+        arrays = {name: read_array(one, f"input {name!r}") for name, one in inputs.items()}
         for name, (shape, dtype) in self.inputs.items():
             if arrays[name].shape != shape:
                 raise SizeError(

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import is_tensor, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.subscripts import from_lists, read
@@ -57,8 +58,8 @@ def einsum(
     *operands
         Arrays, or what numpy makes arrays of numbers of.
     out
-        Where the result goes. Where it shares memory with an operand, the result is computed into
-        a temporary array first, as numpy does.
+        Where the result goes: an array, or a tensor that exports its memory. Where it shares
+        memory with an operand, the result is computed into a temporary array first, as numpy does.
     dtype
         To compute in; else what numpy promotes the operands and `out` to.
     order
@@ -105,19 +106,21 @@ def einsum(
     try:
         if len(operands) == 2:  # without a loop, as these are called most
             one, two = operands
-            key = (subscripts, one.shape, two.shape, one.dtype, two.dtype, options)
+            kinds = type(one), type(two)
+            key = (subscripts, one.shape, two.shape, one.dtype, two.dtype, kinds, options)
         elif len(operands) == 1:
             (one,) = operands
-            key = (subscripts, one.shape, one.dtype, options)
+            key = (subscripts, one.shape, one.dtype, type(one), options)
         elif len(operands) == 3:
             one, two, three = operands
             key = (
                 *(subscripts, one.shape, two.shape, three.shape),
                 *(one.dtype, two.dtype, three.dtype, options),
+                *(type(one), type(two), type(three)),
             )
         else:
             shapes, dtypes = [x.shape for x in operands], [x.dtype for x in operands]
-            key = (subscripts, options, *shapes, *dtypes)
+            key = (subscripts, options, *shapes, *dtypes, *map(type, operands))
         call = None if out is not None else _calls.get(key)
     except (AttributeError, TypeError):  # no arrays, or options that have no hash
         call = key = None
@@ -185,6 +188,9 @@ def _general(
 ) -> Any:  # noqa: ANN401
     """Compute any einsum, and keep the call under its key."""
     dtype, order, casting, threads, optimize, memory_limit = options
+    if is_tensor(out):
+        _general(key, subscripts, operands, view_output(out, "out"), options)
+        return out
     if not isinstance(subscripts, str):
         subscripts, operands = from_lists((subscripts, *operands))
         key = None  # which does not say what the operands are
@@ -194,6 +200,8 @@ def _general(
     if not operands:
         raise SpecError(f"einsum needs an operand beside {subscripts!r}")
     arrays = [as_array(array, number) for number, array in enumerate(operands)]
+    if any(map(is_tensor, operands)):
+        key = None  # a kept call takes arrays alone
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
         as_dtype(out.dtype, "out")

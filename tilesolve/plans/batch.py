@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from operator import itemgetter
 from threading import Event
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import is_tensor, view_tensor
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
@@ -52,7 +54,8 @@ def run_batch(
     cores
         Cores that share the contractions.
     """
-    given, made = _checked(problem, firsts, seconds, outs, beta)
+    rows = (_view_rows(of, name) for name, of in (("firsts", firsts), ("seconds", seconds)))
+    given, made = _checked(problem, *rows, _view_rows(outs, "outs"), beta)
     busy = min(cores, max(1, len(given)))
     run = runner(busy)
     numbers = count()  # a thread takes the next contraction when it is done with one
@@ -67,7 +70,12 @@ def run_batch(
             raise
 
     run_together([work] * busy)
-    return made
+    return made if outs is None else outs
+
+
+def _view_rows(of: Any, name: str) -> Any:  # noqa: ANN401 - what the caller may give
+    """Return operands or outputs that are one tensor as an array."""
+    return view_tensor(of, name) if is_tensor(of) else of
 
 
 def _checked(
@@ -77,7 +85,7 @@ def _checked(
     outs: Sequence[Array] | Array | None,
     beta: complex,
 ) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
-    """Return the operands and outputs after checking all of them."""
+    """Return the operands and outputs as arrays after checking all of them."""
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
     shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
     for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
@@ -98,24 +106,22 @@ def _checked(
         return given, np.empty((len(given), *shape), dtype)
     if len(outs) != len(given):
         raise SizeError(f"a batch of {len(given)} contractions, but {len(outs)} outs")
-    for number, out in enumerate(outs):
-        first, second = given[number]
-        name = f"out of {text!r}, contraction {number},"
+    made = [
         check_output(
             out,
-            name,
+            f"out of {text!r}, contraction {number},",
             shape,
             letters=letters,
+            dtype=dtype,
             operands={"operand 0": first, "operand 1": second},
         )
-        check_dtype(out, f"out of contraction {number}", dtype)
-    _check_contractions_apart(given, outs)
-    return given, outs
+        for number, (out, (first, second)) in enumerate(zip(outs, given, strict=True))
+    ]
+    _check_contractions_apart(given, made)
+    return given, made
 
 
-def _check_contractions_apart(
-    given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | Array
-) -> None:
+def _check_contractions_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array]) -> None:
     """Raise `PlanError` if an output shares memory with anything of another contraction."""
     spans: list[tuple[int, int, int, Array, bool]] = []
     for number, (out, pair) in enumerate(zip(outs, given, strict=True)):

@@ -14,9 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from tilesolve.contractions.canonical import canonicalize
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import FileAccessError, PlanError
@@ -113,7 +110,7 @@ def cached(
     spec: Spec | str | Problem,
     sizes: Sizes | None,
     machine: Machine | str | None,
-    dtype: npt.DTypeLike,
+    dtype: str | None,
     threads: int,
     demand: Demand,
     constant: str,
@@ -136,7 +133,7 @@ def cached(
         spec,
         tuple((letter, type(size), size) for letter, size in numbers),
         machine if isinstance(machine, Machine) else _machine_key(machine),
-        dtype if isinstance(dtype, str) else np.dtype(dtype).str,
+        dtype,
         threads,
         demand,
         constant,

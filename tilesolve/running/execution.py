@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.runtime.array_guard import describe_arrays
@@ -181,6 +182,10 @@ class Executor:
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
+        if out is not None and not isinstance(out, np.ndarray):
+            given = view_output(out, _name_of_output(problem))
+            self.run(first, second, given, alpha, beta, operands)
+            return out
         prepared: tuple[Prepared, ...] = ()
         if type(first) is not np.ndarray or type(second) is not np.ndarray:
             prepared = self._find_prepared(first, second)
@@ -253,7 +258,10 @@ class Executor:
                 f"epilogue {str(epilogue or '')!r} of {str(problem.spec)!r} takes {len(shapes)} "
                 f"operands, got {len(operands)}"
             )
-        arrays = tuple(map(np.asarray, operands))
+        arrays = tuple(
+            read_array(one, f"operand {at} of epilogue {str(epilogue)!r}")
+            for at, one in enumerate(operands)
+        )
         if all(
             array.shape == shape and array.dtype == problem.dtype
             for array, shape in zip(arrays, shapes, strict=True)
@@ -287,7 +295,7 @@ class Executor:
         key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
         key += (*prepared, *(array.strides for array in others))
         if out is not None:
-            if not isinstance(out, np.ndarray) or not out.flags.writeable:
+            if not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
             key += (out.shape, out.strides, out.dtype)
         layout = self.layouts.get(key)

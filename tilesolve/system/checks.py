@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array, view_output
+from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
@@ -23,7 +25,9 @@ def check_output(
     whose: str = "the plan's dtype",
     operands: Mapping[str, Array] = MappingProxyType({}),
 ) -> Array:
-    """Return `out` as a plain array, whatever subclass it is of, if a result may be written to it.
+    """Return `out` as a plain array, if a result may be written to it.
+
+    It may be of a subclass, or a tensor that exports its memory.
 
     Parameters
     ----------
@@ -56,7 +60,7 @@ def check_output(
 the result has 4
     """
     if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+        out = view_output(out, name)
     if out.shape != shape:
         if letters and out.ndim == len(shape):
             axis = next(at for at, extent in enumerate(shape) if out.shape[at] != extent)
@@ -77,10 +81,8 @@ the result has 4
     return out if type(out) is np.ndarray else np.asarray(out)
 
 
-def check_writable(out: object, name: str) -> None:
-    """Raise an error if something is no array that can be written to."""
-    if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+def check_writable(out: Array, name: str) -> None:
+    """Raise an error if an array cannot be written to."""
     if not out.flags.writeable:
         raise PlanError(f"{name} is read-only")
 
@@ -154,8 +156,8 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
     tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
     """
     try:
-        dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError) as error:
+        dtype = find_dtype(value)
+    except TypeError as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
     if dtype.kind not in "biufc":
         raise DtypeError(f"{name} is {dtype}; einsum takes numbers and booleans")
@@ -174,11 +176,8 @@ def as_array(value: npt.ArrayLike, number: int) -> Array:
 with a sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected \
 shape was (2,) + inhomogeneous part.
     """
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DtypeError(f"operand {number} is no array: {error}") from error
+    array = read_array(value, f"operand {number}")
     if array.dtype.kind not in "biufc":
-        what = f"{array.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+        what = f"{array.dtype}" if hasattr(value, "dtype") else type(value).__name__
         raise DtypeError(f"operand {number} is {what}; einsum takes numbers and booleans")
     return array
