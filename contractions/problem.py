@@ -7,15 +7,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds, check_position
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.dtype_names import find_dtype
-from tilesolve.contractions.errors import DtypeError, SizeError
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
@@ -71,7 +72,9 @@ class Problem:
     vector: str | None = None
 
     def __post_init__(self) -> None:
-        letters = tuple(letter for letter, _ in self.extents)
+        check_kind(self.spec, Spec, "spec of a Problem", "a Spec", SpecError)
+        check_kinds(self.extents, tuple, "extents", "pairs of a letter and a size", SizeError)
+        letters = tuple(pair[0] for pair in self.extents if len(pair) == 2)
         if letters != self.spec.letters:
             raise SizeError(
                 f"the extents of {str(self.spec)!r} are of {', '.join(letters)}; "
@@ -85,6 +88,9 @@ class Problem:
                 )
         if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
             raise DtypeError(f"the dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        check_kinds(self.padding, Padding, "padding", "Padding", SizeError)
+        check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
+        check_kind(self.vector, (str, NoneType), "vector", "a letter or None", SpecError)
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
@@ -144,6 +150,8 @@ sizes are given for a, b
                     f"sizes are given for {', '.join(sizes) or 'nothing'}"
                 )
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
+        for name, given in (("padding", padding), ("constant", constant)):
+            check_kind(given, Iterable, name, "a sequence", SizeError)
         return cls(spec, extents, dtype_name(dtype), tuple(padding), tuple(constant))
 
     def part(self, sizes: Mapping[str, int]) -> Self:
@@ -171,6 +179,7 @@ sizes are given for a, b
         >>> Problem.of("mn-mk-kn", 8).with_vector("m").lane
         'm'
         """
+        check_kind(letter, (str, NoneType), "letter", "a letter or None", SpecError)
         last = self.spec.output.letters[-1:]
         return replace(self, vector=None if (letter,) == last else letter)
 
@@ -212,6 +221,7 @@ sizes are given for a, b
 
     def shape(self, tensor: int) -> tuple[int, ...]:
         """Return the shape of a tensor's array: 0 is the output, 1 the first operand."""
+        check_position(tensor, len(self.spec.tensors), "tensor", SizeError)
         reach = self.spec.tensors[tensor].shape(dict(self.extents))
         if not self.padding:
             return reach
@@ -284,6 +294,7 @@ sizes are given for a, b
         SizeError
             If its shape is not the problem's.
         """
+        check_position(at, len(self.spec.operands), "at", SizeError)
         (given,) = _as_arrays(self.spec, (array,), at)
         shapes = list(self.shapes[1:])
         shapes[at] = given.shape

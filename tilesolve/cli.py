@@ -21,13 +21,21 @@ from tilesolve.system.interrupts import INTERRUPTED
 FAILED = 2
 """Exit status after an error that has a message."""
 
+_UsageError: Any = typer.BadParameter.__base__
+"""What arguments that a command does not take raise."""
+
 
 class _Commands(TyperGroup):
     """The subcommands, with errors and warnings as one line each instead of a traceback."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - typer's own
         try:
-            return super().main(*arguments, **options)
+            status = super().main(*arguments, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            message = " ".join(error.format_message().split())
+            if message:  # else no command was named, and the help has been printed
+                typer.echo(f"error: {message}", err=True)
+            sys.exit(FAILED)
         except OSError as error:
             from tilesolve.system.files import describe_error
 
@@ -35,6 +43,7 @@ class _Commands(TyperGroup):
             with suppress(OSError):  # a full standard output would fail again at the very end
                 sys.stdout.close()
             sys.exit(FAILED)
+        sys.exit(status)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own, which differs by version
         for stream in (sys.stdout, sys.stderr):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import read_flag
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
@@ -250,6 +251,7 @@ def conv_layer(
     >>> layer(np.array([[[[1.0, 2.0, 3.0]]]])).tolist()
     [[[[1.5, 2.5, 3.5]], [[0.0, 0.0, 0.0]]]]
     """
+    with_residual = read_flag(residual, "residual", PlanError)
     weights = read_array(w, "w")
     layer = Convolution.of(
         x_shape,
@@ -267,7 +269,7 @@ def conv_layer(
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "w").copy()
     weights, shift = _fold(layer, weights, shift, batch_norm)
     plans = LayerPlans(
-        *(layer, activation, shift is not None, bool(residual), machine, threads),
+        *(layer, activation, shift is not None, with_residual, machine, threads),
         constant=True,
         strategy=strategy,
     )

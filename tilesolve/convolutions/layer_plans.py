@@ -151,7 +151,11 @@ def as_operand(
 def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:
     """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
     if out is None:
-        return np.empty(layer.out_shape, layer.dtype)
+        try:
+            return np.empty(layer.out_shape, layer.dtype)
+        except ValueError as error:
+            told = f"{layer.out_shape}: {error}"
+            raise SizeError(f"padding and images give a result of the shape {told}") from None
     return check_output(
         out,
         "out",

@@ -27,6 +27,7 @@ from tilesolve.convolutions.onnx_files import (
 )
 from tilesolve.convolutions.onnx_operators import operators
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.system.checks import check_threads
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -127,6 +128,7 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
         a transposed convolution.
     """
     onnx = import_onnx()
+    shared = None if threads is None else check_threads(threads)
     model = read_model(source)
     graph = model.graph
     check_inputs(graph)
@@ -135,7 +137,7 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
             raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
     chains = _find_chains(graph)
     shapes = shapes_of(graph)
-    layers = tuple(chain.layer(shapes, threads) for chain in chains)
+    layers = tuple(chain.layer(shapes, shared) for chain in chains)
     rewritten = onnx.ModelProto()
     rewritten.CopyFrom(model)
     _rewrite(rewritten.graph, chains)

@@ -16,7 +16,7 @@ from tilesolve.contractions.arrays import is_tensor, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.subscripts import from_lists, read
-from tilesolve.expressions.compile import compile_expression
+from tilesolve.expressions.compile import MAX_AXES, compile_expression
 from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
 from tilesolve.kernels.tuning import MAX_KEPT_EINSUMS
@@ -205,11 +205,12 @@ def _general(
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
         as_dtype(out.dtype, "out")
-    if order not in get_args(Order):
+    if not isinstance(order, str) or order not in get_args(Order):
         raise SpecError(f"the order is one of {', '.join(get_args(Order))}, not {order!r}")
-    if casting not in get_args(Casting):
+    if not isinstance(casting, str) or casting not in get_args(Casting):
         raise SpecError(f"the casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
     computed = _computed(dtypes, out, dtype, casting)
+    wanted = Options(threads, optimize, memory_limit, called_once=True)
 
     shapes = [array.shape for array in arrays]
     known = (
@@ -219,7 +220,6 @@ def _general(
     found = _expressions.get(known)
     if found is None:
         form = read(subscripts, [array.ndim for array in arrays])
-        wanted = Options(threads, optimize, memory_limit, called_once=True)
         found = compile_expression(form, shapes, dtypes, computed, wanted)
         if len(_expressions) >= MAX_KEPT_EINSUMS:
             _expressions.clear()
@@ -321,6 +321,6 @@ def _axes(axes: Any, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:  # 
                 f"tensordot's axes are a number or two lists of numbers, not {axes!r}"
             ) from None
         return one, two
-    if number < 0:
-        raise SizeError(f"tensordot sums over 0 axes or more, not {number}")
+    if not 0 <= number <= MAX_AXES:
+        raise SizeError(f"tensordot sums over 0 to {MAX_AXES} axes, not {number}")
     return tuple(range(order - number, order)), tuple(range(number))

@@ -10,13 +10,21 @@ import os
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
-from tilesolve.machine.file import calibrated_text, machine_file, named_text, read_toml, write_toml
+from tilesolve.machine.file import (
+    calibrated_text,
+    check_machine,
+    machine_file,
+    named_text,
+    read_toml,
+    write_toml,
+)
 from tilesolve.machine.level import (
     Level,
     Peak,
@@ -27,6 +35,7 @@ from tilesolve.machine.level import (
     check_positive,
     check_rate,
 )
+from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting, warn_once
 
 
@@ -91,8 +100,12 @@ class Machine:
         check_positive(where, "fma_rate", self.fma_rate)
         for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
             check_count(where, field, getattr(self, field))
+        check_kinds(self.peaks, Peak, f"{where}: peaks", "peaks", MachineError)
+        check_kinds(self.sources, tuple, f"{where}: sources", "pairs", MachineError)
+        check_kinds(self.catalogues, Catalogue, f"{where}: catalogues", "catalogues", MachineError)
+        check_kind(self.costs, Costs, f"{where}: costs", "Costs", MachineError)
         if not self.peaks:
-            raise MachineError(f"{where}: no arithmetic peak is given")
+            raise MachineError(f"{where}: no arithmetic peak is given in peaks")
         for figure, source in self.sources:
             if source not in get_args(Source):
                 raise MachineError(
@@ -151,7 +164,7 @@ class Machine:
         262144
         """
         for level in self.levels:
-            if level.name == name:
+            if isinstance(name, str) and level.name == name:
                 return level
         raise MachineError(
             f"machine {self.name!r} has no level {name!r}; it has "
@@ -166,7 +179,7 @@ class Machine:
         >>> [Machine.load("i7-6700k").busy_cores(threads) for threads in (1, 4, 64)]
         [1, 4, 4]
         """
-        return min(threads, self.cores)
+        return min(check_threads(threads), self.cores)
 
     def bandwidth(self, level: Level, threads: int) -> float:
         """Return the bytes per second that so many threads together move at a level.
@@ -180,6 +193,7 @@ class Machine:
         >>> [machine.bandwidth(machine.level(name), 4) / 1e9 for name in ("L3", "memory")]
         [215.04, 26.88]
         """
+        check_kind(level, Level, "level", "a Level", MachineError)
         busy, most = self.busy_cores(threads), level.bandwidth_all
         if most is None and level.capacity is None:
             most = level.bandwidth
@@ -206,7 +220,9 @@ class Machine:
         real = real_of(str(dtype))
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
-            raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
+            raise MachineError(
+                f"machine {self.name!r} has no arithmetic peak for dtype {dtype!s:.80}"
+            )
         return max(rates) * self.busy_cores(threads)
 
     def uses_half_vectors(self, dtype: str) -> bool:
@@ -252,6 +268,8 @@ class Machine:
         >>> Machine.load("i7-6700k").cost("aliased_store_slowdown", "float64")
         1.0
         """
+        if not isinstance(name, str) or name not in COST_NAMES:
+            raise MachineError(f"there is no cost of the name {name!r:.80}")
         found = self.catalogue(dtype)
         usual: float = getattr(self.costs, name)
         return measured_costs((found,), name).get(str(dtype), usual) if found else usual
@@ -282,6 +300,7 @@ class Machine:
         >>> machine.source("L1.bandwidth"), machine.source("costs.pack_cycles")
         ('published', 'default')
         """
+        check_kind(figure, str, "figure", "text", MachineError)
         kind, _, name = figure.partition(".")
         if kind == "costs" and name in COST_NAMES:
             if measured_costs(self.catalogues, name):
@@ -298,6 +317,9 @@ class Machine:
         >>> Machine.load("i7-6700k").replace(cores=2).cores
         2
         """
+        for name in changes:
+            if name not in type(self).__dataclass_fields__:
+                raise MachineError(f"a machine has no {name!r} that could be replaced")
         return replace(self, **changes)
 
     def to_toml(self) -> str:
@@ -333,6 +355,8 @@ class Machine:
         Traceback (most recent call last):
         tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
         """
+        check_kind(text, str, "text", "a TOML document", MachineError)
+        check_kind(origin, str, "origin", "text", MachineError)
         values = read_toml(text, origin)
         try:
             return cls(**values)
@@ -387,6 +411,7 @@ class Machine:
         if isinstance(machine, Machine):
             return Found(machine, "argument")
         if machine is not None:
+            check_machine(machine)
             return Found(cls._named(machine), "argument")
         if wanted := read_setting("TILESOLVE_MACHINE"):
             return Found(cls._named(wanted), "TILESOLVE_MACHINE")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import check_kind, read_flag
 from tilesolve.contractions.convolution_arguments import read_shape
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
+from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.contractions.inference import infer
 from tilesolve.contractions.problem import Problem, dtype_name
 from tilesolve.contractions.spec import Spec
+from tilesolve.planning.composition.scheme import Scheme
+from tilesolve.planning.demand import Demand
+from tilesolve.system.checks import check_tries
 
 Sizes = Mapping[str, int] | str | int
 """Extents as `Problem.of` takes them."""
@@ -44,6 +50,7 @@ def read_sizes(
         if name not in (None, spec.dtype):
             raise DtypeError(f"a Problem has its dtype already, {spec.dtype}; got dtype {name}")
         return None, name
+    check_kind(spec, (Spec, str), "spec", "a Spec, a Problem or text", SpecError)
     if sizes is None:
         raise SizeError(f"sizes are missing: give an extent for each letter of {str(spec)!r}")
     if getattr(sizes, "shape", None):
@@ -94,6 +101,32 @@ def _shape_of(name: str, one: Any) -> tuple[int, ...]:  # noqa: ANN401 - a shape
             "one sequence, such as ((2, 3), (3, 4))"
         )
     return read_shape(name, shape)
+
+
+def read_demand(
+    accumulate: object,
+    epilogue: EpilogueArgument,
+    strategy: str,
+    scheme: Scheme | str | None,
+    tries: int,
+) -> Demand:
+    """Return what the arguments of `plan` ask for beside a problem.
+
+    Examples
+    --------
+    >>> read_demand(True, "relu", "solver", None, 1).overwrite
+    False
+    """
+    chain = Epilogue.of(epilogue)
+    check_kind(strategy, str, "strategy", "the name of one", PlanError)
+    check_kind(scheme, (Scheme, str, NoneType), "scheme", "a Scheme or text", PlanError)
+    return Demand(
+        not read_flag(accumulate, "accumulate", PlanError),
+        chain if chain.operations else None,
+        strategy,
+        Scheme.of(scheme) if isinstance(scheme, str) else scheme,
+        check_tries(tries),
+    )
 
 
 def problem_of(

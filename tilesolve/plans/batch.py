@@ -20,6 +20,7 @@ from tilesolve.contractions.arrays import is_tensor, view_tensor
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
+from tilesolve.running.execution import read_factor
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.workers import run_together
 
@@ -54,6 +55,7 @@ def run_batch(
     cores
         Cores that share the contractions.
     """
+    alpha, beta = read_factor(problem, "alpha", alpha), read_factor(problem, "beta", beta)
     rows = (_view_rows(of, name) for name, of in (("firsts", firsts), ("seconds", seconds)))
     given, made = _checked(problem, *rows, _view_rows(outs, "outs"), beta)
     busy = min(cores, max(1, len(given)))

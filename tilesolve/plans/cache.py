@@ -19,7 +19,7 @@ from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
-from tilesolve.machine.file import machine_file
+from tilesolve.machine.file import check_machine, machine_file
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
@@ -160,6 +160,8 @@ def cached(
 
 def _machine_key(machine: str | None) -> Hashable:
     """Return what a named machine, or the one in force, depends on, without reading it."""
+    if machine is not None:
+        check_machine(machine)
     named = machine if machine is not None else files.read_setting("TILESOLVE_MACHINE")
     path = Path(named) if named else machine_file()
     try:

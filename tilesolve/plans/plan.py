@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
+from tilesolve.contractions.argument_kinds import check_kind, read_flag
+from tilesolve.contractions.epilogue import EpilogueArgument
 from tilesolve.contractions.errors import PlanError, ThreadsWarning
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
@@ -25,12 +26,12 @@ from tilesolve.planning.setting import Setting
 from tilesolve.planning.solution import Composed, Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
-from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_sizes
+from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_demand, read_sizes
 from tilesolve.plans.executors import make_executor
 from tilesolve.plans.solution_figures import SolutionFigures
 from tilesolve.plans.tries import settle
 from tilesolve.running.epilogue_tables import check_epilogue
-from tilesolve.system.checks import check_threads, check_tries
+from tilesolve.system.checks import check_threads
 from tilesolve.system.files import warn_once
 from tilesolve.system.html_report import html_report
 
@@ -63,6 +64,7 @@ class Plan(SolutionFigures):
     _executor: Executor | None
 
     def __init__(self, solution: Solution) -> None:
+        check_kind(solution, Solution, "solution", "a Solution; plan makes one", PlanError)
         self.__setstate__(solution)
 
     @property
@@ -405,12 +407,10 @@ def plan(
     ij,jk->ik i=2 k=4 j=3 float64
     """
     threads = default_threads() if threads is None else check_threads(threads)
-    chain = Epilogue.of(epilogue)
-    loops = Scheme.of(scheme) if isinstance(scheme, str) else scheme
-    wanted = chain if chain.operations else None
-    demand = Demand(not accumulate, wanted, strategy, loops, check_tries(tries))
+    demand = read_demand(accumulate, epilogue, strategy, scheme, tries)
     extents, name = read_sizes(spec, sizes, dtype)
-    if cache and plan_cache.is_enabled():
+    check_kind(constant, str, "constant", "names of operands", PlanError)
+    if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
         found = plan_cache.cached(spec, extents, machine, name, threads, demand, constant, Plan)
     else:
         problem = problem_of(spec, extents, name, constant)

@@ -139,7 +139,7 @@ class Recent:
     ) -> Array | None:
         """Return what the call gives if its arrays are like these, or nothing if it is another."""
         if out is None:
-            if beta:
+            if type(beta) is not float or beta:
                 return None
             out = empty(self.shape, self.dtype)
         return self.call(first, second, out, alpha, beta, workspace(self.workspace_bytes).bytes)
@@ -195,9 +195,9 @@ class Executor:
             if type(first) is not np.ndarray or type(second) is not np.ndarray:
                 first, second = _as_operands(problem, first, second)
         if type(alpha) is not float:
-            alpha = _factor(problem, "alpha", alpha)
+            alpha = read_factor(problem, "alpha", alpha)
         if type(beta) is not float:
-            beta = _factor(problem, "beta", beta)
+            beta = read_factor(problem, "beta", beta)
         others = self._check_operands(operands)
         layout = self._layout(first, second, out, prepared, others)
         if out is None:
@@ -365,14 +365,20 @@ def _name_of_output(problem: Problem) -> str:
     return f"out of {str(problem.spec)!r}"
 
 
-def _factor(problem: Problem, name: str, factor: complex) -> complex:
-    """Return a factor as a float, or as a complex number where the problem is complex."""
+def read_factor(problem: Problem, name: str, factor: complex) -> complex:
+    """Return a factor as a float, or as a complex number where the problem is complex.
+
+    Examples
+    --------
+    >>> read_factor(Problem.of("ij-ik-kj", 4), "alpha", 2)
+    2.0
+    """
     if isinstance(factor, Real):
         try:
             return float(factor)
         except OverflowError:
             raise DtypeError(f"{name} is a number beyond all floats") from None
-    number = np.asarray(factor)
+    number = read_array(factor, name)
     if number.ndim or number.dtype.kind not in "buifc":
         raise DtypeError(f"{name} must be a number, got {factor!r}")
     if number.dtype.kind != "c":

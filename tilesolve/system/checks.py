@@ -14,6 +14,9 @@ from tilesolve.contractions.dtype_names import find_dtype
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
+MAX_THREADS = 8192
+"""The most threads that share work: more than the cores of any one computer."""
+
 
 def check_output(
     out: object,
@@ -115,8 +118,10 @@ def check_threads(value: object) -> int:
     tilesolve.contractions.errors.MachineError: threads must be a positive integer, got 0
     """
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
+        if value > MAX_THREADS:
+            raise MachineError(f"threads must be at most {MAX_THREADS}, got {value}")
         return int(value)
-    raise MachineError(f"threads must be a positive integer, got {value!r}")
+    raise MachineError(f"threads must be a positive integer, got {value!r:.80}")
 
 
 def check_tries(value: object) -> int:
