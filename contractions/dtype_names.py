@@ -35,7 +35,7 @@ def find_dtype(given: npt.DTypeLike) -> np.dtype[Any]:
     >>> find_dtype("torch.float"), find_dtype("jax.numpy.complex64"), find_dtype("<f8")
     (dtype('float32'), dtype('complex64'), dtype('float64'))
     """
-    name = _written(given)
+    name = written_name(given)
     try:
         return np.dtype(given if name is None else name)
     except (
@@ -49,8 +49,14 @@ def find_dtype(given: npt.DTypeLike) -> np.dtype[Any]:
         raise TypeError(str(e)) from e
 
 
-def _written(given: object) -> str | None:
-    """Return a name as numpy writes it; None for what is no name of another library."""
+def written_name(given: object) -> str | None:
+    """Return text, or what a dtype of another library prints, as numpy writes it; else None.
+
+    Examples
+    --------
+    >>> written_name("torch.float"), written_name("f4"), written_name(float)
+    ('float32', 'f4', None)
+    """
     library = type(given).__module__.partition(".")[0]
     text = given if isinstance(given, str) else None
     if library == "torch":
@@ -61,5 +67,5 @@ def _written(given: object) -> str | None:
         return None
     package, dot, name = text.rpartition(".")
     if not dot or package not in _PACKAGES:
-        return None
+        return text
     return _TORCH.get(name, name) if package == "torch" else name

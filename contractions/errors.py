@@ -14,6 +14,14 @@ class SpecError(TilesolveError, ValueError):
     """A spec that cannot be read, or that says something impossible."""
 
 
+class LabelsError(SpecError, TypeError):
+    """Subscripts that are neither text nor lists of integers."""
+
+
+class PathError(SpecError, RuntimeError):
+    """An order of contraction that does not exist, or that leaves operands over."""
+
+
 class SizeError(TilesolveError, ValueError):
     """Extents that are missing, unknown, out of range, or that disagree between operands."""
 

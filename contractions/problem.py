@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from tilesolve.contractions.argument_kinds import check_kind, check_kinds, check_position
 from tilesolve.contractions.arrays import read_array
-from tilesolve.contractions.dtype_names import find_dtype
+from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """What tilesolve computes in."""
+
+OPERAND_DTYPES = (*DTYPES, *HALF_DTYPES)
+"""What tensors may be of: the sums of halves are float32."""
 
 MAX_EXTENT = 2**63 - 1
 """The largest extent of a letter: what an array's index can count to."""
@@ -45,7 +49,7 @@ class Problem:
     extents
         Pairs of a letter and its extent, in the order of ``spec.letters``.
     dtype
-        One of ``DTYPES``.
+        One of ``OPERAND_DTYPES``.
     padding
         Zeros at the ends of operands' axes, which the arrays do not have.
     constant
@@ -86,8 +90,9 @@ class Problem:
                     f"the size of {letter!r}{_home(self.spec, letter)} must be an integer "
                     f"from 0 to 2**63-1, got {extent!r}"
                 )
-        if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
-            raise DtypeError(f"the dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if not isinstance(self.dtype, str) or self.dtype not in OPERAND_DTYPES:
+            known = ", ".join(OPERAND_DTYPES)
+            raise DtypeError(f"the dtype must be one of {known}, got {self.dtype!r}")
         check_kinds(self.padding, Padding, "padding", "Padding", SizeError)
         check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
         check_kind(self.vector, (str, NoneType), "vector", "a letter or None", SpecError)
@@ -116,8 +121,8 @@ class Problem:
             The extent of each letter: a mapping, text such as ``"a=72, b=72"`` (commas, spaces
             or both), or one integer for all letters.
         dtype
-            Anything that numpy takes for one of ``DTYPES``, or another library's name of it, such
-            as ``"torch.float32"``.
+            Anything that numpy takes for one of ``OPERAND_DTYPES``, or another library's name of
+            it, such as ``"torch.float32"``.
         padding
             Zeros at the ends of operands' axes.
         constant
@@ -259,7 +264,12 @@ sizes are given for a, b
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return np.dtype(self.dtype).itemsize
+        return 2 if is_half(self.dtype) else np.dtype(self.dtype).itemsize
+
+    @property
+    def sum_itemsize(self) -> int:
+        """Bytes of one element as it is packed and summed."""
+        return np.dtype(summed_dtype(self.dtype)).itemsize
 
     @property
     def bytes(self) -> tuple[int, ...]:
@@ -366,14 +376,17 @@ def _read_sizes(text: str) -> dict[str, int]:
 
 def dtype_name(dtype: npt.DTypeLike | None) -> str:
     """Return the name of a supported dtype, however it is given."""
-    supported = ", ".join(DTYPES)
+    supported = ", ".join(OPERAND_DTYPES)
+    name = written_name(dtype)
+    if name in OPERAND_DTYPES:
+        return name
     if dtype is None:
         raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")
     try:
         found = find_dtype(dtype)
     except TypeError as error:
         raise DtypeError(f"{dtype!r} is not a dtype; tilesolve computes in {supported}") from error
-    if found.name not in DTYPES or not found.isnative:
+    if found.name not in OPERAND_DTYPES or not found.isnative:
         raise DtypeError(f"tilesolve computes in {supported}, not in {found.str} ({found.name})")
     return found.name
 

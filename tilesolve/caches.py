@@ -103,7 +103,7 @@ def warm_cache(dtypes: Sequence[str], progress: Progress = silent) -> None:
     families = [kernel_cache.family_of(dtype, machine) for dtype in dtypes]
     parts = [
         *((family, packed) for family in families for packed in (True, False)),
-        *((replace(family, mixed=True), True) for family in families),
+        *((replace(family, mixed=True), True) for family in families if not family.source),
     ]
     kernel_cache.start_compiling(families[0], packed=True)
     steps = len(_COMPILED) + len(parts)

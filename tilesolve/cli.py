@@ -32,8 +32,7 @@ class _Commands(TyperGroup):
         try:
             status = super().main(*arguments, **{**options, "standalone_mode": False})
         except _UsageError as error:
-            message = " ".join(error.format_message().split())
-            if message:  # else no command was named, and the help has been printed
+            if message := " ".join(error.format_message().split()):  # none with the help itself
                 typer.echo(f"error: {message}", err=True)
             sys.exit(FAILED)
         except OSError as error:
@@ -313,7 +312,7 @@ def _plan(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help="f32, f64, c64, c128 or numpy's name; else f64, of --conv f32."),
+        typer.Option(help="f16, bf16, f32, f64, c64, c128 or a name; else f64, of --conv f32."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
@@ -322,8 +321,9 @@ def _plan(
         bool, typer.Option("--accumulate", help="Add to what the output holds.")
     ] = False,
     strategy: Annotated[
-        str, typer.Option(help="What finds the tiles: solver, or slicing (SConv's formulas).")
+        str, typer.Option(help="What finds the tiles: solver, composition or slicing.")
     ] = "solver",
+    tries: Annotated[int, typer.Option(min=1, help="Run N candidates, keep the fastest.")] = 1,
     expressions: Annotated[
         bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
     ] = False,
@@ -358,12 +358,7 @@ def _plan(
     if (spec is None) == (conv is None):
         raise typer.BadParameter("give either a spec or --conv")
     if expressions and spec is not None:
-        from tilesolve.machine.model import Machine
-        from tilesolve.model.formulas import listing, output_stationary_order
-
-        count = levels if levels is not None else len(Machine.load(machine).caches)
-        parsed = read_spec(spec)
-        typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
+        _print_expressions(spec, machine, levels)
         return
     if spec is not None:
         found = plan_module.plan(
@@ -375,6 +370,7 @@ def _plan(
             accumulate=accumulate,
             epilogue=epilogue,
             strategy=strategy,
+            tries=tries,
             cache=cache,
         )
         report = str(found)
@@ -384,14 +380,21 @@ def _plan(
         if accumulate:
             raise typer.BadParameter("--conv takes no --accumulate")
         layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
-        found, report = plan_convolution(
-            layer, machine, epilogue=epilogue, threads=threads, strategy=strategy, cache=cache
-        )
+        found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
     if plot is not None:
         from tilesolve.show.drawings import draw_plan
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else report)
+
+
+def _print_expressions(spec: str, machine: str | None, levels: int | None) -> None:
+    from tilesolve.machine.model import Machine
+    from tilesolve.model.formulas import listing, output_stationary_order
+
+    count = levels if levels is not None else len(Machine.load(machine).caches)
+    parsed = read_spec(spec)
+    typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
 
 
 @app.command("cache")

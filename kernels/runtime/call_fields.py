@@ -1,4 +1,4 @@
-"""Fields of a call: what a run is told. `describe_arrays` for each array follows them."""
+"""Fields of a call: what a run is told. `describe_arrays` for each array given follows them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,17 @@ ARRAY = 6
 FLOAT = 7
 """Address of the type of Python's floats."""
 
-ARRAYS = 8
-"""The output, then both operands: `array_guard.describe_arrays` for each."""
+GIVEN = 8
+"""How many arrays a call is given: the output, the operands, those of the epilogue."""
+
+KEPT = 9
+"""Addresses of the arrays that stand for the operands of each call; 0 for one that is given."""
+
+PLACES = 11
+"""Address of the addresses of the epilogue's operands; 0 among them for one that is given."""
+
+PLACE_COUNT = 12
+"""How many operands the epilogue has."""
+
+ARRAYS = 13
+"""The arrays given, in their order: `array_guard.describe_arrays` for each."""

@@ -22,12 +22,15 @@ from tilesolve.kernels.runtime.compiled import (
     address,
     as_pointer,
     compiled,
+    inlined,
+    on_stack,
     renew,
     result,
 )
 from tilesolve.kernels.runtime.macrokernel import run
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array
 from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import WORD_BYTES
 
 # Functions of Python's C interface, which the process itself exports.
 _external: Any = types.ExternalFunction
@@ -42,8 +45,44 @@ _TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 _FASTCALL = 0x0080
 """Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
 
-_ARGUMENT_COUNT = 6
-"""Arguments of a call."""
+_NUMBERS = 3
+"""Arguments before the arrays: both factors, and the workspace for packed copies."""
+
+MAX_PLACES = 8
+"""Operands of an epilogue at most."""
+
+
+@inlined
+def _find_operands(told, given):
+    """Return the addresses of both operands' arrays, and of the addresses of the epilogue's."""
+    at = 1
+    first, second = told[call_fields.KEPT], told[call_fields.KEPT + 1]
+    if first == 0:
+        first = given[at]
+        at += 1
+    if second == 0:
+        second = given[at]
+        at += 1
+    count = told[call_fields.PLACE_COUNT]
+    if count == 0:
+        return first, second, 0
+    room, kept = on_stack(MAX_PLACES), as_pointer(told[call_fields.PLACES])
+    places = as_pointer(room)
+    for number in range(count):
+        places[number] = kept[number]
+        if kept[number] == 0:
+            places[number] = as_pointer(given[at] + OBJECT_HEADER_BYTES)[0]
+            at += 1
+    return first, second, room
+
+
+@inlined
+def _are_arrays(told, given):
+    """Return whether all that is given instead of arrays is one, no subclass."""
+    for number in range(told[call_fields.GIVEN]):
+        if as_pointer(given[number] + _TYPE_OFFSET)[0] != told[call_fields.ARRAY]:
+            return False
+    return True
 
 
 @compiled(INT, INT, INT, returns=INT)
@@ -55,38 +94,38 @@ def _repeat_run(myself, arguments, count):
     myself
         The array of words that `prepare_call` was given.
     arguments
-        Address of the arguments' addresses: both operands, the output, both factors, the
-        workspace for packed copies as an array.
+        Address of the arguments' addresses: both factors, the workspace for packed copies as an
+        array, the output, and the other arrays that a call is given.
     count
         How many there are.
     """
     words = as_pointer(myself + OBJECT_HEADER_BYTES)[0]
-    told, given = as_pointer(words), as_pointer(arguments)
-    found, array, number = told[call_fields.NONE], told[call_fields.ARRAY], told[call_fields.FLOAT]
-    if count != _ARGUMENT_COUNT:
+    told, numbers = as_pointer(words), as_pointer(arguments)
+    found, number = told[call_fields.NONE], told[call_fields.FLOAT]
+    if count != _NUMBERS + told[call_fields.GIVEN]:
         _count_reference(found)
         return found
-    first, second, out, alpha, beta = given[0], given[1], given[2], given[3], given[4]
+    alpha, beta, row = numbers[0], numbers[1], arguments + WORD_BYTES * _NUMBERS
+    given = as_pointer(row)
     if (
-        as_pointer(first + _TYPE_OFFSET)[0] == array
-        and as_pointer(second + _TYPE_OFFSET)[0] == array
-        and as_pointer(out + _TYPE_OFFSET)[0] == array
-        and as_pointer(alpha + _TYPE_OFFSET)[0] == number
+        as_pointer(alpha + _TYPE_OFFSET)[0] == number
         and as_pointer(beta + _TYPE_OFFSET)[0] == number
-        and match_arrays(words, out, first, second)
+        and _are_arrays(told, given)
+        and match_arrays(words, row)
     ):
-        found = out
+        found = given[0]
         factor, summand = _to_float(alpha), _to_float(beta)
-        copies = as_pointer(given[5] + OBJECT_HEADER_BYTES)[0]
+        copies = as_pointer(numbers[2] + OBJECT_HEADER_BYTES)[0]
+        first, second, places = _find_operands(told, given)
         thread = _release_lock()
         result(
             told[call_fields.RUN],
             words,
-            out,
+            found,
             first,
             second,
             copies,
-            0,
+            places,
             0,
             factor,
             0.0,
@@ -112,9 +151,9 @@ class _Definition(ctypes.Structure):
 def prepare_call(words: Integers) -> Callable[..., Array | None]:
     """Return a function that computes if it is given arrays like those that the words describe.
 
-    It takes both operands, the output, both factors, and the workspace for packed copies, all by
-    position; it returns the output. For anything else than arrays and floats, and for other arrays
-    (see `match_arrays`), nothing is done, and None returned.
+    It takes both factors, the workspace for packed copies, the output, and the other arrays that
+    the words describe, all by position; it returns the output. For anything else than arrays and
+    floats, and for other arrays (see `match_arrays`), nothing is done, and None returned.
 
     Parameters
     ----------
@@ -125,8 +164,9 @@ def prepare_call(words: Integers) -> Callable[..., Array | None]:
     --------
     >>> from tilesolve.kernels.runtime.array_guard import describe_arrays
     >>> array = np.zeros((2, 2))
-    >>> fields = [np.zeros(call_fields.RUN, np.int64), ADDRESSES, describe_arrays([array] * 3)]
-    >>> prepare_call(np.concatenate(fields))(array, array, None, 1.0, 0.0, array) is None
+    >>> words = [np.zeros(call_fields.ARRAYS, np.int64), describe_arrays([array])]
+    >>> words[0][call_fields.RUN : call_fields.GIVEN + 1] = *ADDRESSES, 1
+    >>> prepare_call(np.concatenate(words))(1.0, 0.0, array, None) is None
     True
     """
     function: Callable[..., Array | None] = _new(ctypes.byref(_DEFINITION), words, None)
@@ -142,4 +182,4 @@ _DEFINITION = _Definition(b"call", address(_repeat_run), _FASTCALL, None)
 """Python keeps its address: it stays as long as the module."""
 
 ADDRESSES = np.array([address(run), id(None), id(np.ndarray), id(float)])
-"""The fields of `call_fields` from `RUN` to `ARRAYS`."""
+"""The fields of `call_fields` from `RUN` to `GIVEN`."""

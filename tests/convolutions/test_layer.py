@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
+from tilesolve.convolutions import layer_plans
 from tilesolve.convolutions.conv import forget_convolutions
+from tilesolve.packing.buffers import allocate
 
 MACHINE = "i7-6700k"
 EPS = 1e-3
@@ -170,6 +172,71 @@ def test_pickles_and_reports():
     assert repr(layer) == "<ConvLayer 3 3→4, 6, padding 1, NCHW float64>"
 
 
+def aligned(array, by):
+    """A copy of an array that begins so many elements behind a line."""
+    room = allocate(array.nbytes + 64 * array.itemsize).view(array.dtype)
+    room = room[by : by + array.size].reshape(array.shape)
+    room[...] = array
+    return room
+
+
+@pytest.mark.parametrize("begins", [(0, 0), (1, 1), (0, 1, 0, 1)])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(
+    ("layout", "shape", "w_shape", "rest"),
+    [
+        ("NHWC", (1, 5, 5, 19), (17, 19, 1, 1), {}),
+        ("NHWC", (2, 6, 5, 3), (17, 3, 3, 3), {"padding": 1}),
+        ("NHWC", (1, 6, 6, 8), (8, 1, 3, 3), {"padding": 1, "groups": 8}),
+        ("NCHW", (1, 4, 7, 7), (6, 4, 1, 1), {"stride": 2}),
+        ("NCHW", (1, 4, 7, 7), (6, 4, 3, 3), {"stride": 2, "padding": 1}),
+    ],
+)
+def test_calls_alike_in_turn_are_right(layout, shape, w_shape, rest, residual, begins):
+    """The second call finds by its arrays what the first did; whatever it is given is right."""
+    rng = np.random.default_rng(1)
+    w, bias = rng.standard_normal(w_shape), rng.standard_normal(w_shape[0])
+    layer = tilesolve.conv_layer(
+        *(shape, w, bias),
+        **(rest | {"layout": layout, "residual": residual, "epilogue": "relu"}),
+        machine=MACHINE,
+        threads=1,
+    )
+    slow = {"stride": (1, 1), "padding": ((0, 0),) * 2, "dilation": (1, 1), "groups": 1} | {
+        name: value if name == "groups" else ((value, value),) * 2 if name == "padding" else (2, 2)
+        for name, value in rest.items()
+    }
+    for number, begin in enumerate(begins):
+        x = aligned(rng.standard_normal(shape), begin)
+        out = aligned(np.full(layer.out_shape, np.nan), 1 - begin)
+        added = rng.standard_normal(layer.out_shape) if residual else None
+        expected = slow_convolution(from_layout(x, layout), w, **slow) + wide(bias, w)
+        if added is not None:
+            expected = expected + from_layout(added, layout)
+        expected = np.maximum(expected, 0)
+        assert layer(x, out, added) is out
+        np.testing.assert_allclose(from_layout(out, layout), expected, atol=1e-12)
+        found = layer(x, residual=added)
+        np.testing.assert_array_equal(found, out)
+        with patch.object(type(layer), "_run", side_effect=AssertionError):
+            assert layer(x, out, added) is out
+        np.testing.assert_array_equal(found, out)
+        if number:
+            continue
+        frozen = found.copy()
+        frozen.flags.writeable = False
+        for error, arguments in (
+            (SizeError, (x[..., :-1], out, added)),
+            (DtypeError, (x.astype("f4"), out, added)),
+            (PlanError, (x, frozen, added)),
+            (PlanError, (x, out, out if added is None else None)),
+        ):
+            with pytest.raises(error):
+                layer(*arguments)
+        np.testing.assert_array_equal(found, out)
+        np.testing.assert_allclose(layer(x.tolist(), None, added), found, atol=1e-12)
+
+
 def cube(x):
     return x * x * x
 
@@ -187,6 +254,59 @@ def test_functions_of_ones_own():
     found = tilesolve.conv(x, w, padding=1, epilogue=chain)
     expected = np.maximum(tilesolve.conv(x, w, padding=1), 0) ** 3
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_layers_ask_for_tries(monkeypatch):
+    """Of each plan, also those that come from a pickle."""
+    asked = []
+
+    def planned(problem, *, tries, **options):
+        asked.append(tries)
+        return tilesolve.plan(problem, **options)
+
+    x, _, plain = small()
+    monkeypatch.setattr(layer_plans, "plan", planned)
+    layer = small(tries=3)[2]
+    np.testing.assert_array_equal(layer(x), plain(x))
+    pickle.loads(pickle.dumps(layer))
+    assert asked == [3, 3]
+    monkeypatch.undo()
+    with pytest.raises(PlanError, match="tries must be a positive integer, got 0"):
+        small(tries=0)
+
+
+RESIDUALS = {
+    "whole rows": ((1, 8, 8, 16), (64, 16, 3, 3), {"padding": 1, "layout": "NHWC"}),
+    "ragged rows": ((1, 7, 5, 6), (21, 6, 3, 3), {"padding": 1, "layout": "NHWC"}),
+    "columns side by side": ((2, 32, 9, 9), (48, 32, 3, 3), {"padding": 1}),
+    "pixels side by side": ((1, 3, 20, 33), (5, 3, 3, 3), {"stride": 2}),
+    "pointwise": ((2, 24, 7, 7), (32, 24, 1, 1), {}),
+    "depthwise": ((1, 12, 12, 40), (40, 1, 3, 3), {"groups": 40, "layout": "NHWC"}),
+    "sums in several boxes": ((1, 2048, 2, 2), (16, 2048, 2, 2), {"padding": 1}),
+    "large": ((1, 16, 130, 130), (64, 16, 3, 3), {"padding": 1, "threads": 2}),
+}
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_residual_may_be_what_out_holds(name, spread):
+    """It is added as another array is, however C is written; x and memory around stay."""
+    x_shape, w_shape, rest = RESIDUALS[name]
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (x_shape, w_shape))
+    layer = tilesolve.conv_layer(
+        *(x_shape, w, rng.standard_normal(len(w)).astype(np.float32)),
+        **(rest | {"residual": True, "epilogue": "relu", "machine": MACHINE}),
+    )
+    added = rng.standard_normal(layer.out_shape).astype(np.float32)
+    expected = layer(x, residual=added)
+    room = np.full((*layer.out_shape[:-1], layer.out_shape[-1] + 3), 7, np.float32)
+    out = room[..., 2:-1] if spread else added.copy()
+    for view in (out, out[:]):
+        out[:] = added
+        assert layer(x, out=out, residual=view) is out
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4)
+    assert not spread or ((room[..., :2] == 7).all() and (room[..., -1] == 7).all())
 
 
 def test_pointwise_layers_take_any_strides():
@@ -217,6 +337,8 @@ def bad_calls(x, layer, plain):
     yield layer, (x, out, added.astype("f4")), DtypeError, "residual is float32"
     yield layer, (x, out), PlanError, "no residual is given to a layer that was made with one"
     yield layer, (x, wide[..., :6], wide[..., 3:9]), PlanError, "out shares memory with residual"
+    yield layer, (x, out, out[..., ::-1]), PlanError, "out shares memory with residual"
+    yield layer, (x, fixed, fixed), PlanError, "out is read-only"
     yield plain, (x, out, added), PlanError, "a residual is given to a layer .* without one"
     yield plain, (x, wide[:, :3, :6], None), SizeError, "out has the shape"
     yield plain, (wide[:, 1:, 2:8], wide[..., :6]), PlanError, "out shares memory with x"

@@ -83,6 +83,8 @@ def test_a_piped_report_is_whole():
         ((), {}),
         (("--dtype", "f32"), {"dtype": "float32"}),
         (("--dtype", "c128"), {"dtype": "complex128"}),
+        (("--dtype", "f16"), {"dtype": "float16"}),
+        (("--dtype", "bf16"), {"dtype": "bfloat16"}),
         (("--dtype", "float32"), {"dtype": "float32"}),
         (("--threads", "2"), {"threads": 2}),
         (("--accumulate",), {"accumulate": True}),

@@ -13,6 +13,7 @@ from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import EpilogueArgument
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
     as_operand,
@@ -96,7 +97,7 @@ in 1 groups (shape (1, 1, 4, 4), NCHW)
         *(read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
     )
     layer = plans.convolution
-    check_dtype(weights, "w", np.dtype(layer.dtype), "x")
+    check_dtype(weights, "w", array_dtype(layer.dtype), "x")
     shift = None
     if bias is not None:
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "x")

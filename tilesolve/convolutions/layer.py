@@ -14,6 +14,7 @@ from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
@@ -23,9 +24,10 @@ from tilesolve.convolutions.layer_plans import (
 )
 from tilesolve.convolutions.report import write_layer_report
 from tilesolve.machine.model import Machine
-from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.memory_overlap import Array, same_elements
 from tilesolve.plans.plan import Plan
 from tilesolve.running.prepared import Prepared
+from tilesolve.running.recent import Recent
 from tilesolve.system.html_report import html_report
 
 
@@ -54,13 +56,14 @@ class ConvLayer:
     [4.0, 6.0, 6.0, 4.0]
     """
 
-    __slots__ = ("_bias", "_plans", "_prepared", "_weights")
+    __slots__ = ("_bias", "_plans", "_prepared", "_recent", "_weights")
 
     def __init__(self, plans: LayerPlans, weights: Array, bias: Array | None) -> None:
         self._plans = plans
         self._weights = weights
         self._bias = bias
-        self._prepared: dict[bool, Prepared] = {}
+        self._prepared: dict[tuple[bool, bool], Prepared] = {}
+        self._recent: Recent | None = None
         self._prepare(plans.convolution.pointwise)
 
     @property
@@ -76,7 +79,7 @@ class ConvLayer:
     @property
     def prepared(self) -> Prepared:
         """The weights as that plan takes them."""
-        return self._prepared[self.convolution.pointwise]
+        return self._prepared[self.convolution.pointwise, False]
 
     @property
     def epilogue(self) -> Epilogue:
@@ -111,11 +114,12 @@ class ConvLayer:
         x
             The images, of the layer's shape and dtype; any strides, never modified.
         out
-            Where the result goes; a new array if None. It may not share memory with `x` or
-            `residual`.
+            Where the result goes; a new array if None. It may not share memory with `x`, nor with
+            `residual` unless it is the same array.
         residual
             What is added before the activation, of the result's shape, where the layer was made
-            with ``residual=True``.
+            with ``residual=True``. It may be `out` itself: the first such call plans for that, and
+            packs the weights once more.
 
         Returns
         -------
@@ -132,6 +136,18 @@ class ConvLayer:
             If there is a residual and the layer has none, or the other way round; or if `out` is
             read-only or shares memory with an operand. Nothing has been written then.
         """
+        recent = self._recent
+        if recent is not None:
+            given = (x,) if residual is None else (x, residual)
+            done = recent.again(out, 1.0, 0.0, *given)
+            if done is not None:
+                return done
+        return self._run(x, out, residual)
+
+    def _run(
+        self, x: npt.ArrayLike, out: npt.NDArray[Any] | None, residual: npt.ArrayLike | None
+    ) -> npt.NDArray[Any]:
+        """Compute a layer of arrays that were not looked at, and note what they are like."""
         layer = self.convolution
         whose = "the layer's dtype"
         images = as_operand(x, "x", layer.x_shape, layer.dtype, whose)
@@ -141,17 +157,21 @@ class ConvLayer:
         added = None
         if residual is not None:
             added = as_operand(residual, "residual", layer.out_shape, layer.dtype, whose)
-        target = result_array(out, layer, {"x": images, "residual": added})
+        adds = out is not None and added is not None and same_elements(np.asarray(out), added)
+        target = result_array(out, layer, {"x": images, "residual": None if adds else added})
+        added = target if adds else added
         flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
-        self._plans.run(flat, images, self._prepare(flat), self._bias, added, target)
+        arguments = flat, images, self._prepare(flat, adds), self._bias, added, target
+        self._plans.run(*arguments)
+        self._recent = self._plans.recall(*arguments)
         return target if out is None else out
 
-    def _prepare(self, flat: bool) -> Prepared:
+    def _prepare(self, flat: bool, adds: bool = False) -> Prepared:
         """Return the weights as a plan takes them."""
-        found = self._prepared.get(flat)
+        found = self._prepared.get((flat, adds))
         if found is None:
-            form, plan = self._plans.made(flat)
-            found = self._prepared[flat] = plan.prepare(form.filters(self._weights))
+            form, plan = self._plans.made(flat, adds)
+            found = self._prepared[flat, adds] = plan.prepare(form.filters(self._weights))
         return found
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -159,15 +179,16 @@ class ConvLayer:
         made = self._plans
         return (
             *(made.convolution, made.activation, made.has_residual, made.machine, made.threads),
-            *(made.strategy, self._weights, self._bias),
+            *(made.strategy, made.tries, self._weights, self._bias),
         )
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        layer, activation, has_residual, machine, threads, strategy, weights, bias = state
+        layer, activation, has_residual, machine, threads, strategy, tries, weights, bias = state
         plans = LayerPlans(
             *(layer, activation, bias is not None, has_residual, machine, threads),
             constant=True,
             strategy=strategy,
+            tries=tries,
         )
         ConvLayer.__init__(self, plans, weights, bias)
 
@@ -201,6 +222,7 @@ def conv_layer(
     machine: Machine | str | None = None,
     threads: int | None = None,
     strategy: str = "solver",
+    tries: int = 1,
 ) -> ConvLayer:
     """Plan a convolution layer and pack its weights, once for many calls.
 
@@ -228,7 +250,7 @@ def conv_layer(
     epilogue
         The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
         `Epilogue.parse`, one of your own by `elementwise`, or a tuple of these.
-    machine, threads, strategy
+    machine, threads, strategy, tries
         As in `plan`.
 
     Returns
@@ -272,6 +294,7 @@ def conv_layer(
         *(layer, activation, shift is not None, with_residual, machine, threads),
         constant=True,
         strategy=strategy,
+        tries=tries,
     )
     return ConvLayer(plans, weights, shift)
 
@@ -299,4 +322,5 @@ def _fold(
         factors = scale.reshape(-1, *(1,) * (weights.ndim - 2), layer.blocks[1])
     else:
         factors = scale.reshape(-1, *(1,) * (weights.ndim - 1))
-    return (weights * factors).astype(layer.dtype), shift.astype(layer.dtype)
+    dtype = array_dtype(layer.dtype)
+    return (weights * factors).astype(dtype), shift.astype(dtype)

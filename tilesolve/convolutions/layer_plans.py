@@ -11,10 +11,12 @@ from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
 from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
+from tilesolve.running.recent import Argument, Recent
 from tilesolve.system.checks import check_dtype, check_output
 
 
@@ -34,8 +36,8 @@ class LayerPlans:
         As `plan` takes them.
     constant
         Whether weights stay the same from call to call.
-    strategy
-        As `plan` takes it.
+    strategy, tries
+        As `plan` takes them.
     """
 
     convolution: Convolution
@@ -46,8 +48,9 @@ class LayerPlans:
     threads: int | None
     constant: bool
     strategy: str = "solver"
+    tries: int = 1
     _forms: dict[bool, Form] = field(default_factory=dict, init=False)
-    _made: dict[bool, tuple[Form, Plan]] = field(default_factory=dict, init=False)
+    _made: dict[tuple[bool, bool], tuple[Form, Plan]] = field(default_factory=dict, init=False)
 
     def form(self, flat: bool) -> Form:
         """Return the convolution as a problem with views; flat: with all pixels as one axis."""
@@ -56,9 +59,9 @@ class LayerPlans:
             found = self._forms[flat] = self.convolution.form(flat=flat)
         return found
 
-    def made(self, flat: bool) -> tuple[Form, Plan]:
-        """Return the form and its plan."""
-        found = self._made.get(flat)
+    def made(self, flat: bool, adds: bool = False) -> tuple[Form, Plan]:
+        """Return the form and its plan; adds: of calls whose residual is what `out` holds."""
+        found = self._made.get((flat, adds))
         if found is None:
             form = self.form(flat)
             constant = form.problem.constant if self.constant else ()
@@ -67,18 +70,20 @@ class LayerPlans:
                 problem,
                 machine=self.machine,
                 threads=self.threads,
-                epilogue=self.chain(form),
+                accumulate=adds,
+                epilogue=self.chain(form, adds),
                 strategy=self.strategy,
+                tries=self.tries,
             )
-            found = self._made[flat] = form, made
+            found = self._made[flat, adds] = form, made
         return found
 
-    def chain(self, form: Form) -> Epilogue:
-        """Return what follows the convolution, in the letters of a form."""
+    def chain(self, form: Form, adds: bool) -> Epilogue:
+        """Return what follows the convolution, in the letters of a form, and the sum with `out`."""
         added = []
         if self.has_bias:
             added.append(Operation("+", tuple(form.channel_letters)))
-        if self.has_residual:
+        if self.has_residual and not adds:
             added.append(Operation("+", form.problem.spec.output.letters))
         return Epilogue((*added, *self.activation.operations))
 
@@ -98,12 +103,45 @@ class LayerPlans:
         residual: Array | None,
         out: Array,
     ) -> None:
-        """Compute a layer of arrays that were checked; weights are as the form views them."""
+        """Compute a layer of arrays that were checked; weights are as the form views them.
+
+        The residual may be `out`; weights that were prepared are of the plan for that then.
+        """
+        adds = residual is out
+        form, found = self.made(flat, adds)
+        others = [one.view for one in _operands(form, bias, None if adds else residual)]
+        found(form.images(x), weights, form.results(out), beta=float(adds), operands=others)
+
+    def recall(
+        self,
+        flat: bool,
+        x: Array,
+        weights: Prepared,
+        bias: Array | None,
+        residual: Array | None,
+        out: Array,
+    ) -> Recent | None:
+        """Return what computes at once for calls like one that has run; None if nothing can.
+
+        Nothing can if the residual was `out`.
+        """
+        if residual is out:
+            return None
         form, found = self.made(flat)
-        operands = [] if bias is None else [form.channels(bias)]
-        if residual is not None:
-            operands.append(form.results(residual))
-        found(form.images(x), weights, form.results(out), operands=operands)
+        return found.executor.recall(
+            Argument(form.results(out), out),
+            Argument(form.images(x), x),
+            weights,
+            _operands(form, bias, residual),
+        )
+
+
+def _operands(form: Form, bias: Array | None, residual: Array | None) -> list[Argument]:
+    """Return what the epilogue takes: a layer's own bias, and what calls are given."""
+    operands = [] if bias is None else [Argument(form.channels(bias))]
+    if residual is not None:
+        operands.append(Argument(form.results(residual), residual))
+    return operands
 
 
 def read_activation(epilogue: EpilogueArgument) -> Epilogue:
@@ -144,7 +182,7 @@ def as_operand(
     array = read_array(value, name)
     if array.shape != shape:
         raise SizeError(f"{name} has the shape {array.shape}, it must be {shape}")
-    check_dtype(array, name, np.dtype(dtype), whose)
+    check_dtype(array, name, array_dtype(dtype), whose)
     return array
 
 
@@ -152,7 +190,7 @@ def result_array(out: Array | None, layer: Convolution, operands: dict[str, Arra
     """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
     if out is None:
         try:
-            return np.empty(layer.out_shape, layer.dtype)
+            return np.empty(layer.out_shape, array_dtype(layer.dtype))
         except ValueError as error:
             told = f"{layer.out_shape}: {error}"
             raise SizeError(f"padding and images give a result of the shape {told}") from None
@@ -160,7 +198,7 @@ def result_array(out: Array | None, layer: Convolution, operands: dict[str, Arra
         out,
         "out",
         layer.out_shape,
-        dtype=np.dtype(layer.dtype),
+        dtype=array_dtype(layer.dtype),
         whose="the layer's dtype",
         operands={name: one for name, one in operands.items() if one is not None},
     )

@@ -40,6 +40,8 @@ def layers(
 ) -> list[Convolution]:
     """Return the convolutions of a model, in its order, as often as they stand there.
 
+    Transposed ones, which are several convolutions each, are not among them.
+
     Parameters
     ----------
     source
@@ -50,8 +52,8 @@ def layers(
     Raises
     ------
     ModelError
-        If the model cannot be read, is damaged, has dynamic shapes, operators of a version that is
-        not known, or a transposed convolution.
+        If the model cannot be read, is damaged, has dynamic shapes, or operators of a version that
+        is not known.
     """
     kind = dtype_name(dtype)
     graph = read_model(source).graph
@@ -59,8 +61,6 @@ def layers(
     shapes = shapes_of(graph)
     found = []
     for node in graph.node:
-        if node.op_type == "ConvTranspose":
-            raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
         if node.op_type != "Conv":
             continue
         for name in node.input[:2]:

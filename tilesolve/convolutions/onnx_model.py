@@ -124,17 +124,13 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
     Raises
     ------
     ModelError
-        If the model cannot be read, is damaged, has dynamic shapes, operators that nobody knows, or
-        a transposed convolution.
+        If the model cannot be read, is damaged, has dynamic shapes, or operators that nobody knows.
     """
     onnx = import_onnx()
     shared = None if threads is None else check_threads(threads)
     model = read_model(source)
     graph = model.graph
     check_inputs(graph)
-    for node in graph.node:
-        if node.op_type == "ConvTranspose":
-            raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
     chains = _find_chains(graph)
     shapes = shapes_of(graph)
     layers = tuple(chain.layer(shapes, shared) for chain in chains)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self
 
-from tilesolve.contractions.argument_kinds import check_kind, check_kinds
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
+from tilesolve.machine.fields import check_fields
 from tilesolve.machine.file import (
     calibrated_text,
     check_machine,
@@ -25,16 +27,7 @@ from tilesolve.machine.file import (
     read_toml,
     write_toml,
 )
-from tilesolve.machine.level import (
-    Level,
-    Peak,
-    Source,
-    check_count,
-    check_levels,
-    check_name,
-    check_positive,
-    check_rate,
-)
+from tilesolve.machine.level import Level, Peak, Source
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting, warn_once
 
@@ -92,26 +85,7 @@ class Machine:
     costs: Costs = DEFAULT_COSTS
 
     def __post_init__(self) -> None:
-        where = f"machine {self.name!r}"
-        for field in ("name", "fingerprint"):
-            check_name(where, field, getattr(self, field), empty=True)
-        check_levels(where, self.levels)
-        check_rate(where, "frequency", self.frequency)
-        check_positive(where, "fma_rate", self.fma_rate)
-        for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
-            check_count(where, field, getattr(self, field))
-        check_kinds(self.peaks, Peak, f"{where}: peaks", "peaks", MachineError)
-        check_kinds(self.sources, tuple, f"{where}: sources", "pairs", MachineError)
-        check_kinds(self.catalogues, Catalogue, f"{where}: catalogues", "catalogues", MachineError)
-        check_kind(self.costs, Costs, f"{where}: costs", "Costs", MachineError)
-        if not self.peaks:
-            raise MachineError(f"{where}: no arithmetic peak is given in peaks")
-        for figure, source in self.sources:
-            if source not in get_args(Source):
-                raise MachineError(
-                    f"{where}: the source of {figure} must be one of "
-                    f"{', '.join(get_args(Source))}, got {source!r}"
-                )
+        check_fields({field.name: getattr(self, field.name) for field in fields(self)})
 
     @property
     def caches(self) -> tuple[Level, ...]:
@@ -203,7 +177,8 @@ class Machine:
     def peak(self, dtype: str, threads: int = 1) -> float:
         """Return the best measured flop/s of a dtype over all vector widths.
 
-        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate.
+        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate. Halves
+        are multiplied as float32.
 
         Parameters
         ----------
@@ -217,7 +192,7 @@ class Machine:
         >>> Machine.load("i7-6700k").peak("complex64")
         134400000000.0
         """
-        real = real_of(str(dtype))
+        real = real_of(summed_dtype(str(dtype)))
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
             raise MachineError(
@@ -272,7 +247,8 @@ class Machine:
             raise MachineError(f"there is no cost of the name {name!r:.80}")
         found = self.catalogue(dtype)
         usual: float = getattr(self.costs, name)
-        return measured_costs((found,), name).get(str(dtype), usual) if found else usual
+        known = measured_costs((found,), name) if found else {}
+        return known.get(summed_dtype(str(dtype)), usual)
 
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
@@ -282,7 +258,7 @@ class Machine:
         >>> Machine.load("i7-6700k").catalogue("float64") is None
         True
         """
-        wanted = (str(dtype), self.vector_bits, self.vector_registers)
+        wanted = (summed_dtype(str(dtype)), self.vector_bits, self.vector_registers)
         for found in self.catalogues:
             if (found.dtype, found.bits, found.registers) == wanted:
                 return found
@@ -317,9 +293,8 @@ class Machine:
         >>> Machine.load("i7-6700k").replace(cores=2).cores
         2
         """
-        for name in changes:
-            if name not in type(self).__dataclass_fields__:
-                raise MachineError(f"a machine has no {name!r} that could be replaced")
+        if unknown := changes.keys() - type(self).__dataclass_fields__:
+            raise MachineError(f"nothing of a machine is called {', '.join(sorted(unknown))}")
         return replace(self, **changes)
 
     def to_toml(self) -> str:

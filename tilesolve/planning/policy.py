@@ -61,6 +61,9 @@ PASSING_TILES = 16
 PACK_CROSSINGS = 3
 """Times a packed byte crosses each level up to its copy: source in, copy out, copy in."""
 
+WHOLE_SUM_PASSES = 1.5
+"""Passes over C of which fewer count as one, in which sums of halves are whole: tiles are means."""
+
 FAST_SHARE = 0.85
 """Share of the fastest microkernel's rate from which on schemes are composed of a microkernel."""
 

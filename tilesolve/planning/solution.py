@@ -18,7 +18,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import Price
+from tilesolve.model.price import Price, packing_share
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.setting import Choice
 
@@ -223,6 +223,14 @@ class Solution:
     def seconds(self) -> float:
         """The predicted time."""
         return self.cost.seconds
+
+    @property
+    def packing_share(self) -> float:
+        """The share of the predicted time that packing has."""
+        return packing_share(
+            *(self.cost, self.nest, self.machine, self.microkernel),
+            *(self.problem.dtype, self.threads),
+        )
 
     @property
     def flops(self) -> float:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.arrays import is_tensor, view_tensor
 from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
 from tilesolve.running.execution import read_factor
@@ -56,8 +57,8 @@ def run_batch(
         Cores that share the contractions.
     """
     alpha, beta = read_factor(problem, "alpha", alpha), read_factor(problem, "beta", beta)
-    rows = (_view_rows(of, name) for name, of in (("firsts", firsts), ("seconds", seconds)))
-    given, made = _checked(problem, *rows, _view_rows(outs, "outs"), beta)
+    firsts, seconds = _view_rows(firsts, "firsts"), _view_rows(seconds, "seconds")
+    given, made = _checked(problem, firsts, seconds, _view_rows(outs, "outs"), beta)
     busy = min(cores, max(1, len(given)))
     run = runner(busy)
     numbers = count()  # a thread takes the next contraction when it is done with one
@@ -89,7 +90,7 @@ def _checked(
 ) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
     """Return the operands and outputs as arrays after checking all of them."""
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
-    shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+    shape, dtype = problem.shapes[0], array_dtype(problem.dtype)
     for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
         given_one_by_one = isinstance(of, Sequence) or (isinstance(of, np.ndarray) and of.ndim)
         if not given_one_by_one and (of is not None or name != "outs"):

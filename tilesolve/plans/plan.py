@@ -199,7 +199,7 @@ class Plan(SolutionFigures):
         executor = self._executor or self.executor
         recent = executor.recent
         if recent is not None:
-            done = recent.again(first, second, out, alpha, beta)
+            done = recent.again(out, alpha, beta, first, second)
             if done is not None:
                 return done
         return executor.run(first, second, out, alpha, beta, operands)
@@ -365,7 +365,8 @@ def plan(
     machine
         A `Machine`, a name or a path; see `Machine.load`.
     dtype
-        Of all tensors; if None, that of arrays that are given as `sizes`, else float64.
+        Of all tensors; if None, that of arrays that are given as `sizes`, else float64. Sums of
+        ``"float16"`` and ``"bfloat16"`` are float32, and rounded once.
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
         More than the machine has cores are a `ThreadsWarning`, once.

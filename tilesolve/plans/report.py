@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
+from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
@@ -80,7 +81,9 @@ def _head(solution: Solution) -> Iterator[str]:
         if solution.threads == 1
         else f"{solution.threads} threads dividing {solution.split!r}"
     )
-    yield f"{problem} on {solution.machine.name}, {many}"
+    dtype = summed_dtype(problem.dtype)
+    summed = f", summed in {dtype}" if dtype != problem.dtype else ""
+    yield f"{problem}{summed} on {solution.machine.name}, {many}"
     groups = dict(solution.fused.groups)
     yield "classes: " + ", ".join(
         f"{index} = {''.join(letters)} ({prod(solution.share.sizes[i] for i in letters)})"
@@ -212,10 +215,11 @@ def _policy(solution: Solution) -> LayoutPolicy | None:
 
 
 def _written(solution: Solution, policy: LayoutPolicy | None) -> str:
+    half = is_half(solution.problem.dtype)
     if solution.output == "accumulate":
-        return "added to"
+        return "added to once its sums are whole, and rounded" if half else "added to"
     if solution.output == "store":
-        return "overwritten"
+        return "overwritten, rounded once its sums are whole" if half else "overwritten"
     if policy and not policy.non_temporal:
         return "overwritten through the caches: lines of non-temporal stores would alias"
     staged = policy and policy.stages_output

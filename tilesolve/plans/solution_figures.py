@@ -108,6 +108,18 @@ class SolutionFigures:
         return self._solution.seconds
 
     @property
+    def packing_share(self) -> float:
+        """The share of the predicted time that packing has: of the slowest level's, or compute's.
+
+        Examples
+        --------
+        >>> from tilesolve.plans.plan import plan
+        >>> 0 < plan("ik-ij-jk", 512, "i7-6700k", cache=False).packing_share < 0.1
+        True
+        """
+        return self._solution.packing_share
+
+    @property
     def flops(self) -> float:
         """Predicted flop/s of all threads together."""
         return self._solution.flops

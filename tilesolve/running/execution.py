@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -14,21 +14,19 @@ import numpy.typing as npt
 
 from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.runtime.array_guard import describe_arrays
-from tilesolve.kernels.runtime.fast_call import ADDRESSES, prepare_call
 from tilesolve.kernels.tuning import MAX_LAYOUTS
-from tilesolve.packing.buffers import empty, workspace
+from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
 from tilesolve.running.prepared import Prepared
+from tilesolve.running.recent import Argument, Recent
 from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
 from tilesolve.system.workers import run_together
-
-_ARRAY = np.ndarray  # looked up more often than all else
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +69,7 @@ class Layout:
         problem = solution.problem
         _check_count(problem)
         problem.check_operands(first, second)
-        text, shape, dtype = str(problem.spec), problem.shapes[0], np.dtype(problem.dtype)
+        text, shape, dtype = str(problem.spec), problem.shapes[0], array_dtype(problem.dtype)
         for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
             check_dtype(array, f"operand {name} of {text!r}", dtype)
         if out is None:
@@ -96,53 +94,6 @@ class Layout:
             for task in tasks:
                 one.use_in(task)
         return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recent:
-    """What is done for arrays like given ones, as compiled code can tell: see `kernels.fast_call`.
-
-    Parameters
-    ----------
-    call
-        Computes for such arrays.
-    workspace_bytes
-        Bytes of packed copies.
-    shape, dtype
-        Of the output.
-    kept
-        What these are of: the layout, and the dtypes of all arrays, so that no other ones can be
-        where they are.
-    """
-
-    call: Callable[..., Array | None]
-    workspace_bytes: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    kept: tuple[Layout, tuple[np.dtype[Any], ...]]
-
-    @classmethod
-    def of(cls, layout: Layout, arrays: Sequence[Array]) -> Self:
-        """Note what the output and the operands are like."""
-        (task,) = layout.tasks
-        words = np.concatenate([task.words, ADDRESSES, describe_arrays(arrays)])
-        kept = layout, tuple(array.dtype for array in arrays)
-        return cls(prepare_call(words), task.workspace_bytes, layout.shape, layout.dtype, kept)
-
-    def again(
-        self,
-        first: npt.ArrayLike | Prepared,
-        second: npt.ArrayLike | Prepared,
-        out: Array | None,
-        alpha: complex,
-        beta: complex,
-    ) -> Array | None:
-        """Return what the call gives if its arrays are like these, or nothing if it is another."""
-        if out is None:
-            if type(beta) is not float or beta:
-                return None
-            out = empty(self.shape, self.dtype)
-        return self.call(first, second, out, alpha, beta, workspace(self.workspace_bytes).bytes)
 
 
 class Executor:
@@ -219,21 +170,44 @@ class Executor:
             run_together([partial(task.run, arrays, alpha, beta, places) for task in tasks])
         elif tasks:
             tasks[0].run((out, first, second), alpha, beta, places)
-            plain = type(out) is type(first) is type(second) is _ARRAY
-            if plain and not layout.aligned and not prepared and not others:
+            if not (prepared or others or tasks[0].schedule.block):
                 if layout.recent is None:
-                    layout.recent = Recent.of(layout, (out, first, second))
+                    told = Argument(out, out), (Argument(first, first), Argument(second, second))
+                    layout.recent = Recent.of(tasks[0], *told, aligned=layout.aligned)
                 self.recent = layout.recent
         return out
+
+    def recall(
+        self,
+        out: Argument,
+        first: Argument,
+        second: Prepared,
+        others: Sequence[Argument],
+    ) -> Recent | None:
+        """Return what computes at once for calls like one that has run; None if nothing can."""
+        layout = self._layout(
+            first.view, second.array, out.view, (second,), tuple(one.view for one in others)
+        )
+        if len(layout.tasks) != 1 or layout.tasks[0].schedule.block:
+            return None  # sums of halves lie in no array of the call
+        return Recent.of(
+            layout.tasks[0],
+            out,
+            (first, Argument(second.array)),
+            others,
+            aligned=layout.aligned,
+            kept=(second,),
+        )
 
     def prepare(self, operand: str, array: npt.ArrayLike) -> Prepared:
         """Return an operand with the micro-panels that calls with arrays in C order read."""
         found = Prepared.of(self.solution, operand, array)
         problem = self.solution.problem
         _check_count(problem)
-        given = [np.empty(shape, problem.dtype) for shape in problem.shapes[1:]]
+        dtype = array_dtype(problem.dtype)
+        given = [np.empty(shape, dtype) for shape in problem.shapes[1:]]
         given[found.operand] = found.array
-        others = tuple(np.empty(shape, problem.dtype) for shape in self.shapes)
+        others = tuple(np.empty(shape, dtype) for shape in self.shapes)
         self._layout(given[0], given[1], None, (found,), others)
         return found
 
@@ -263,14 +237,14 @@ class Executor:
             for at, one in enumerate(operands)
         )
         if all(
-            array.shape == shape and array.dtype == problem.dtype
+            array.shape == shape and array.dtype.name == problem.dtype
             for array, shape in zip(arrays, shapes, strict=True)
         ):
             return arrays
         for (name, array), shape in zip(self._named(arrays).items(), shapes, strict=True):
             if array.shape != shape:
                 raise SizeError(f"{name} must have shape {shape}, got {array.shape}")
-            check_dtype(array, name, np.dtype(problem.dtype))
+            check_dtype(array, name, array_dtype(problem.dtype))
         return arrays
 
     def _named(self, operands: Sequence[Array]) -> dict[str, Array]:
@@ -336,7 +310,7 @@ def trace_calls(solution: Solution) -> list[Visit]:
         `kernels.state.TRACE`.
     """
     out, first, second = (
-        np.zeros(shape, solution.problem.dtype) for shape in solution.problem.shapes
+        np.zeros(shape, array_dtype(solution.problem.dtype)) for shape in solution.problem.shapes
     )
     tasks = Layout.of(solution, first, second, out).tasks
     return [call for task in tasks for call in task.trace((out, first, second))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from types import MappingProxyType
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.arrays import read_array, view_output
-from tilesolve.contractions.dtype_names import find_dtype
+from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype, is_half
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
 
 MAX_THREADS = 8192
@@ -145,32 +147,51 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     >>> common_dtype([np.dtype("f4"), np.dtype("i4")])
     dtype('float64')
     """
-    return np.result_type(*dtypes).newbyteorder("=")
+    try:
+        return np.result_type(*dtypes).newbyteorder("=")
+    except TypeError as error:
+        names = ", ".join(map(str, dtypes))
+        raise DtypeError(f"the operands have no common dtype: {names}") from error
+
+
+def _is_of_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of numbers, truth values or objects; bfloat16 has no kind."""
+    return dtype.kind in _KINDS or is_half(dtype.name)
+
+
+_KINDS = "biufcO"
+_TAKEN = "einsum takes numbers, booleans and objects"
 
 
 def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
-    """Return a dtype, if it is one of numbers or truth values.
+    """Return a dtype, if it is one of numbers, truth values or objects.
 
     Examples
     --------
     >>> as_dtype("f4", "dtype")
     dtype('float32')
-    >>> as_dtype(object, "operand 0")
+    >>> as_dtype("U3", "operand 0")
     Traceback (most recent call last):
         ...
-    tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
+    tilesolve.contractions.errors.DtypeError: operand 0 is <U3; \
+einsum takes numbers, booleans and objects
     """
+    written = written_name(value)
+    if written is not None and is_half(written):
+        return array_dtype(written)
     try:
         dtype = find_dtype(value)
     except TypeError as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
-    if dtype.kind not in "biufc":
-        raise DtypeError(f"{name} is {dtype}; einsum takes numbers and booleans")
+    if not _is_of_numbers(dtype):
+        raise DtypeError(f"{name} is {dtype}; {_TAKEN}")
     return dtype
 
 
 def as_array(value: npt.ArrayLike, number: int) -> Array:
     """Return an operand as an array.
+
+    What is no array becomes one of objects only where each of them is a number, such as a fraction.
 
     Examples
     --------
@@ -182,7 +203,22 @@ with a sequence. The requested array has an inhomogeneous shape after 1 dimensio
 shape was (2,) + inhomogeneous part.
     """
     array = read_array(value, f"operand {number}")
-    if array.dtype.kind not in "biufc":
+    given = isinstance(value, np.ndarray)
+    if not _is_of_numbers(array.dtype):
         what = f"{array.dtype}" if hasattr(value, "dtype") else type(value).__name__
-        raise DtypeError(f"operand {number} is {what}; einsum takes numbers and booleans")
+        raise DtypeError(f"operand {number} is {what}; {_TAKEN}")
+    if array.dtype.kind == "O" and not given:
+        for element in array.flat:
+            if not isinstance(element, Number):
+                raise DtypeError(_no_number(value, element, number))
     return array
+
+
+def _no_number(value: object, element: object, number: int) -> str:
+    """Say what an operand is that has an element which is neither a number nor in an array."""
+    if element is value:
+        return f"operand {number} is {type(value).__name__}, which is no array"
+    return (
+        f"operand {number} is {type(value).__name__} with an element of {type(element).__name__}, "
+        "which is no number; an array of dtype object may have any"
+    )

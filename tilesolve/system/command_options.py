@@ -12,7 +12,14 @@ from tilesolve.contractions.spec import Spec
 if TYPE_CHECKING:
     import typer
 
-DTYPES = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
+DTYPES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+}
 """Short names of dtypes."""
 
 

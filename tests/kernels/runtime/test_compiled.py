@@ -147,8 +147,10 @@ def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_intege
 def test_a_compiled_function_is_the_same_where_its_address_says():
     given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
     words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(given))
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
+    words[call_fields.GIVEN] = len(given)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 2)
     for others in (given, given[::-1]):
-        arguments = words.ctypes.data, *map(id, others)
+        row = np.array([id(array) for array in others])
+        arguments = words.ctypes.data, row.ctypes.data
         found = kind(address(match_arrays))(*arguments)
         assert found == match_arrays(*arguments) == (others is given)

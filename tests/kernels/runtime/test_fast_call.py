@@ -24,20 +24,20 @@ def prepared():
     out = np.zeros((24, 24))
     found(first, second, out=out)
     recent = found.executor.recent
-    return recent, (first, second, out, 1.0, 0.0, workspace(recent.workspace_bytes).bytes)
+    return recent, (1.0, 0.0, workspace(recent.workspace_bytes).bytes, out, first, second)
 
 
 def test_a_call_counts_references_as_python_does(prepared):
     """The output is returned with a reference of its own, and so is None; nothing else is kept."""
     recent, arguments = prepared
     alpha, beta = float("1.5"), float("0.25")
-    watched = [*arguments[:3], alpha, beta, arguments[5]]
-    others = [None, *arguments[1:]]
+    watched = [alpha, beta, *arguments[2:]]
+    others = [*arguments[:5], None]
     before = [sys.getrefcount(x) for x in watched]
-    kept = [recent.call(*arguments[:3], alpha, beta, arguments[5]) for _ in range(50)]
+    kept = [recent.call(alpha, beta, *arguments[2:]) for _ in range(50)]
     after = [sys.getrefcount(x) for x in watched]
-    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 0, 50, 0, 0, 0]
-    assert all(x is arguments[2] for x in kept)
+    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 0, 0, 50, 0, 0]
+    assert all(x is arguments[3] for x in kept)
     del kept
     assert [sys.getrefcount(x) for x in watched] == before
     nothing = sys.getrefcount(None)
@@ -52,30 +52,30 @@ class Number(float):
 @pytest.mark.parametrize(
     ("place", "other"),
     [
-        (0, None),
-        (1, [[1.0]]),
-        (2, None),
-        (2, np.ma.zeros((24, 24))),
-        (0, np.zeros((24, 24), "float32")),
-        (1, np.zeros((24, 25))),
-        (3, 1),
-        (3, 1j),
-        (3, Number(1)),
-        (4, np.float64(0)),
         (4, None),
+        (5, [[1.0]]),
+        (3, None),
+        (3, np.ma.zeros((24, 24))),
+        (4, np.zeros((24, 24), "float32")),
+        (5, np.zeros((24, 25))),
+        (0, 1),
+        (0, 1j),
+        (0, Number(1)),
+        (1, np.float64(0)),
+        (1, None),
     ],
 )
 def test_what_is_not_alike_is_left_alone(prepared, place, other):
     """Objects of other types, or subclasses, or other arrays: nothing is computed."""
     recent, arguments = prepared
-    out = arguments[2]
+    out = arguments[3]
     out[...] = np.nan
     changed = [*arguments]
     changed[place] = other
     assert recent.call(*changed) is None
     assert np.isnan(out).all()
     assert recent.call(*arguments) is out
-    assert np.allclose(out, arguments[0] @ arguments[1])
+    assert np.allclose(out, arguments[4] @ arguments[5])
 
 
 @pytest.mark.parametrize("count", range(6))
@@ -90,8 +90,9 @@ def test_too_few_arguments_are_left_alone(prepared, count):
 def test_the_function_keeps_its_words():
     """Whoever has the function needs no reference to what it was made of."""
     array = np.zeros((2, 2))
-    words = np.zeros(call_fields.RUN, np.int64)
-    words = np.concatenate([words, ADDRESSES, describe_arrays([array] * 3)])
+    words = np.zeros(call_fields.ARRAYS, np.int64)
+    words[call_fields.RUN : call_fields.GIVEN + 1] = *ADDRESSES, 3
+    words = np.concatenate([words, describe_arrays([array] * 3)])
     count = sys.getrefcount(words)
     function = prepare_call(words)
     assert sys.getrefcount(words) == count + 1
@@ -119,7 +120,7 @@ def test_others_run_meanwhile():
     while len(meanwhile) < 100 and max(meanwhile, default=0) < 3:
         begin = time.perf_counter()
         assert (
-            recent.call(first, first, out, 1.0, 0.0, workspace(recent.workspace_bytes).bytes) is out
+            recent.call(1.0, 0.0, workspace(recent.workspace_bytes).bytes, out, first, first) is out
         )
         end = time.perf_counter()
         meanwhile.append(sum(begin < at < end for at in ticks))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
@@ -278,6 +279,8 @@ def copy_kinds(
     """
     if operand in share.constant:
         return ["prepared"]
+    if is_half(share.dtype):
+        return ["strips"]
     rows = bool(set(roles.rows) & set(share.spec.tensors[operand].letters))
     windows: list[CopyKind] = ["windows"] if repeats(share.spec, operand) and not rows else []
     if any(one.tensor == operand for one in share.padding):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tilesolve.contractions.errors import PlanError, SolverError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
 from tilesolve.contractions.spec import Spec
@@ -48,7 +49,8 @@ class GeometricProgram:
         if demand.overwrite:
             kept = min(places[-1].capacity, machine.last_cache_bytes)
             # What is written across rows, or gone over once more, is written through the caches.
-            near = vector is not None or demand.epilogue is not None
+            again = demand.epilogue is not None or is_half(problem.dtype)
+            near = vector is not None or again
             streams = not near and _outgrows(problem, kept)
             output = "stream" if streams else "store"
         found = [

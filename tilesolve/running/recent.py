@@ -1,0 +1,125 @@
+"""Calls like a recent one: compiled code tells them by their arrays, and computes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime.array_guard import describe_arrays
+from tilesolve.kernels.runtime.fast_call import ADDRESSES, MAX_PLACES, prepare_call
+from tilesolve.packing.buffers import empty, workspace
+from tilesolve.packing.memory_overlap import Array
+from tilesolve.running.task import Task
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Argument:
+    """What a tensor is in a call.
+
+    Parameters
+    ----------
+    view
+        As the plan sees it.
+    given
+        The array that the call is given; None where each call has the same.
+    """
+
+    view: Array
+    given: Array | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether compiled code can find the tensor in such a call."""
+        if self.given is None:
+            return True
+        return (
+            type(self.given) is np.ndarray
+            and self.given.ctypes.data == self.view.ctypes.data
+            and self.given.size > 0
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recent:
+    """What is done for arrays like given ones, as compiled code can tell: see `kernels.fast_call`.
+
+    Parameters
+    ----------
+    call
+        Computes for such arrays.
+    workspace_bytes
+        Bytes of packed copies.
+    shape, dtype
+        Of the output.
+    kept
+        What `call` has addresses of; the dtypes of all arrays too, so that no other ones can be
+        where they are.
+    """
+
+    call: Callable[..., Array | None]
+    workspace_bytes: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    kept: tuple[object, ...]
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        out: Argument,
+        operands: tuple[Argument, Argument],
+        others: Sequence[Argument] = (),
+        *,
+        aligned: Container[int] = (),
+        kept: tuple[object, ...] = (),
+    ) -> Self | None:
+        """Note what a call is given; None where compiled code could not tell another by it.
+
+        Parameters
+        ----------
+        task
+            What the call does.
+        out, operands, others
+            The output, which is given, both operands, and those of the epilogue.
+        aligned
+            Numbers of the operands for which it matters whether they begin with a line.
+        kept
+            What has to stay as long as this does.
+        """
+        tensors = out, *operands, *others
+        if out.given is None or len(others) > MAX_PLACES:
+            return None
+        if not all(one.is_known for one in tensors):
+            return None
+        given = [(at - 1, one.given) for at, one in enumerate(tensors) if one.given is not None]
+        arrays = [array for _, array in given]
+        places = np.array(
+            [0 if one.given is not None else one.view.ctypes.data for one in others], np.int64
+        )
+        words = np.zeros(call_fields.ARRAYS, np.int64)
+        words[: len(task.words)] = task.words
+        words[call_fields.RUN : call_fields.GIVEN] = ADDRESSES
+        words[call_fields.GIVEN] = len(arrays)
+        words[call_fields.KEPT : call_fields.PLACES] = [
+            0 if one.given is not None else id(one.view) for one in operands
+        ]
+        words[call_fields.PLACES] = places.ctypes.data
+        words[call_fields.PLACE_COUNT] = len(others)
+        told = [place for place, (at, _) in enumerate(given) if at in aligned and at >= 0]
+        call = prepare_call(np.concatenate([words, describe_arrays(arrays, told)]))
+        stays = (task, tensors, places, [array.dtype for array in arrays], *kept)
+        return cls(call, task.workspace_bytes, arrays[0].shape, arrays[0].dtype, stays)
+
+    def again(
+        self, out: Array | None, alpha: complex, beta: complex, *given: object
+    ) -> Array | None:
+        """Return what the call gives if its arrays are like these, or nothing if it is another."""
+        if out is None:
+            if type(beta) is not float or beta:
+                return None
+            out = empty(self.shape, self.dtype)
+        return self.call(alpha, beta, workspace(self.workspace_bytes).bytes, out, *given)
