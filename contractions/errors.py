@@ -30,6 +30,10 @@ class DtypeError(TilesolveError, TypeError):
     """A dtype that tilesolve does not compute in."""
 
 
+class TensorError(TilesolveError, BufferError):
+    """A tensor of another library whose memory cannot be read or written to from here."""
+
+
 class SuiteError(TilesolveError, LookupError, ValueError):
     """A problem suite, or a case in one, that does not exist or cannot be read."""
 
@@ -56,6 +60,10 @@ class SettingError(TilesolveError, ValueError):
 
 class TilesolveWarning(UserWarning):
     """Something that tilesolve found damaged or foreign, and goes on without."""
+
+
+class ThreadsWarning(TilesolveWarning):
+    """More threads are asked for than the machine has cores: they take turns."""
 
 
 class PlanError(TilesolveError, ValueError):

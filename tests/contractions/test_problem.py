@@ -193,7 +193,7 @@ def test_dtypes_without_a_common_one_are_refused():
 
 def test_a_ragged_list_is_no_operand():
     """What numpy cannot take for an array is refused by the operand's name."""
-    with pytest.raises(SizeError, match="operand B of 'i,ij->j' is no array"):
+    with pytest.raises(DtypeError, match="operand B of 'i,ij->j' is no array"):
         Problem.from_arrays("i,ij->j", [1.0, 2.0], [[1.0], [2.0, 3.0]])
 
 

@@ -26,7 +26,7 @@ from running_cases import (
 )
 from strategies import problems, specs, unshrunk
 
-from tilesolve import Problem, plan, reference
+from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels import tuning
@@ -35,8 +35,10 @@ from tilesolve.kernels.runtime import macrokernel
 from tilesolve.kernels.runtime.state import KIND_GATHER, KIND_TRANSPOSE_ROWS
 from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.runnable_nest import RunnableNest
+from tilesolve.planning.solve import solve
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.running import execution
 from tilesolve.running.execution import Layout, trace_calls
@@ -776,8 +778,8 @@ def test_interleaved_memory_is_no_overlap():
 
 
 def test_other_numbers_of_operands():
-    """Plans of one or three operands can be priced, not run."""
-    found = plan("ij-ji", 4, "i7-6700k", cache=False)
+    """Solutions of one or three operands can be priced, not run."""
+    found = Plan(solve(Problem.of("ij-ji", 4), Machine.load("i7-6700k"), 1, Demand()))
     with pytest.raises(PlanError, match="1 operands"):
         found(np.ones((4, 4)), np.ones((4, 4)))
 

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import read_flag
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import array_dtype
-from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm
+from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
-    as_array,
     as_operand,
     read_activation,
     result_array,
@@ -272,7 +273,8 @@ def conv_layer(
     >>> layer(np.array([[[[1.0, 2.0, 3.0]]]])).tolist()
     [[[[1.5, 2.5, 3.5]], [[0.0, 0.0, 0.0]]]]
     """
-    weights = as_array(w, "w")
+    with_residual = read_flag(residual, "residual", PlanError)
+    weights = read_array(w, "w")
     layer = Convolution.of(
         x_shape,
         weights.shape,
@@ -289,7 +291,7 @@ def conv_layer(
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "w").copy()
     weights, shift = _fold(layer, weights, shift, batch_norm)
     plans = LayerPlans(
-        *(layer, activation, shift is not None, bool(residual), machine, threads),
+        *(layer, activation, shift is not None, with_residual, machine, threads),
         constant=True,
         strategy=strategy,
         tries=tries,
@@ -303,15 +305,15 @@ def _fold(
     """Return a copy of the weights and the bias, with a batch normalisation in them."""
     if batch_norm is None:
         return weights.copy(), bias
+    if not isinstance(batch_norm, list | tuple) or not batch_norm:
+        raise PlanError(f"batch_norm is a tuple of arrays and eps, got {batch_norm!r}")
     *parts, eps = batch_norm
     names = ("gamma", "beta", "mean", "var")
     if len(parts) != len(names):
         raise PlanError(f"batch_norm is {', '.join(names)} and eps, got {len(parts) + 1} values")
     gamma, beta, mean, var = (
-        as_operand(
-            np.asarray(part, np.float64), f"{name} of batch_norm", (layer.filters,), "float64", ""
-        )
-        for name, part in zip(names, parts, strict=True)
+        as_operand(read_reals(part, name).astype(np.float64), name, (layer.filters,), "float64", "")
+        for name, part in zip((f"{name} of batch_norm" for name in names), parts, strict=True)
     )
     scale, shift = fold_batchnorm(gamma, beta, mean, var, eps)
     if bias is not None:

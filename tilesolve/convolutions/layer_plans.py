@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
+from math import prod
 
-import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
-from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
@@ -179,31 +181,21 @@ def as_operand(
         ...
     tilesolve.contractions.errors.SizeError: bias has the shape (2,), it must be (3,)
     """
-    array = as_array(value, name)
+    array = read_array(value, name)
     if array.shape != shape:
         raise SizeError(f"{name} has the shape {array.shape}, it must be {shape}")
     check_dtype(array, name, array_dtype(dtype), whose)
     return array
 
 
-def as_array(value: npt.ArrayLike, name: str) -> Array:
-    """Return what was given as an array.
-
-    Examples
-    --------
-    >>> as_array([1.0], "x").shape
-    (1,)
-    """
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DtypeError(f"{name} is no array: {error}") from error
-
-
 def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:
     """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
     if out is None:
-        return new_result(layer.out_shape, array_dtype(layer.dtype))
+        dtype = array_dtype(layer.dtype)
+        if prod(layer.out_shape) * dtype.itemsize > sys.maxsize:
+            told = f"{layer.out_shape}: more than memory can have"
+            raise SizeError(f"padding and images give a result of the shape {told}")
+        return new_result(layer.out_shape, dtype)
     return check_output(
         out,
         "out",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.convolution_arguments import Ends
 from tilesolve.contractions.errors import ModelError
 
@@ -69,6 +70,7 @@ def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:  # noqa: ANN401
     if isinstance(source, bytes):
         name, read = "the model", onnx.load_from_string
     else:
+        check_kind(source, (str, PathLike), "source", "a path, bytes or a ModelProto", ModelError)
         name, read, source = f"the model {fspath(source)}", onnx.load, fspath(source)
     try:
         found = read(source)

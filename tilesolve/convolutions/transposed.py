@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution_arguments import (
     Ends,
     PaddingArgument,
@@ -25,7 +26,7 @@ from tilesolve.contractions.convolution_arguments import (
 )
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.convolutions.conv import conv
-from tilesolve.convolutions.layer_plans import as_array, as_operand
+from tilesolve.convolutions.layer_plans import as_operand
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_dtype, check_output
 
@@ -77,9 +78,9 @@ def conv_transpose(
     >>> conv_transpose([[[1.0, 2.0]]], [[[1.0, 1.0, 1.0]]], stride=2).tolist()
     [[[1.0, 1.0, 3.0, 2.0, 2.0]]]
     """
-    images, weights = as_array(x, "x"), as_array(w, "w")
+    images, weights = read_array(x, "x"), read_array(w, "w")
     check_dtype(weights, "w", images.dtype, "x")
-    if layout not in ("NCHW", "NHWC"):
+    if not isinstance(layout, str) or layout not in ("NCHW", "NHWC"):
         raise SpecError(f"layout {layout!r} of a transposed convolution; NCHW, NHWC are known")
     order = count_dimensions(images.shape, weights.shape, layout)
     filters = _group_filters(weights, read_number("groups", groups, 1))

@@ -93,8 +93,9 @@ def expression(
 3 on axis 1 of operand 0 ('ij'), 4 on axis 0 of operand 1 ('jk')
     """
     extents = tuple(_shape(shape, number) for number, shape in enumerate(shapes))
+    own = as_dtype(dtype, "dtype")
     dtypes = [
-        as_dtype(getattr(shape, "dtype", dtype), f"operand {number}")
+        as_dtype(shape.dtype, f"operand {number}") if hasattr(shape, "dtype") else own
         for number, shape in enumerate(shapes)
     ]
     if not shapes:

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from numpy import einsum as numpy_einsum  # by their names, as a user may put ours in their places
 from numpy import tensordot as numpy_tensordot
 
+from tilesolve.contractions.arrays import is_tensor, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.subscripts import from_lists, read
-from tilesolve.expressions.compile import compile_expression
+from tilesolve.expressions.compile import MAX_AXES, compile_expression
 from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.overrides import check_no_options, find_override
@@ -62,9 +63,10 @@ def einsum(
         Arrays, or what numpy makes arrays of numbers of. Objects are multiplied and added as they
         define it. Where an operand has an ``__array_function__`` of its own, it computes.
     out
-        Where the result goes. Where it shares memory with an operand, the result is computed into
-        a temporary array first, as numpy does. One without axes takes a number of any dtype that
-        keeps its value, unless `optimize` is False.
+        Where the result goes: an array, or a tensor that exports its memory. Where it shares
+        memory with an operand, the result is computed into a temporary array first, as numpy does.
+        One without axes takes a number of any dtype that keeps its value, unless `optimize` is
+        False.
     dtype
         To compute in; else what numpy promotes the operands and `out` to.
     order
@@ -203,6 +205,9 @@ def _general(
     owner = find_override((subscripts, *operands, out))
     if owner is not None:
         return _theirs(owner, (subscripts, *operands), out, options)
+    if is_tensor(out):
+        _general(key, subscripts, operands, view_output(out, "out"), options)
+        return out
     if not isinstance(subscripts, str | bytes):
         subscripts, operands = from_lists((subscripts, *operands))
         key = None  # which does not say what the operands are
@@ -212,14 +217,15 @@ def _general(
     if not operands:
         raise SpecError(f"einsum needs an operand beside {subscripts!r}")
     arrays = [as_array(array, number) for number, array in enumerate(operands)]
+    if any(map(is_tensor, operands)):
+        key = None  # a kept call takes arrays alone
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
         as_dtype(out.dtype, "out")
-    if order not in get_args(Order):
-        raise SpecError(f"the order is one of {', '.join(get_args(Order))}, not {order!r}")
-    if casting not in get_args(Casting):
-        raise SpecError(f"the casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
+    _check_choice("order", order, get_args(Order))
+    _check_choice("casting", casting, get_args(Casting))
     computed = _computed(dtypes, out, dtype, casting)
+    wanted = Options(threads, optimize, memory_limit, called_once=True)
 
     shapes = [array.shape for array in arrays]
     known = (
@@ -229,7 +235,6 @@ def _general(
     found = _expressions.get(known)
     if found is None:
         form = read(subscripts, [array.ndim for array in arrays])
-        wanted = Options(threads, optimize, memory_limit, called_once=True)
         found = compile_expression(form, shapes, dtypes, computed, wanted)
         if len(_expressions) >= MAX_KEPT_EINSUMS:
             _expressions.clear()
@@ -282,6 +287,11 @@ def _computed(
         for number, given in enumerate(dtypes):
             _check_cast(given, wanted, casting, f"operand {number}")
     return None if dtype is None and out is None else wanted.newbyteorder("=")
+
+
+def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
+    if not isinstance(given, str) or given not in known:
+        raise SpecError(f"the {name} is one of {', '.join(known)}, not {given!r}")
 
 
 def _check_cast(given: np.dtype[Any], wanted: np.dtype[Any], casting: Casting, name: str) -> None:
@@ -368,6 +378,6 @@ def _axes(axes: Any, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:  # 
                 f"tensordot's axes are a number or two lists of numbers, not {axes!r}"
             ) from None
         return one, two
-    if number < 0:
-        raise SizeError(f"tensordot sums over 0 axes or more, not {number}")
+    if not 0 <= number <= MAX_AXES:
+        raise SizeError(f"tensordot sums over 0 to {MAX_AXES} axes, not {number}")
     return tuple(range(order - number, order)), tuple(range(number))

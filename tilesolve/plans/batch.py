@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from operator import itemgetter
 from threading import Event
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import is_tensor, view_tensor
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
 from tilesolve.planning import policy
+from tilesolve.running.execution import read_factor
 from tilesolve.system.cancellation import is_stopped
 from tilesolve.system.checks import check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
@@ -59,7 +62,9 @@ def run_batch(
     predicted
         Seconds of one contraction.
     """
-    given, made = _checked(problem, firsts, seconds, outs, beta)
+    alpha, beta = read_factor(problem, "alpha", alpha), read_factor(problem, "beta", beta)
+    firsts, seconds = _view_rows(firsts, "firsts"), _view_rows(seconds, "seconds")
+    given, made = _checked(problem, firsts, seconds, _view_rows(outs, "outs"), beta)
     busy = min(cores, max(1, len(given)))
     run = runner(busy)
     numbers = count()  # a thread takes the next contraction when it is done with one
@@ -74,7 +79,12 @@ def run_batch(
             raise
 
     run_together([work] * busy, long=len(given) * predicted >= policy.LONG_SECONDS * busy)
-    return made
+    return made if outs is None else outs
+
+
+def _view_rows(of: Any, name: str) -> Any:  # noqa: ANN401 - what the caller may give
+    """Return operands or outputs that are one tensor as an array."""
+    return view_tensor(of, name) if is_tensor(of) else of
 
 
 def _checked(
@@ -84,7 +94,7 @@ def _checked(
     outs: Sequence[Array] | Array | None,
     beta: complex,
 ) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
-    """Return the operands and outputs after checking all of them."""
+    """Return the operands and outputs as arrays after checking all of them."""
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
     shape, dtype = problem.shapes[0], array_dtype(problem.dtype)
     for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
@@ -105,24 +115,22 @@ def _checked(
         return given, new_result((len(given), *shape), dtype)
     if len(outs) != len(given):
         raise SizeError(f"a batch of {len(given)} contractions, but {len(outs)} outs")
-    for number, out in enumerate(outs):
-        first, second = given[number]
-        name = f"out of {text!r}, contraction {number},"
+    made = [
         check_output(
             out,
-            name,
+            f"out of {text!r}, contraction {number},",
             shape,
             letters=letters,
+            dtype=dtype,
             operands={"operand 0": first, "operand 1": second},
         )
-        check_dtype(out, f"out of contraction {number}", dtype)
-    _check_contractions_apart(given, outs)
-    return given, outs
+        for number, (out, (first, second)) in enumerate(zip(outs, given, strict=True))
+    ]
+    _check_contractions_apart(given, made)
+    return given, made
 
 
-def _check_contractions_apart(
-    given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | Array
-) -> None:
+def _check_contractions_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array]) -> None:
     """Raise `PlanError` if an output shares memory with anything of another contraction."""
     spans: list[tuple[int, int, int, Array, bool]] = []
     for number, (out, pair) in enumerate(zip(outs, given, strict=True)):

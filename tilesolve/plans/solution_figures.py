@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
@@ -139,6 +141,7 @@ class SolutionFigures:
         >>> found.roofline_at(found.machine.peak("float64") / 2) == 2 * found.roofline
         True
         """
+        check_factor(peak, "peak", MachineError)
         return self._solution.roofline_at(peak)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
@@ -185,6 +186,10 @@ class Executor:
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
+        if out is not None and not isinstance(out, np.ndarray):
+            given = view_output(out, _name_of_output(problem))
+            self.run(first, second, given, alpha, beta, operands)
+            return out
         prepared: tuple[Prepared, ...] = ()
         if type(first) is not np.ndarray or type(second) is not np.ndarray:
             prepared = self._find_prepared(first, second)
@@ -194,9 +199,9 @@ class Executor:
             if type(first) is not np.ndarray or type(second) is not np.ndarray:
                 first, second = _as_operands(problem, first, second)
         if type(alpha) is not float:
-            alpha = _factor(problem, "alpha", alpha)
+            alpha = read_factor(problem, "alpha", alpha)
         if type(beta) is not float:
-            beta = _factor(problem, "beta", beta)
+            beta = read_factor(problem, "beta", beta)
         others = self._check_operands(operands)
         layout = self._layout(first, second, out, prepared, others)
         if out is None:
@@ -279,7 +284,10 @@ class Executor:
                 f"epilogue {str(epilogue or '')!r} of {str(problem.spec)!r} takes {len(shapes)} "
                 f"operands, got {len(operands)}"
             )
-        arrays = tuple(map(np.asarray, operands))
+        arrays = tuple(
+            read_array(one, f"operand {at} of epilogue {str(epilogue)!r}")
+            for at, one in enumerate(operands)
+        )
         if all(
             array.shape == shape and array.dtype.name == problem.dtype
             for array, shape in zip(arrays, shapes, strict=True)
@@ -313,7 +321,7 @@ class Executor:
         key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
         key += (*prepared, *(array.strides for array in others))
         if out is not None:
-            if not isinstance(out, np.ndarray) or not out.flags.writeable:
+            if not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
             key += (out.shape, out.strides, out.dtype)
         layout = self.layouts.get(key)
@@ -390,14 +398,20 @@ def _name_of_output(problem: Problem) -> str:
     return f"out of {str(problem.spec)!r}"
 
 
-def _factor(problem: Problem, name: str, factor: complex) -> complex:
-    """Return a factor as a float, or as a complex number where the problem is complex."""
+def read_factor(problem: Problem, name: str, factor: complex) -> complex:
+    """Return a factor as a float, or as a complex number where the problem is complex.
+
+    Examples
+    --------
+    >>> read_factor(Problem.of("ij-ik-kj", 4), "alpha", 2)
+    2.0
+    """
     if isinstance(factor, Real):
         try:
             return float(factor)
         except OverflowError:
             raise DtypeError(f"{name} is a number beyond all floats") from None
-    number = np.asarray(factor)
+    number = read_array(factor, name)
     if number.ndim or number.dtype.kind not in "buifc":
         raise DtypeError(f"{name} must be a number, got {factor!r}")
     if number.dtype.kind != "c":

@@ -50,7 +50,7 @@ class Prepared:
         """
         problem = solution.problem
         names = problem.spec.names[1:]
-        if operand not in names:
+        if not isinstance(operand, str) or operand not in names:
             raise PlanError(
                 f"there is no operand {operand!r} in {str(problem.spec)!r}; "
                 f"there are {', '.join(names)}"

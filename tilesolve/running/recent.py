@@ -120,7 +120,7 @@ class Recent:
     ) -> Array | None:
         """Return what the call gives if its arrays are like these, or nothing if it is another."""
         if out is None:
-            if beta:
+            if type(beta) is not float or beta:
                 return None
             out = new_result(self.shape, self.dtype)
         return self.call(alpha, beta, workspace(self.workspace_bytes).bytes, out, *given)

@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array, view_output
+from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.contractions.half_precision import array_dtype, is_half
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
+
+MAX_THREADS = 8192
+"""The most threads that share work: more than the cores of any one computer."""
 
 
 def check_output(
@@ -25,7 +30,9 @@ def check_output(
     whose: str = "the plan's dtype",
     operands: Mapping[str, Array] = MappingProxyType({}),
 ) -> Array:
-    """Return `out` as a plain array, whatever subclass it is of, if a result may be written to it.
+    """Return `out` as a plain array, if a result may be written to it.
+
+    It may be of a subclass, or a tensor that exports its memory.
 
     Parameters
     ----------
@@ -58,7 +65,7 @@ def check_output(
 the result has 4
     """
     if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+        out = view_output(out, name)
     if out.shape != shape:
         if letters and out.ndim == len(shape):
             axis = next(at for at, extent in enumerate(shape) if out.shape[at] != extent)
@@ -79,10 +86,8 @@ the result has 4
     return out if type(out) is np.ndarray else np.asarray(out)
 
 
-def check_writable(out: object, name: str) -> None:
-    """Raise an error if something is no array that can be written to."""
-    if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+def check_writable(out: Array, name: str) -> None:
+    """Raise an error if an array cannot be written to."""
     if not out.flags.writeable:
         raise PlanError(f"{name} is read-only")
 
@@ -115,8 +120,10 @@ def check_threads(value: object) -> int:
     tilesolve.contractions.errors.MachineError: threads must be a positive integer, got 0
     """
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
+        if value > MAX_THREADS:
+            raise MachineError(f"threads must be at most {MAX_THREADS}, got {value}")
         return int(value)
-    raise MachineError(f"threads must be a positive integer, got {value!r}")
+    raise MachineError(f"threads must be a positive integer, got {value!r:.80}")
 
 
 def check_tries(value: object) -> int:
@@ -169,11 +176,12 @@ def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
     tilesolve.contractions.errors.DtypeError: operand 0 is <U3; \
 einsum takes numbers, booleans and objects
     """
-    if isinstance(value, str) and is_half(value):
-        return array_dtype(value)
+    written = written_name(value)
+    if written is not None and is_half(written):
+        return array_dtype(written)
     try:
-        dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError) as error:
+        dtype = find_dtype(value)
+    except TypeError as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
     if not _is_of_numbers(dtype):
         raise DtypeError(f"{name} is {dtype}; {_TAKEN}")
@@ -194,13 +202,10 @@ def as_array(value: npt.ArrayLike, number: int) -> Array:
 with a sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected \
 shape was (2,) + inhomogeneous part.
     """
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DtypeError(f"operand {number} is no array: {error}") from error
+    array = read_array(value, f"operand {number}")
     given = isinstance(value, np.ndarray)
     if not _is_of_numbers(array.dtype):
-        what = f"{array.dtype}" if given else type(value).__name__
+        what = f"{array.dtype}" if hasattr(value, "dtype") else type(value).__name__
         raise DtypeError(f"operand {number} is {what}; {_TAKEN}")
     if array.dtype.kind == "O" and not given:
         for element in array.flat:

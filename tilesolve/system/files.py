@@ -358,7 +358,7 @@ def describe_error(error: OSError) -> str:
     return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
 
 
-def warn_once(message: str) -> None:
+def warn_once(message: str, category: type[TilesolveWarning] = TilesolveWarning) -> None:
     """Issue a `TilesolveWarning`, but only once per message and process.
 
     Examples
@@ -372,4 +372,4 @@ def warn_once(message: str) -> None:
     """
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, TilesolveWarning, stacklevel=3)
+        warnings.warn(message, category, stacklevel=3)
