@@ -11,6 +11,7 @@ import os
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 
@@ -85,7 +86,7 @@ class _Shared:
         except RuntimeError:  # Python is shutting down, and starts no threads any more
             return 0
         for job in jobs:
-            team.queue.put(lambda job=job: self._run(job))
+            team.queue.put(partial(self._run, job))
         return len(jobs)
 
     def _run(self, job: Job) -> None:
