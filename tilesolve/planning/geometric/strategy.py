@@ -63,8 +63,9 @@ class GeometricProgram:
             output = "stream" if streams else "store"
         found = []
         for split in _letters_to_try(problem, threads):
-            partial = output == "stream" and count_partials(problem, split, threads)
-            written: Output = "store" if partial else output  # partial outputs are read soon
+            # Partial outputs are read again, so that they stay in caches where they fit.
+            added = count_partials(problem, split, threads) > 0
+            written: Output = "store" if added and output == "stream" else output
             found.append(_solution(problem, machine, threads, split, vector, written, demand))
         yield from found
         for one in found:
