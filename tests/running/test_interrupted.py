@@ -1,5 +1,6 @@
 """Ctrl-C ends what runs for long, and leaves all usable: in a process of its own."""
 
+import os
 import subprocess
 import sys
 
@@ -25,23 +26,25 @@ def interrupted(call, error=KeyboardInterrupt):
     try:
         sender.start()
         call()
+        raise SystemExit("the call was not interrupted")
     except error:
-        return time.perf_counter() - sent[0]
+        end = time.perf_counter()
     finally:
         sender.join()
-    raise SystemExit("the call was not interrupted")
+    return end - sent[0]
 
-def check(call, out, expected):
-    seconds = []
-    for _ in range(2):
+def check(call, out, expected, error=KeyboardInterrupt):
+    "Be interrupted until a call ends amid its work, and at once: others may need the cores."
+    for _ in range(5):
         out.fill(np.nan)
-        seconds.append(interrupted(call))
-        assert np.isnan(out).any(), "the call was not ended"
-    assert min(seconds) < 0.2, seconds
+        if interrupted(call, error) < 0.2 and np.isnan(out).any():
+            break
+    else:
+        raise SystemExit("no interrupt ended the call at once")
     call()
     assert np.allclose(out, expected)
 
-n = 1200
+n = 1600
 first, second = np.random.default_rng(0).random((2, n, n))
 out = np.empty((n, n))
 def product(threads):
@@ -58,7 +61,7 @@ check(lambda: found(first, second, out), out, first @ second)
 assert signal.getsignal(signal.SIGINT) is usual
 """,
     "a batch": """
-small = np.random.default_rng(0).random((200, 160, 160))
+small = np.random.default_rng(0).random((500, 160, 160))
 found, outs = tilesolve.plan("ik-ij-jk", 160, "i7-6700k", threads={threads}), np.empty(small.shape)
 check(lambda: found.batch(small, small, outs), outs, small @ small)
 """,
@@ -68,8 +71,8 @@ target = np.empty(source.shape)
 check(lambda: tilesolve.transpose(source, out=target, threads={threads}), target, 0)
 """,
     "a layer": """
-images = np.random.default_rng(0).random((4, 128, 64, 64), np.float32)
-weights = np.zeros((128, 128, 3, 3), np.float32)
+images = np.random.default_rng(0).random((4, 192, 64, 64), np.float32)
+weights = np.zeros((192, 192, 3, 3), np.float32)
 layer = tilesolve.conv_layer(images.shape, weights, machine="i7-6700k", threads={threads})
 results = np.empty(layer.out_shape, np.float32)
 check(lambda: layer(images, out=results), results, 0)
@@ -106,9 +109,7 @@ class Mine(Exception):
 def raise_mine(*_):
     raise Mine
 signal.signal(signal.SIGINT, raise_mine)
-out.fill(np.nan)
-interrupted(lambda: found(first, second, out), Mine)
-assert np.isnan(out).any()
+check(lambda: found(first, second, out), out, first @ second, Mine)
 assert signal.getsignal(signal.SIGINT) is raise_mine
 """,
 }
@@ -124,5 +125,6 @@ def test_ctrl_c_ends_it_and_leaves_all_usable(threads):
         text=True,
         check=False,
         timeout=PATIENCE,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # the expected results, on busy cores
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
