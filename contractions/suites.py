@@ -10,16 +10,21 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import SuiteError, TilesolveError
 from tilesolve.contractions.problem import Problem
 
 FORMAT = 1
 """Version of the TOML format; a file of another version is refused."""
 
-_SHIPPED = ("tccg", "yolo9000", "resnet18", "gemm")
+_SHIPPED = (
+    *("tccg", "yolo9000", "resnet18", "gemm"),
+    *("gemm-small", "resnet50", "fastrcnn", "maskrcnn"),
+)
 _OF_FILE = {"format", "problems", "spec", "dtype"}
 _OF_PROBLEM = {"name", "spec", "sizes", "dtype"}
 
@@ -29,8 +34,8 @@ def suites() -> tuple[str, ...]:
 
     Examples
     --------
-    >>> suites()
-    ('tccg', 'yolo9000', 'resnet18', 'gemm')
+    >>> ", ".join(suites())
+    'tccg, yolo9000, resnet18, gemm, gemm-small, resnet50, fastrcnn, maskrcnn'
     """
     return _SHIPPED
 
@@ -51,6 +56,7 @@ def suite(name: str | Path) -> dict[str, Problem]:
     >>> len(suite("tccg"))
     36
     """
+    check_kind(name, (str, PathLike), "name", "that of a suite or the path of a file", SuiteError)
     if isinstance(name, str) and name in _SHIPPED:
         return _load(resources.files(__package__) / "suites" / f"{name}.toml")
     if isinstance(name, str) and not name.endswith(".toml"):

@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from tilesolve import plan
 from tilesolve.bench.procedure import LONG_SECONDS, Procedure
 from tilesolve.bench.results.record import Conditions
+from tilesolve.bench.run import timed_plans
+from tilesolve.bench.run.timed_plans import HOPELESS_RATIO
 from tilesolve.bench.studies import misses, tiles
 from tilesolve.bench.studies.tiles import (
-    HOPELESS_RATIO,
     draw_plans,
     solve_runners_up,
     study_problem,
@@ -172,8 +173,8 @@ def test_kernels_are_loaded_before_the_first_plan_is_timed(monkeypatch):
 
 def test_runs_that_take_far_too_long_are_ended(monkeypatch):
     """They have one time, which the table and the file say is too little, and no result."""
-    monkeypatch.setattr(tiles, "HOPELESS_RATIO", 0.0)
-    monkeypatch.setattr(tiles, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(timed_plans, "HOPELESS_RATIO", 0.0)
+    monkeypatch.setattr(timed_plans, "LONG_SECONDS", 0.0)
     problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
     found = study_problem("small", problem, machine, Procedure(repeat=3), lambda *_: None, count=2)
     first, *others = found.trials
@@ -327,7 +328,7 @@ def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
 
         return timed
 
-    monkeypatch.setattr(tiles, "make_timer", timer)
+    monkeypatch.setattr(timed_plans, "make_timer", timer)
     monkeypatch.setattr(tiles, "RUNNER_UP_PLANS", 0)
     procedure = Procedure(repeat=3, seconds=10.0)
     found = study_problem(

@@ -90,6 +90,41 @@ Synthetic 1024 32768 1024
 Synthetic 32768 1024 1024
 """
 
+# The layers that the PolyDL paper measures: rows and columns of the image, then for each layer
+# channels > filters, taps of a side, s and stride, p and zeros on each side.
+NETWORKS = {
+    "resnet50": """
+56x56 64>256,1 64>64,1 64>64,3p1 256>64,1 256>512,1s2 256>128,1s2
+28x28 128>128,3p1 128>512,1 512>128,1 512>1024,1s2 512>256,1s2
+14x14 256>256,3p1 256>1024,1 1024>256,1 1024>2048,1s2 1024>512,1s2
+7x7 512>512,3p1 512>2048,1 2048>512,1
+""",
+    "fastrcnn": """
+150x188 64>64,1 64>64,3p1 64>256,1 256>64,1
+152x190 64>64,3s2
+75x94 64>256,1 256>128,1 256>512,1 128>128,3p1 128>512,1 512>128,1
+77x96 128>128,3s2
+38x47 128>512,1 512>256,1 256>256,3p1 256>1024,1 512>1024,1 1024>256,1 1024>512,3p1 512>48,1
+7x7 1024>512,1 512>512,3p1 512>2048,1 1024>2048,1 2048>512,1
+""",
+    "maskrcnn": """
+256x256 64>256,1 64>64,1 64>64,3p1 256>64,1 256>128,1s2 256>256,1 256>512,1s2
+128x128 128>128,3p1 128>512,1 512>128,1 512>256,1s2
+64x64 256>256,3p1 256>1024,1
+128x128 512>256,1 512>1024,1s2
+64x64 1024>256,1 1024>2048,1s2 1024>512,1s2
+32x32 512>512,3p1 512>2048,1 2048>512,1 2048>256,1 256>256,3p1 256>512,3p1
+16x16 256>512,3p1
+64x64 256>512,3p1
+128x128 256>256,3p1 256>512,3p1
+256x256 256>256,3p1 256>512,3p1
+7x7 256>1024,7
+1x1 1024>1024,1
+14x14 256>256,3p1
+28x28 256>256,2s2
+""",
+}
+
 
 def rows(table):
     return table.strip().splitlines()
@@ -136,6 +171,39 @@ def test_gemm_is_the_paper_s_table():
         assert problem.flops == 2 * int(m) * int(n) * int(k)
         extents = {c.name: problem.sizes[c.letters[0]] for c in problem.classes}
         assert extents == {"M": int(m), "N": int(n), "K": int(k)}
+
+
+@pytest.mark.parametrize(("name", "count"), [("resnet50", 19), ("fastrcnn", 25), ("maskrcnn", 34)])
+def test_networks_are_those_of_the_paper(name, count):
+    """Each layer has a batch letter, the flops of its sizes, and reads no more than it has."""
+    layers = []
+    for row in rows(NETWORKS[name]):
+        size, *others = row.split()
+        layers += [(tuple(map(int, size.split("x"))), layer) for layer in others]
+    found = suite(name)
+    assert len(found) == len(layers) == count
+    for (size, layer), (key, problem) in zip(layers, found.items(), strict=True):
+        texts = re.fullmatch(r"(\d+)>(\d+),(\d+)(?:p(\d+))?(?:s(\d+))?", layer).groups()
+        c, k, taps = map(int, texts[:3])
+        zeros, stride = int(texts[3] or 0), int(texts[4] or 1)
+        out = tuple((n + 2 * zeros - taps) // stride + 1 for n in size)
+        image = tuple(stride * (n - 1) + taps for n in out)
+        assert key.endswith("*") == (stride == 2)
+        assert problem.flops == 2 * k * c * prod(out) * taps**2
+        assert problem.shapes == ((1, k, *out), (1, c, *image), (k, c, taps, taps))
+        assert all(0 <= n + 2 * zeros - used < stride for n, used in zip(size, image, strict=True))
+        assert problem.sizes["n"] == 1
+        assert problem.dtype == "float32"
+
+
+def test_small_products_are_cut_ones_of_the_paper_s_table():
+    """Each has at most 4.3 GFLOP, and sizes that divide those of the table but for what is cut."""
+    found, whole = suite("gemm-small"), suite("gemm")
+    assert len(found) == len(whole) == 8
+    for problem, large in zip(found.values(), whole.values(), strict=True):
+        assert problem.flops <= 2**32
+        assert all(large.sizes[i] % extent == 0 for i, extent in problem.sizes.items())
+        assert problem.spec == large.spec
 
 
 @pytest.mark.parametrize("name", suites())

@@ -218,6 +218,9 @@ def test_what_threads_share_must_stay_as_a_whole():
     (found,) = find_shared(problem, "i", 4, MACHINE)
     assert found == Reuse(2, "i", "threads", 3, 8 * 3584, 8 * 3584, "L3")
     assert find_shared(problem, "i", 1, MACHINE) == ()
+    assert find_shared(problem, "k", 4, MACHINE) == ()  # outputs are their own
+    (found,) = find_shared(Problem.of("i-ik-i", "i=64 k=32"), "k", 4, MACHINE)
+    assert (found.tensor, found.least) == (2, 8 * (4 * 64 + 64 * 32 + 64))
     rows = Problem.of("hk-[h+r]-rk", "h=64 k=2 r=3")
     assert [one.tensor for one in find_shared(rows, "h", 2, MACHINE)] == [1, 2]
 
@@ -310,3 +313,12 @@ def test_costs_by_sets_are_sums_over_levels():
     timed = replace(MACHINE, levels=tuple(replace(one, latency=2.0) for one in MACHINE.levels))
     assert (knows_latencies(MACHINE), knows_latencies(timed)) == (False, True)
     assert cost_of_sets(found, timed) == pytest.approx(2 * cost_of_sets(found, MACHINE))
+
+
+def test_copies_of_halves_are_as_wide_as_sums():
+    """Inside its tile a packed copy counts at the width that it is packed in."""
+    problem = Problem.of("mn-mk-kn", 8, "float16")
+    bands = [("register", "kmn", 1), ("L1", "kmn", 4), ("memory", "nkm", 8)]
+    packed = Nest.of(problem, bands, packed=(None, "L1"))
+    found = said(find_reuses(problem, packed, MACHINE))
+    assert found[0, "k", ""][0] == 2 * (1 + 2) + 4 * 2

@@ -122,7 +122,7 @@ def find_shared(problem: Problem, split: str, threads: int, machine: Machine) ->
     """Return what several threads use that divide the range of a letter.
 
     In which order they come to it is open, so all that they touch must stay: in a cache that all
-    of them share, or in memory.
+    of them share, or in memory. Where the letter is a sum, each has an output of its own.
 
     Examples
     --------
@@ -136,8 +136,9 @@ def find_shared(problem: Problem, split: str, threads: int, machine: Machine) ->
         return ()
     everything = [whole(problem)]
     running = frozenset(i for i, n in problem.sizes.items() if n > 1)
-    touched = sum(count_elements(one, everything) for one in problem.spec.tensors)
-    size = touched * problem.itemsize
+    output, *operands = (count_elements(one, everything) for one in problem.spec.tensors)
+    summed = split not in problem.spec.output.letters
+    size = problem.itemsize * (output * (trips if summed else 1) + sum(operands))
     shared = (
         level.name
         for level in machine.levels
@@ -147,7 +148,8 @@ def find_shared(problem: Problem, split: str, threads: int, machine: Machine) ->
     return tuple(
         Reuse(number, split, THREADS, trips - 1, size, size, level)
         for number, tensor in enumerate(problem.spec.tensors)
-        if split not in tensor.letters or split in windows_of(tensor, running).letters
+        if (number or not summed)
+        and (split not in tensor.letters or split in windows_of(tensor, running).letters)
     )
 
 
@@ -161,13 +163,16 @@ class _Copy:
         Its axes.
     outside
         Loops outside the tile that it holds.
-    elements
-        What it has at most.
+    size
+        Bytes that it has at most.
+    itemsize
+        Bytes of its elements.
     """
 
     tensor: Tensor
     outside: int
-    elements: int
+    size: int
+    itemsize: int
 
 
 class _Sets:
@@ -252,20 +257,19 @@ class _Sets:
 
     def _touched(self, number: int, source: Trips, target: Trips) -> int:
         copy, tensor = self.copies[number], self.problem.spec.tensors[number]
-        everything, itemsize = whole(self.problem), self.problem.itemsize
+        everything = whole(self.problem)
         outside = 0 if copy is None else copy.outside
         if copy is None or source[:outside] == target[:outside]:
             boxes = boxes_between(everything, self.loops, source, target)
             if copy is None:
                 return self._array(number, boxes)
-            return itemsize * count_elements(copy.tensor, boxes)
-        held = itemsize * copy.elements
+            return copy.itemsize * count_elements(copy.tensor, boxes)
         changed = next(n for n, trip in enumerate(source) if trip != target[n])
         loops = self.loops[:outside]
         if not any(loop.letter in tensor.letters for loop in loops[changed:]):
-            return held  # no other tile is copied
+            return copy.size  # no other tile is copied
         boxes = boxes_between(everything, loops, source[:outside], target[:outside])
-        return held + self._array(number, boxes)
+        return copy.size + self._array(number, boxes)
 
     def _array(self, number: int, boxes: Sequence[Ranges]) -> int:
         """Return the bytes of a tensor's array that boxes touch."""
@@ -283,12 +287,13 @@ class _Sets:
         tensor = panel_tensor(spec, number) if panels else spec.tensors[number]
         level = nest.packed[number - 1] if nest.packed else None
         if level is None:  # made before all calls
-            return _Copy(tensor, 0, 0)
+            return _Copy(tensor, 0, 0, self.problem.sum_itemsize)
         band = [one.level for one in nest.bands].index(level)
         outside = sum(loop.band > band for loop in self.loops)
-        box = {letter: (0, side) for letter, side in nest.bands[band].box}
+        box = dict(nest.bands[band].box)
         if kind == "windows":
-            elements = prod(tensor.shape(dict(nest.bands[band].box)))
+            width, elements = self.problem.itemsize, prod(tensor.shape(box))
         else:
-            elements = count_elements(tensor, [box])
-        return _Copy(tensor, outside, elements)
+            width = self.problem.sum_itemsize
+            elements = count_elements(tensor, [{i: (0, side) for i, side in box.items()}])
+        return _Copy(tensor, outside, width * elements, width)

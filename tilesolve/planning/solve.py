@@ -10,9 +10,10 @@ from tilesolve.machine.model import Machine
 from tilesolve.planning.composition.given import GivenScheme
 from tilesolve.planning.composition.strategy import Composition
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric.strategy import GeometricProgram
+from tilesolve.planning.geometric.score import score
+from tilesolve.planning.geometric.strategy import GeometricProgram, alternatives
 from tilesolve.planning.slicing.strategy import Slicing
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Search, Solution
 from tilesolve.planning.strategy import Strategy
 
 STRATEGIES: Mapping[str, Strategy] = {
@@ -45,6 +46,29 @@ def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> S
 composition, slicing
     """
     return rank(problem, machine, threads, demand)[0]
+
+
+def list_tries(problem: Problem, machine: Machine, threads: int, demand: Demand) -> list[Solution]:
+    """Return the solutions that are tried: the best one first, then others by their score.
+
+    There are as many as are demanded, or fewer; of the solver also tilings that it dropped.
+
+    Raises
+    ------
+    PlanError
+        As `rank` does.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> problem, machine = Problem.of("ik-ij-jk", 512), Machine.load("e5-2680v4")
+    >>> len(list_tries(problem, machine, 1, replace(Demand(), tries=3)))
+    3
+    """
+    best, *others = rank(problem, machine, threads, demand)
+    if demand.tries > 1 and isinstance(best.origin, Search):
+        others = sorted((*others, *alternatives(best)), key=score)
+    return [best, *others][: demand.tries]
 
 
 def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> list[Solution]:

@@ -10,6 +10,7 @@ from typing import Any, Self, get_args
 from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.epilogue import OWN, Epilogue
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
@@ -29,9 +30,14 @@ FORMAT = 4
 
 def dump(solution: Solution) -> str:
     """Return a plan as JSON."""
+    data = {"format": FORMAT, **dump_data(solution)}
+    return json.dumps({**data, "checksum": checksum_of(data)})
+
+
+def dump_data(solution: Solution) -> dict[str, Any]:
+    """Return a plan as what JSON holds, without the format's number; `load_data` reads it."""
     problem = solution.problem
-    data = {
-        "format": FORMAT,
+    return {
         "problem": {
             "spec": str(problem.spec),
             "sizes": dict(problem.sizes),
@@ -47,7 +53,6 @@ def dump(solution: Solution) -> str:
         },
         "epilogue": None if solution.epilogue is None else str(solution.epilogue),
     }
-    return json.dumps({**data, "checksum": checksum_of(data)})
 
 
 def load(text: str, epilogue: Epilogue | None = None) -> Solution:
@@ -84,19 +89,34 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
                 "it was changed or damaged after it was written: its checksum is another; "
                 "make the plan again, or remove its entry 'checksum' if the change is meant"
             )
-        return _checked(_solution(data, epilogue))
+        return load_data(data, Machine.from_toml(data["machine"]), epilogue)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
 
 
+def load_data(
+    data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | None = None
+) -> Solution:
+    """Return the plan that `dump_data` gave, for the machine that it was made for.
+
+    What is damaged raises a `PlanError`, or what a wrong entry raises where it is used.
+    """
+    return _checked(_solution(data, machine, epilogue))
+
+
 def _checked(found: Solution) -> Solution:
     """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
     check_threads(found.threads)
     output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
-    if found.split is not None and found.split not in output:
-        raise PlanError(f"its threads divide {found.split!r}, the output has {', '.join(output)}")
+    known = found.problem.sizes
+    if found.split is not None and found.split not in known:
+        raise PlanError(f"its threads divide {found.split!r}, the spec has {', '.join(known)}")
+    if found.partial_outputs and is_half(found.problem.dtype):
+        raise PlanError(
+            f"its threads divide the sum over {found.split!r}, and parts of halves round"
+        )
     if found.vector is not None and found.vector not in output:
         raise PlanError(f"vectors lie along {found.vector!r}, the output has {', '.join(output)}")
     for kind in found.nest.kinds:
@@ -131,11 +151,11 @@ def _frozen(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _tuple(value) for name, value in data.items()}
 
 
-def _solution(data: Mapping[str, Any], epilogue: Epilogue | None) -> Solution:
+def _solution(data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | None) -> Solution:
     problem, nest, cost = data["problem"], data["nest"], data["cost"]
     return Solution(
         problem=_problem(problem),
-        machine=Machine.from_toml(data["machine"]),
+        machine=machine,
         threads=data["threads"],
         split=data["split"],
         vector=data["vector"],

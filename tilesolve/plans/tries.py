@@ -9,40 +9,53 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
+from tilesolve.planning.policy import TIME_TOLERANCE
 from tilesolve.planning.solution import Solution
-from tilesolve.planning.solve import rank
+from tilesolve.planning.solve import list_tries
 from tilesolve.plans.executors import make_executor
+
+TURNS_SECONDS = 0.5
+"""Seconds of all turns of tries, about, unless a single one takes longer."""
+
+MOST_TURNS = 50
+"""Further turns at most."""
 
 
 def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
     """Return the best solution by its price; with several tries, the fastest of the best ones.
 
+    Another one than the best by its price has to be faster by more than times differ anyway.
+
     Examples
     --------
     >>> problem, machine = Problem.of("ij-ik-kj", 24), Machine.load("i7-6700k")
-    >>> settle(problem, machine, 1, Demand()) == rank(problem, machine, 1, Demand())[0]
+    >>> settle(problem, machine, 1, Demand()) == list_tries(problem, machine, 1, Demand())[0]
     True
     """
-    candidates = rank(problem, machine, threads, demand)[: demand.tries]
+    candidates = list_tries(problem, machine, threads, demand)
     if len(candidates) == 1:
         return candidates[0]
     taken = measure(candidates)
-    return candidates[taken.index(min(taken))]
+    least = min(taken)
+    gains = least < (1 - TIME_TOLERANCE) * taken[0]
+    return candidates[taken.index(least) if gains else 0]
 
 
 def measure(candidates: Sequence[Solution]) -> list[float]:
-    """Return the seconds of one call of each candidate, in turns, on synthetic data.
+    """Return the least seconds of a call of each candidate, in turns, on synthetic data.
 
-    A call before that compiles and warms caches.
+    A call before that compiles and warms caches. There is one turn where that is long; short ones
+    are repeated.
     """
     problem = candidates[0].problem
     generator = np.random.default_rng(0)
 
     def draw(shape: Sequence[int]) -> npt.NDArray[Any]:
-        return generator.random(tuple(shape)).astype(problem.dtype)
+        return generator.random(tuple(shape)).astype(array_dtype(problem.dtype))
 
     operands, out = [draw(shape) for shape in problem.shapes[1:]], draw(problem.shapes[0])
     epilogue = candidates[0].epilogue
@@ -50,7 +63,10 @@ def measure(candidates: Sequence[Solution]) -> list[float]:
     calls = [_call(one, operands, out, others) for one in candidates]
     for call in calls:
         call()
-    return [_seconds(call) for call in calls]
+    taken = [_seconds(call) for call in calls]
+    for _ in range(min(MOST_TURNS, int(TURNS_SECONDS / sum(taken)))):
+        taken = [min(least, _seconds(call)) for least, call in zip(taken, calls, strict=True)]
+    return taken
 
 
 def _call(

@@ -8,23 +8,11 @@ solver's loops and tiles similar to its own, as arbitrary tiles are seldom good.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import exp, log
 
-import numpy as np
-
-from tilesolve.bench.procedure import LONG_SECONDS, Procedure
-from tilesolve.bench.run.oracle import (
-    Array,
-    compute_elements,
-    describe_fault,
-    draw_arrays,
-    find_outliers,
-    pick_elements,
-    shrink,
-    sum_parts,
-)
+from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.sweep import (
     SPARE_BYTES,
     count_flush_bytes,
@@ -32,23 +20,20 @@ from tilesolve.bench.run.sweep import (
     describe_lack,
     share_progress,
 )
-from tilesolve.bench.run.worker import make_timer
+from tilesolve.bench.run.timed_plans import time_plans
 from tilesolve.bench.studies.trials import SOLVER, Studies, Study, make_trial
-from tilesolve.contractions.errors import BenchmarkError, SolverError, TilesolveError
+from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import price
-from tilesolve.packing.buffers import allocate
-from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.relaxation import relax
+from tilesolve.planning.geometric.strategy import alternatives
 from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
-from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
 RUNNER_UP_PLANS = 4
 """Most plans of other loops, each with its best tiles, that a study runs."""
@@ -61,10 +46,6 @@ NEARBY_FACTOR = 2.5
 
 MOST_DRAWS = 100_000
 """Most tilings that are drawn to find enough that keep the limits."""
-
-HOPELESS_RATIO = 3.0
-"""A plan that takes, or is predicted to take, more than so many times the solver's is run once. The
-run is ended when it has taken longer than that and than `LONG_SECONDS`."""
 
 CHECK_SECONDS = 0.2
 """Estimated seconds to make and check a plan."""
@@ -156,7 +137,7 @@ def study_problem(
     step = count_steps(
         progress, len(plans) * (1 + procedure.estimate_rounds(problem, machine, len(plans)))
     )
-    times, ended = _time_plans(problem, [p for _, p in plans], procedure, step)
+    times, ended = time_plans(problem, [p for _, p in plans], procedure, step)
     trials = tuple(
         make_trial(kind, p, times[number], ended=number in ended)
         for number, (kind, p) in enumerate(plans)
@@ -173,82 +154,13 @@ def vary_plan(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
     yield from (("random", other) for other in draw_plans(best, count - count // 2, seed))
 
 
-def _time_plans(
-    problem: Problem,
-    plans: Sequence[Plan],
-    procedure: Procedure,
-    step: Callable[[str], None],
-) -> tuple[list[list[float]], set[int]]:
-    """Return the times of each plan, and the numbers of those whose only run was ended.
-
-    Results are checked first, but for runs that are ended: they take far longer than the solver's
-    plan, which is the first. A small problem loads the kernels before, as that plan would wait for
-    them otherwise.
-    """
-    machine, threads = plans[0].machine, plans[0].threads
-    small = shrink(problem)
-    plan(small, machine=machine, threads=threads)(*draw_arrays(small))
-    first, second, out = draw_arrays(problem)
-    at = pick_elements(problem)
-    values, slack = compute_elements(problem, (first, second), at)
-    trash = allocate(count_flush_bytes(machine))
-    timers = [make_timer(_bind_run(found, first, second, out), trash) for found in plans]
-    times: list[list[float]] = []
-    right, limit = None, NEVER_SECONDS
-    ended: set[int] = set()
-    for number, timed in enumerate(timers, start=1):
-        step(f"checking plan {number} of {len(plans)}")
-        out.fill(np.nan)
-        with deadline(limit) as met:
-            seconds = timed()
-        if met():
-            ended.add(number - 1)
-            times.append([seconds])
-            continue
-        if number == 1:
-            limit = max(LONG_SECONDS, HOPELESS_RATIO * seconds)
-        times.append(procedure.first_rounds(seconds))
-        fault = describe_fault(out[tuple(at.T)], values, slack)
-        sums = sum_parts(out)
-        right = sums if right is None else right
-        if fault or any(find_outliers(problem, [right, sums])):
-            what = fault or "its sums are not those of plan 1"
-            raise BenchmarkError(f"plan {number} gives another result: {what}")
-
-    def hopeless(number: int) -> bool:
-        if number in ended or not times[0] or not times[number]:
-            return number in ended
-        return (
-            times[number][0] > HOPELESS_RATIO * times[0][0]
-            or plans[number].seconds > HOPELESS_RATIO * plans[0].seconds
-        )
-
-    while waiting := procedure.pick_due({n: t for n, t in enumerate(times) if not hopeless(n)}):
-        for number in waiting:
-            if not hopeless(number):  # now that the solver's plan has run
-                turn = len(times[number]) + 1
-                step(f"round {turn}, plan {number + 1} of {len(plans)}")
-                times[number].append(timers[number]())
-    return times, ended
-
-
-def _bind_run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:
-    return lambda: found(first, second, out)
-
-
 def solve_runners_up(best: Plan) -> list[Plan]:
     """Return the plans of other choices of loops, each with the tiles that the solver gives it."""
-    setting = best.setting
-    found: list[Plan] = []
-    for optimum in relax(setting).optima:
-        if optimum.choice == best.choice or len(found) == RUNNER_UP_PLANS:
-            continue
-        try:
-            tiles = repair(setting, optimum.choice, optimum.tiles)
-        except SolverError:  # this choice has no tiles that fit
-            continue
-        found.append(change_tiles(best, setting, optimum.choice, dict(tiles.chains), copied=False))
-    return found
+    found: dict[Choice, Plan] = {}
+    for one in alternatives(best.solution):
+        if one.choice != best.choice:
+            found.setdefault(one.choice, Plan(one))
+    return list(found.values())[:RUNNER_UP_PLANS]
 
 
 def draw_plans(best: Plan, count: int, seed: int = 1, *, near: bool = False) -> list[Plan]:

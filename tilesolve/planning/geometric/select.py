@@ -9,15 +9,13 @@ from itertools import product
 import numpy as np
 
 from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
-from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.nest import CopyKind, Nest
-from tilesolve.model.pages import runs_of
-from tilesolve.model.price import Price, price, stores
-from tilesolve.packing.sizes import PAGE_BYTES
+from tilesolve.model.price import Price, price
 from tilesolve.planning.geometric.integers import (
     relieve_levels,
     repair,
@@ -28,6 +26,12 @@ from tilesolve.planning.geometric.integers import (
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
+from tilesolve.planning.geometric.score import (
+    late_seconds,
+    outermost_tile,
+    total_seconds,
+    waiting_seconds,
+)
 from tilesolve.planning.geometric.tilings import (
     Integral,
     integral_of,
@@ -44,7 +48,7 @@ from tilesolve.planning.policy import (
     TIME_CONCESSION,
     TIME_TOLERANCE,
 )
-from tilesolve.planning.prefetch import cut_to_stay, is_packed_late
+from tilesolve.planning.prefetch import cut_to_stay
 from tilesolve.planning.reading import reads_well
 from tilesolve.planning.setting import Setting
 
@@ -80,12 +84,22 @@ class Candidate:
     @property
     def seconds(self) -> float:
         """The time that candidates are compared by: of all levels together, and of waiting."""
-        return self.waiting + float(total_of(np.array(self.price.ranking), self.overlap))
+        return total_seconds(self.price, self.waiting, self.overlap)
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """What tilings are made and priced for: a thread's share of a problem, on a machine."""
+class Target:
+    """What tilings are made and priced for: a thread's share of a problem, on a machine.
+
+    Parameters
+    ----------
+    setting
+        What the program is written for.
+    share
+        What one thread computes.
+    machine, threads
+        Where, and how many work at once.
+    """
 
     setting: Setting
     share: Problem
@@ -93,9 +107,7 @@ class _Target:
     threads: int
 
 
-def best_candidate(
-    setting: Setting, relaxed: Relaxation, share: Problem, machine: Machine, threads: int
-) -> Candidate:
+def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
     """Return the best tiling of the best continuous optimum.
 
     Runners-up are looked at where rounding costs that optimum much, or all its tilings have short
@@ -104,7 +116,7 @@ def best_candidate(
     that is slower than a trivial one, such as one tile for the whole problem, must have a smaller
     total. See ``docs/decisions/020-search-cut-offs.md``.
     """
-    target = _Target(setting, share, machine, threads)
+    setting = target.setting
     found: list[_Rounding] = []
     for one in relaxed.optima[:ROUNDED_OPTIMA]:
         found.append(_round(target, relaxed, one))
@@ -128,6 +140,11 @@ def best_candidate(
             and all(_repays(one.integral, other, setting.overlap) for other in trivial)
         ]
     )
+
+
+def list_candidates(target: Target, relaxed: Relaxation) -> list[Candidate]:
+    """Return the tilings of all continuous optima: those about as fast as the best of each."""
+    return _candidates([_round(target, relaxed, one) for one in relaxed.optima])
 
 
 def _settle(equal: Sequence[Candidate]) -> Candidate:
@@ -156,7 +173,7 @@ class _Rounding:
     error: SolverError | None = None
 
 
-def _round(target: _Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
+def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
     """Return the tilings of an optimum that are about as fast as its best one."""
     setting, choice = target.setting, optimum.choice
     if (one := single_tile(setting, choice)) is not None:
@@ -224,7 +241,7 @@ def _repays(one: Integral, other: Integral, overlap: float) -> bool:
     return bool(total < least)
 
 
-def _candidate(target: _Target, optimum: Optimum, integral: Integral) -> Candidate:
+def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidate:
     """Return a tiling over letters, and what it costs.
 
     Where packing would wait for lines that cannot be prefetched, smaller boxes whose lines can be
@@ -233,74 +250,38 @@ def _candidate(target: _Target, optimum: Optimum, integral: Integral) -> Candida
     share, machine = target.share, target.machine
 
     def within(most: Mapping[str, int]) -> Candidate:
-        nest, cost = _packing(target, integral.nest, most)
-        tile = _outermost(nest)
+        nest, cost = choose_copies(target, integral.nest, most)
+        tile = outermost_tile(nest)
         taken = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
         waiting = waiting_seconds(share, nest, cost, machine)
         return Candidate(optimum, integral, nest, cost, waiting, taken, target.setting.overlap)
 
     usual = within({})
-    box, register_box = _outermost(usual.nest), dict(usual.nest.bands[0].box)
+    box, register_box = outermost_tile(usual.nest), dict(usual.nest.bands[0].box)
     most: dict[str, int] = {}
-    for number, seconds in _late_seconds(share, usual.nest, usual.price, machine).items():
+    for number, seconds in late_seconds(share, usual.nest, usual.price, machine).items():
         if seconds > TIME_TOLERANCE * usual.seconds:
             most |= cut_to_stay(share, number, box, register_box, machine)
     smaller = within(most) if most else usual
     return min(usual, smaller, key=lambda one: one.seconds)
 
 
-def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
-    """Return the seconds lost at the ends of the runs in which memory is read and written.
-
-    What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
-    loops may come between. Runs of an operand that are pages apart take some time each.
-    """
-    last, nearest = _outermost(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
-    tiles = [
-        last,
-        *(
-            last if copy or nest.kind(at) == "prepared" else nearest
-            for at, copy in enumerate(nest.packed)
-        ),
-    ]
-    memory, volumes = stores(machine)[-1], cost.levels[-1].volumes
-    wasted, visits = [], 0.0
-    for t, (tensor, tile) in enumerate(zip(share.spec.tensors, tiles, strict=True)):
-        run = run_of(share, tensor, tile)
-        wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
-        if t and nest.kind(t - 1) != "prepared":
-            size = footprint(share, tensor, tile, 1)
-            runs = runs_of(share.strides(t), tile, PAGE_BYTES)
-            each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
-            visits += volumes[t] / size * runs * max(0.0, each)
-    late = sum(_late_seconds(share, nest, cost, machine).values())
-    return float(memory.seconds(wasted)) + visits + late
-
-
-def _late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
-    """Return for each operand that is packed late how many seconds longer that takes.
-
-    By the operand's number; see `is_packed_late`.
-    """
-    line = machine.costs.late_line_cycles / machine.frequency / machine.memory.line
-    return {
-        number: cost.levels[-1].volumes[number] * line
-        for number, copy in enumerate(nest.packed, start=1)
-        if copy and is_packed_late(share, number, _outermost(nest), machine)
-    }
-
-
-def _outermost(nest: Nest) -> dict[str, int]:
-    """Return the box of the last cache's tile."""
-    return dict(nest.bands[max(0, len(nest.bands) - 2)].box)
-
-
-def _packing(target: _Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nest, Price]:
+def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nest, Price]:
     """Return a nest over letters that packs only what repays it, and its price.
 
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
-    few elements of each line would wait for lines more than it computes.
+    few elements of each line would wait for lines more than it computes. Halves are read from
+    micro-panels alone, in which they are float32.
+
+    Parameters
+    ----------
+    target
+        What the nest is for.
+    tiles
+        A nest over classes.
+    most
+        Sides of some letters that no box but the whole problem exceeds.
     """
     share, machine = target.share, target.machine
     fused, microkernel = target.setting.fused, target.setting.microkernel
@@ -312,6 +293,7 @@ def _packing(target: _Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nes
         unit = operand.subscripts[-1] if operand.subscripts else None
         along = unit is not None and unit.plain and unit.letters == (share.lane,)
         readable = copy and (along or not loaded) and at + 1 not in padded
+        readable = readable and not is_half(share.dtype)
         usual = (copy, tiles.kind(at))
         options.append([usual, (None, "in place")] if readable else [usual])
     priced = []

@@ -102,12 +102,19 @@ def times_of(
 
     Those of a tiling that breaks a limit are infinite.
     """
+    times, fits = survey(setting, choice, combined)
+    return np.where(fits, times, np.inf)
+
+
+def survey(
+    setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return what `times_of` does for tilings that break limits, too, and which keep all."""
     columns = _columns(combined, setting.fused.problem.spec.letters)
-    times = np.where(
-        _keeps_limits(setting, choice, columns), _exact_times(setting, choice, columns), np.inf
-    )
+    times, fits = (look(setting, choice, columns) for look in (_exact_times, _keeps_limits))
     # Without indices all tilings are the same one, which is priced once.
-    return np.broadcast_to(times, (len(times), len(combined)))
+    width = len(combined)
+    return np.broadcast_to(times, (len(times), width)), np.broadcast_to(fits, width)
 
 
 def score_of(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
@@ -238,7 +245,10 @@ def _keeps_limits(
     boxes = _boxes(setting, columns)
     good = np.ones(_width(columns), dtype=bool)
     for level, place in enumerate(setting.places[1:], start=1):
-        held = [footprint(problem, t, boxes[level], 1) for t in setting.spec_at(level).tensors]
+        held = [
+            setting.width(t, level) * footprint(problem, tensor, boxes[level], 1)
+            for t, tensor in enumerate(setting.spec_at(level).tensors)
+        ]
         fits = sum(held) <= place.capacity
         if (ways := place.ways_for(len(held))) is not None:
             way = place.capacity / ways

@@ -1,0 +1,108 @@
+"""Plans of one problem in turns: checked, then timed in rounds, hopeless ones once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilesolve.bench.procedure import LONG_SECONDS, Procedure
+from tilesolve.bench.run.oracle import (
+    Array,
+    compute_elements,
+    describe_fault,
+    draw_arrays,
+    find_outliers,
+    pick_elements,
+    shrink,
+    sum_parts,
+)
+from tilesolve.bench.run.sweep import count_flush_bytes
+from tilesolve.bench.run.worker import make_timer
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.problem import Problem
+from tilesolve.packing.buffers import allocate
+from tilesolve.plans.plan import Plan, plan
+from tilesolve.system.cancellation import NEVER_SECONDS, deadline
+
+HOPELESS_RATIO = 3.0
+"""A plan that takes, or is predicted to take, more than so many times the first one's is run once.
+The run is ended when it has taken longer than that and than `LONG_SECONDS`."""
+
+
+def time_plans(
+    problem: Problem,
+    plans: Sequence[Plan],
+    procedure: Procedure,
+    step: Callable[[str], None],
+) -> tuple[list[list[float]], set[int]]:
+    """Return the times of each plan, and the numbers of those whose only run was ended.
+
+    Results are checked first, but for runs that are ended. A small problem loads the kernels
+    before, as the first plan would wait for them otherwise.
+
+    Parameters
+    ----------
+    problem
+        What all of them compute.
+    plans
+        The first one is what others are hopeless beside, see `HOPELESS_RATIO`.
+    procedure
+        How many rounds there are.
+    step
+        Told what comes next.
+
+    Raises
+    ------
+    BenchmarkError
+        If a plan gives a wrong result.
+    """
+    machine, threads = plans[0].machine, plans[0].threads
+    small = shrink(problem)
+    plan(small, machine=machine, threads=threads)(*draw_arrays(small))
+    first, second, out = draw_arrays(problem)
+    at = pick_elements(problem)
+    values, slack = compute_elements(problem, (first, second), at)
+    trash = allocate(count_flush_bytes(machine))
+    timers = [make_timer(_bind_run(found, first, second, out), trash) for found in plans]
+    times: list[list[float]] = []
+    right, limit = None, NEVER_SECONDS
+    ended: set[int] = set()
+    for number, timed in enumerate(timers, start=1):
+        step(f"checking plan {number} of {len(plans)}")
+        out.fill(np.nan)
+        with deadline(limit) as met:
+            seconds = timed()
+        if met():
+            ended.add(number - 1)
+            times.append([seconds])
+            continue
+        if number == 1:
+            limit = max(LONG_SECONDS, HOPELESS_RATIO * seconds)
+        times.append(procedure.first_rounds(seconds))
+        fault = describe_fault(out[tuple(at.T)], values, slack)
+        sums = sum_parts(out)
+        right = sums if right is None else right
+        if fault or any(find_outliers(problem, [right, sums])):
+            what = fault or "its sums are not those of plan 1"
+            raise BenchmarkError(f"plan {number} gives another result: {what}")
+
+    def hopeless(number: int) -> bool:
+        if number in ended or not times[0] or not times[number]:
+            return number in ended
+        return (
+            times[number][0] > HOPELESS_RATIO * times[0][0]
+            or plans[number].seconds > HOPELESS_RATIO * plans[0].seconds
+        )
+
+    while waiting := procedure.pick_due({n: t for n, t in enumerate(times) if not hopeless(n)}):
+        for number in waiting:
+            if not hopeless(number):  # now that the solver's plan has run
+                turn = len(times[number]) + 1
+                step(f"round {turn}, plan {number + 1} of {len(plans)}")
+                times[number].append(timers[number]())
+    return times, ended
+
+
+def _bind_run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:
+    return lambda: found(first, second, out)

@@ -1,0 +1,95 @@
+"""The score of solutions: seconds that count all levels, and waiting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+from tilesolve.model.footprints import footprint
+from tilesolve.model.lines import run_of, run_waste
+from tilesolve.model.nest import Nest
+from tilesolve.model.pages import runs_of
+from tilesolve.model.price import Price, stores
+from tilesolve.packing.sizes import PAGE_BYTES
+from tilesolve.planning.geometric.tilings import total_of
+from tilesolve.planning.prefetch import is_packed_late
+from tilesolve.planning.solution import Solution
+
+
+def score(found: Solution) -> float:
+    """Return the seconds that a solution is compared by with others of its problem.
+
+    They are more than the predicted time, which is that of the slowest level alone.
+
+    Examples
+    --------
+    >>> from tilesolve.planning.demand import Demand
+    >>> from tilesolve.planning.solve import solve
+    >>> found = solve(Problem.of("ik-ij-jk", 64), Machine.load("i7-6700k"), 1, Demand())
+    >>> score(found) > found.seconds
+    True
+    """
+    waiting = waiting_seconds(found.share, found.nest, found.cost, found.machine)
+    return total_seconds(found.cost, waiting, found.machine.costs.level_overlap)
+
+
+def total_seconds(cost: Price, waiting: float, overlap: float) -> float:
+    """Return the seconds of all levels together, and of waiting.
+
+    Parameters
+    ----------
+    cost
+        What the levels take.
+    waiting
+        What `waiting_seconds` returns.
+    overlap
+        Share of the time of other levels that shows beside the slowest one's.
+    """
+    return waiting + float(total_of(np.array(cost.ranking), overlap))
+
+
+def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
+    """Return the seconds lost at the ends of the runs in which memory is read and written.
+
+    What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
+    loops may come between. Runs of an operand that are pages apart take some time each.
+    """
+    last, nearest = outermost_tile(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
+    tiles = [
+        last,
+        *(
+            last if copy or nest.kind(at) == "prepared" else nearest
+            for at, copy in enumerate(nest.packed)
+        ),
+    ]
+    memory, volumes = stores(machine)[-1], cost.levels[-1].volumes
+    wasted, visits = [], 0.0
+    for t, (tensor, tile) in enumerate(zip(share.spec.tensors, tiles, strict=True)):
+        run = run_of(share, tensor, tile)
+        wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
+        if t and nest.kind(t - 1) != "prepared":
+            size = footprint(share, tensor, tile, 1)
+            runs = runs_of(share.strides(t), tile, PAGE_BYTES)
+            each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
+            visits += volumes[t] / size * runs * max(0.0, each)
+    late = sum(late_seconds(share, nest, cost, machine).values())
+    return float(memory.seconds(wasted)) + visits + late
+
+
+def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> dict[int, float]:
+    """Return for each operand that is packed late how many seconds longer that takes.
+
+    By the operand's number; see `is_packed_late`.
+    """
+    line = machine.costs.late_line_cycles / machine.frequency / machine.memory.line
+    return {
+        number: cost.levels[-1].volumes[number] * line
+        for number, copy in enumerate(nest.packed, start=1)
+        if copy and is_packed_late(share, number, outermost_tile(nest), machine)
+    }
+
+
+def outermost_tile(nest: Nest) -> dict[str, int]:
+    """Return the box of the last cache's tile."""
+    return dict(nest.bands[max(0, len(nest.bands) - 2)].box)

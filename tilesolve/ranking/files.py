@@ -1,0 +1,104 @@
+"""Rankings as JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.machine.model import Machine
+from tilesolve.plans.files import dump_data, load_data
+from tilesolve.plans.plan import Plan
+from tilesolve.ranking.standings import MEASURED, Standings
+from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
+from tilesolve.ranking.variants import SOLVER, Variant
+
+FORMAT = 1
+"""Version of the JSON; a file of another version is refused."""
+
+COLUMNS = ("rank", "variant", "around", "tiles", "split", "packed", "fits", "predicted_s")
+"""The first columns of a CSV file; scores by each ranker and measured seconds follow."""
+
+
+def dump(found: Standings) -> str:
+    """Return a ranking as JSON: what all variants share once, then the variants."""
+    variants: list[dict[str, Any]] = []
+    shared: dict[str, Any] = {}
+    for at, one in enumerate(found.variants):
+        data = dump_data(one.plan.solution)
+        shared = {what: data.pop(what) for what in ("machine", "problem")}
+        scores = {name: values[at] for name, values in found.scores}
+        measured = found.measured[at]
+        variants.append(
+            {
+                "kind": one.kind,
+                "fits": one.fits,
+                "scores": scores,
+                MEASURED: measured,
+                "plan": data,
+            }
+        )
+    lacking = dict(found.lacking)
+    return json.dumps(
+        {"ranking": FORMAT, "by": found.by, "lacking": lacking, **shared, "variants": variants}
+    )
+
+
+def load(text: str) -> Standings:
+    """Read a ranking from JSON.
+
+    Raises
+    ------
+    PlanError
+        If the text is damaged or of another version.
+
+    Examples
+    --------
+    >>> load("{}")
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.PlanError: not a ranking of format 1 but None
+    """
+    try:
+        data = json.loads(text)
+        if data.get("ranking") != FORMAT:
+            raise PlanError(f"not a ranking of format {FORMAT} but {data.get('ranking')!r}")
+        machine, rows = Machine.from_toml(data["machine"]), data["variants"]
+        plans = [
+            Plan(load_data({"problem": data["problem"], **row["plan"]}, machine)) for row in rows
+        ]
+        variants = tuple(
+            Variant(row["kind"], plan, row["fits"]) for row, plan in zip(rows, plans, strict=True)
+        )
+        scores = tuple(
+            (name, tuple(float(row["scores"][name]) for row in rows)) for name in rows[0]["scores"]
+        )
+        measured = tuple(None if row[MEASURED] is None else float(row[MEASURED]) for row in rows)
+        lacking = tuple((name, str(why)) for name, why in data["lacking"].items())
+        found = Standings(data["by"], variants, scores, measured, lacking)
+        if sum(one.kind == SOLVER for one in variants) != 1 or found.by not in found.rankers:
+            raise PlanError("a damaged ranking: it needs one plan of the solver, and its ranker")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        if isinstance(error, PlanError):
+            raise
+        raise PlanError(f"a damaged ranking: {type(error).__name__}: {error}") from None
+    return found
+
+
+def to_csv(found: Standings) -> str:
+    """Return a ranking as CSV, a line for each variant in its order."""
+    lines = io.StringIO()
+    write = csv.writer(lines, lineterminator="\n").writerow
+    write((*COLUMNS, *found.rankers, f"{MEASURED}_s"))
+    for at, (variant, place) in enumerate(zip(found.variants, found.ranks(found.by), strict=True)):
+        plan, measured = variant.plan, found.measured[at]
+        write(
+            (
+                *(place, variant.kind, describe_around(plan), describe_tiles(plan)),
+                *(plan.split or "", describe_copies(plan), variant.fits, plan.seconds),
+                *(values[at] for _, values in found.scores),
+                "" if measured is None else measured,
+            )
+        )
+    return lines.getvalue()

@@ -1,0 +1,187 @@
+"""Standings: variants, what each ranker says of them, and what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.plans.plan import Plan
+from tilesolve.ranking.order import best_of_first, count_ties, kendall, mean_ranks, spearman
+from tilesolve.ranking.variants import SOLVER, Variant
+
+MEASURED = "measured"
+"""Name of the order that the clock gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Variants of a plan in the order of a ranker, the best first.
+
+    Parameters
+    ----------
+    by
+        The ranker whose order it is.
+    variants
+        In that order; of equal scores the solver's plan, then runners-up.
+    scores
+        For each ranker its scores of the variants, as pairs; the less, the better.
+    measured
+        Median seconds of each variant; None for those that were not run.
+    lacking
+        Rankers that could not say anything, and why, as pairs.
+
+    Examples
+    --------
+    >>> from tilesolve.machine.model import Machine
+    >>> from tilesolve.ranking.variants import list_variants
+    >>> problem = Problem.of("ik-ij-jk", 64)
+    >>> found = list_variants(problem, Machine.load("i7-6700k"), count=3)
+    >>> scores, measured = (("mine", (1.0, 2.0, 3.0)),), (4.0, 2.0, 5.0)
+    >>> standings = Standings("mine", tuple(found), scores, measured)
+    >>> standings.excess, standings.regret(2)
+    (1.0, 0.0)
+    """
+
+    by: str
+    variants: tuple[Variant, ...]
+    scores: tuple[tuple[str, tuple[float, ...]], ...]
+    measured: tuple[float | None, ...]
+    lacking: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.variants)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans, best first."""
+        return tuple(variant.plan for variant in self.variants)
+
+    @property
+    def solver(self) -> Plan:
+        """The plan that the solver prefers."""
+        return self.plans[self._solver]
+
+    @property
+    def _solver(self) -> int:
+        return next(at for at, one in enumerate(self.variants) if one.kind == SOLVER)
+
+    @property
+    def problem(self) -> Problem:
+        """What all of them compute."""
+        return self.plans[0].problem
+
+    @property
+    def rankers(self) -> tuple[str, ...]:
+        """The names of all rankers."""
+        return tuple(name for name, _ in self.scores)
+
+    def scores_by(self, name: str) -> tuple[float, ...]:
+        """Return a ranker's scores of the variants, in their order.
+
+        Raises
+        ------
+        PlanError
+            If there is no such ranker.
+        """
+        found = dict(self.scores)
+        if name in (why := dict(self.lacking)):
+            raise PlanError(f"nothing is ranked by {name!r}: {why[name]}")
+        if name not in found:
+            raise PlanError(f"nothing is ranked by {name!r}, but by {', '.join(found)}")
+        return found[name]
+
+    def ranks(self, name: str) -> list[float]:
+        """Return the place of each variant by a ranker; tied ones share the mean of theirs."""
+        return mean_ranks(self.scores_by(name))
+
+    def ties(self, name: str) -> int:
+        """Return how many variants a ranker gives the score of another one."""
+        return count_ties(self.scores_by(name))
+
+    def agreement(self, first: str, second: str) -> float:
+        """Return Kendall's tau of the orders of two rankers, or of one and ``"measured"``.
+
+        It is 1 for the same order, -1 for the reverse, and NaN where one tells nothing apart.
+        """
+        return kendall(*self._both(first, second))
+
+    def correlation(self, by: str | None = None) -> float:
+        """Return Spearman's correlation of a ranker's scores and the measured seconds."""
+        self._timed(1)
+        return spearman(*self._both(self.by if by is None else by, MEASURED))
+
+    def _both(self, first: str, second: str) -> tuple[list[float], list[float]]:
+        wanted = list(range(len(self)))
+        if MEASURED in (first, second):
+            wanted = self._timed(1)
+        found = [
+            self._seconds(wanted) if name == MEASURED else _pick(self.scores_by(name), wanted)
+            for name in (first, second)
+        ]
+        return found[0], found[1]
+
+    def _timed(self, least: int) -> list[int]:
+        """Return the numbers of the variants that were run."""
+        found = [at for at, taken in enumerate(self.measured) if taken is not None]
+        if len(found) < least:
+            raise PlanError(
+                f"{least} variants have to be measured, {len(found)} are: call run() of the ranking"
+            )
+        return found
+
+    def _seconds(self, wanted: Sequence[int]) -> list[float]:
+        return [taken for at in wanted if (taken := self.measured[at]) is not None]
+
+    @property
+    def fastest(self) -> float:
+        """The least of the measured seconds."""
+        return min(self._seconds(self._timed(1)))
+
+    @property
+    def excess(self) -> float:
+        """By which share the solver's plan is slower than the fastest variant measured."""
+        taken = self.measured[self._solver]
+        if taken is None:
+            raise PlanError("the solver's plan was not measured: call run() of the ranking")
+        return taken / self.fastest - 1
+
+    def regret(self, count: int = 1, by: str | None = None) -> float:
+        """Return by which share the best of the first few is slower than the fastest measured.
+
+        Of the variants that were measured. Where a ranker ties variants it is the mean over all
+        that may be among the first.
+
+        Parameters
+        ----------
+        count
+            How many are run in the hope that one is fast.
+        by
+            The ranker that says which; that of the ranking if None.
+        """
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise PlanError(f"a regret is of the first 1 or more variants, got {count!r}")
+        wanted = self._timed(int(count))
+        scores = _pick(self.scores_by(self.by if by is None else by), wanted)
+        return best_of_first(scores, self._seconds(wanted), int(count)) / self.fastest - 1
+
+    def sorted_by(self, by: str) -> Self:
+        """Return the same variants in the order of another ranker."""
+        scores = self.scores_by(by)
+        kinds = [variant.kind for variant in self.variants]
+        order = sorted(range(len(self)), key=lambda at: (scores[at], kinds[at] != SOLVER, at))
+        return replace(
+            self,
+            by=by,
+            variants=tuple(self.variants[at] for at in order),
+            scores=tuple((name, tuple(_pick(found, order))) for name, found in self.scores),
+            measured=tuple(self.measured[at] for at in order),
+        )
+
+
+def _pick(values: Sequence[float], numbers: Sequence[int]) -> list[float]:
+    return [values[at] for at in numbers]

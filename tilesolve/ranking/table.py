@@ -1,0 +1,99 @@
+"""A ranking as text: a row for each variant, and how rankers agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesolve.plans.plan import Plan
+from tilesolve.plans.report import align_columns
+from tilesolve.ranking.standings import MEASURED, Standings
+from tilesolve.ranking.variants import SOLVER
+from tilesolve.system.units import format_count, format_duration
+
+MOST_ROWS = 20
+"""Variants that a table shows, the best ones; the solver's plan comes beside them."""
+
+
+def write_ranking(found: Standings) -> str:
+    """Return a ranking's table, with a line of what it is of before and what it says after."""
+    return "\n".join((*_head(found), "", *align_columns(list(_rows(found))), "", *_notes(found)))
+
+
+def describe_around(plan: Plan) -> str:
+    """Return the loops around a plan's tiles, nearest cache first; a dash for no tile of its own.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> describe_around(plan("ik-ij-jk", 8, "i7-6700k", cache=False)).count(" ")
+    2
+    """
+    return " ".join(first or "-" for first in plan.choice)
+
+
+def describe_tiles(plan: Plan) -> str:
+    """Return a plan's tiles of classes, nearest cache first."""
+    return " ".join(f"{i}:{','.join(map(str, chain))}" for i, chain in plan.classes)
+
+
+def describe_copies(plan: Plan) -> str:
+    """Return for each operand the level that its copy stays in; a dash for no copy."""
+    return " ".join(level or "-" for level in plan.nest.packed)
+
+
+def _head(found: Standings) -> Iterator[str]:
+    solver = found.solver
+    threads = format_count(solver.threads, "thread")
+    yield f"{found.problem} on {solver.machine.name}, {threads}"
+    yield f"{format_count(len(found), 'variant')} by {found.by}, the best first"
+
+
+def _rows(found: Standings) -> Iterator[tuple[str, ...]]:
+    others = [name for name in found.rankers if name != found.by]
+    timed = any(taken is not None for taken in found.measured)
+    yield (
+        *("rank", "variant", "around", "tiles", "split", "packed", "fits", "predicted"),
+        *(found.by, *others),
+        *([MEASURED] if timed else []),
+    )
+    ranks = {name: found.ranks(name) for name in found.rankers}
+    for at, variant in enumerate(found.variants):
+        if at >= MOST_ROWS and variant.kind != SOLVER and found.measured[at] is None:
+            continue
+        plan, taken = variant.plan, found.measured[at]
+        yield (
+            f"{ranks[found.by][at]:g}",
+            variant.kind,
+            describe_around(plan),
+            describe_tiles(plan),
+            plan.split or "-",
+            describe_copies(plan) or "-",
+            "yes" if variant.fits else "no",
+            format_duration(plan.seconds),
+            f"{found.scores_by(found.by)[at]:.4g}",
+            *(f"{ranks[name][at]:g}" for name in others),
+            *([format_duration(taken) if taken is not None else "-"] if timed else []),
+        )
+
+
+def _notes(found: Standings) -> Iterator[str]:
+    for name in found.rankers:
+        tied = found.ties(name)
+        agrees = "" if name == found.by else f", agreement {found.agreement(found.by, name):.2f}"
+        place = found.ranks(name)[found.plans.index(found.solver)]
+        yield f"{name}: the solver's plan is number {place:g}, {tied} are tied{agrees}"
+    for name, why in found.lacking:
+        yield f"{name}: {why}"
+    count = sum(taken is not None for taken in found.measured)
+    if count:
+        yield (
+            f"{format_count(count, 'variant')} measured: the solver's plan is "
+            f"{100 * found.excess:.1f} % slower than the fastest"
+        )
+        for name in found.rankers:
+            yield (
+                f"{name}: its first is {100 * found.regret(1, name):.1f} % slower than the "
+                f"fastest, the best of its first {min(5, count)} "
+                f"{100 * found.regret(min(5, count), name):.1f} %; rank correlation "
+                f"{found.correlation(name):.2f}"
+            )

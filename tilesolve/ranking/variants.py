@@ -1,0 +1,111 @@
+"""Variants: plans of one problem that differ in loops, tiles and the letter that threads divide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.model import Machine
+from tilesolve.planning.demand import Demand
+from tilesolve.planning.geometric.strategy import alternatives, with_tiles
+from tilesolve.planning.solution import Solution
+from tilesolve.planning.solve import rank
+from tilesolve.plans.plan import Plan
+from tilesolve.ranking.grid import draw_tilings, make_grids
+from tilesolve.ranking.polydl import vary_like_polydl
+
+SOLVER, RUNNER_UP, GRID, POLYDL = "solver", "runner-up", "grid", "polydl"
+"""Where a variant comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A plan among others of its problem.
+
+    Parameters
+    ----------
+    kind
+        Where it comes from: ``solver``, ``runner-up``, ``grid`` or ``polydl``.
+    plan
+        The plan.
+    fits
+        Whether its tiles keep all limits: what does not fit a cache is ranked, too.
+    """
+
+    kind: str
+    plan: Plan
+    fits: bool = True
+
+
+def list_variants(
+    problem: Problem,
+    machine: Machine,
+    threads: int = 1,
+    *,
+    count: int = 500,
+    seed: int = 1,
+    like: str | None = None,
+) -> list[Variant]:
+    """Return the solver's plan and other plans of a problem, no two with the same loops and tiles.
+
+    Parameters
+    ----------
+    problem, machine, threads
+        What is computed where, by how many cores.
+    count
+        Variants at most. Runners-up are half of them at most; the others are drawn from the grid of
+        tile sizes, loops and letters that threads divide, from all ranges of prices alike.
+    seed
+        Of that draw.
+    like
+        ``"polydl"``: the variants that PolyDL generates, in place of runners-up and the grid.
+
+    Raises
+    ------
+    PlanError
+        If there are none like that.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("ik-ij-jk", 64), Machine.load("i7-6700k")
+    >>> found = list_variants(problem, machine, count=20)
+    >>> len(found), found[0].kind
+    (20, 'solver')
+    """
+    if like not in (None, POLYDL):
+        raise PlanError(f"there are no variants like {like!r}; there are those like {POLYDL!r}")
+    best, *others = rank(problem, machine, threads, Demand())
+    head = [Variant(SOLVER, Plan(best))]
+    if like == POLYDL:
+        drawn = vary_like_polydl(best, count - 1, seed)
+        return _unlike(head, (Variant(POLYDL, Plan(one), fits) for one, fits in drawn), count)
+    runners = (Variant(RUNNER_UP, Plan(one)) for one in (*others, *alternatives(best)))
+    head = _unlike(head, runners, max(1, count // 2))
+    return _unlike(head, _draw([best, *others], count, seed), count)
+
+
+def _draw(solutions: Iterable[Solution], count: int, seed: int) -> Iterator[Variant]:
+    """Yield variants of the grids of some solutions."""
+    grids = [grid for one in solutions for grid in make_grids(one)]
+    for tiled in draw_tilings(grids, count, seed):
+        grid = tiled.grid
+        made = with_tiles(grid.solution, grid.setting, grid.choice, tiled.chains)
+        yield Variant(GRID, Plan(made), tiled.fits)
+
+
+def _unlike(head: list[Variant], others: Iterable[Variant], count: int) -> list[Variant]:
+    """Return some variants and as many others, of other nests, as make so many."""
+    found = {_key(one.plan): one for one in head}
+    for one in others:
+        if len(found) >= count:
+            break
+        found.setdefault(_key(one.plan), one)
+    return list(found.values())
+
+
+def _key(plan: Plan) -> tuple[object, ...]:
+    """Return what tells a variant from others of its problem."""
+    nest = plan.nest
+    return plan.split, nest.packed, nest.kinds, nest.output, nest.walked
