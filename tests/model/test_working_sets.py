@@ -203,8 +203,8 @@ def test_a_copy_counts_beside_its_source_outside_its_tile_and_alone_inside():
     plain = Nest.of(problem, bands)
     packed = Nest.of(problem, bands, packed=(None, "L1"))
     before, after = (said(find_reuses(problem, nest, MACHINE)) for nest in (plain, packed))
-    assert {key: size for key, size in after.items() if key[2] == ""} == {
-        key: size for key, size in before.items() if key[2] == ""
+    assert {key: size for key, size in after.items() if key[2] == "register"} == {
+        key: size for key, size in before.items() if key[2] == "register"
     }
     # At A's next use, over `n`: tiles of C and B are done, and those of the next are begun: all of
     # A's tile and C's, and one element of C; both tiles of B as its source, and the copy.
@@ -321,4 +321,4 @@ def test_copies_of_halves_are_as_wide_as_sums():
     bands = [("register", "kmn", 1), ("L1", "kmn", 4), ("memory", "nkm", 8)]
     packed = Nest.of(problem, bands, packed=(None, "L1"))
     found = said(find_reuses(problem, packed, MACHINE))
-    assert found[0, "k", ""][0] == 2 * (1 + 2) + 4 * 2
+    assert found[0, "k", "register"][0] == 2 * (1 + 2) + 4 * 2
