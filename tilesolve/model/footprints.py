@@ -29,9 +29,9 @@ def footprint(
     """Return the bytes of a tensor that a box of iterations touches, in whole lines.
 
     A line of one byte counts elements: what a packed copy or a register takes. A run along
-    the unit-stride subscript takes, besides its bytes, the parts of its first and last line
-    that it misses: most of a line if it may begin anywhere (section 5.4), nothing if rows and
-    boxes begin on lines.
+    the unit-stride subscript takes, besides its bytes and what a stride leaves out, the parts of its
+    first and last line that it misses: most of a line if it may begin anywhere (section 5.4),
+    nothing if rows and boxes begin on lines. No element takes more than a line.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def footprint(
     >>> footprint(problem, problem.spec.operands[0], {"h": 4, "r": 3, "k": 10}, 1)
     48.0
     """
-    sides = _sides(tensor, box)
+    reaches, sides = _sides(tensor, box)
     elements: Sizes = float(problem.itemsize)
     for side in sides:
         elements = elements * side
@@ -58,25 +58,25 @@ def footprint(
         elements = _least(elements, problem.itemsize * prod(box[i] for i in tensor.letters))
     if line <= problem.itemsize:
         return elements
-    run: Sizes = float(problem.itemsize)
+    run, held = float(problem.itemsize), 1.0
     contiguous: Any = True
     corner: Any = line
     pitch = problem.itemsize
-    for subscript, side, extent in zip(
-        reversed(tensor.subscripts),
-        reversed(sides),
-        reversed(tensor.shape(problem.sizes)),
-        strict=True,
-    ):
+    shape = tensor.shape(problem.sizes)
+    axes = list(zip(tensor.subscripts, reaches, sides, shape, strict=True))[::-1]
+    for axis, (subscript, reach, side, extent) in enumerate(axes):
+        # Within a row lines have no gaps; rows that are left out are gaps.
+        grows = contiguous if axis == 0 else contiguous & (side >= reach)
         for step, letter in subscript.terms:
             begins = pitch * step * (grid[letter] if grid is not None else 1)
             # Beyond the run every row begins a pitch further.
-            corner = divisor(corner, choose(contiguous, begins, pitch * step))
-        run = run * (side * contiguous + (1 - contiguous))
-        contiguous = contiguous & (side >= extent)
+            corner = divisor(corner, choose(grows, begins, pitch * step))
+        run = run * choose(grows, reach, 1)
+        held = held * choose(grows, side, 1)
+        contiguous = grows & (reach >= extent)
         pitch *= extent
-    lines = elements / run * (run + (line - corner) * (1 - contiguous))
-    return _least(lines, float(max(pitch, 1)))
+    touched = _least(run + (line - corner) * (1 - contiguous), held * line)
+    return _least(elements / (problem.itemsize * held) * touched, float(max(pitch, 1)))
 
 
 def reached_bytes(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes]) -> Sizes:
@@ -108,23 +108,24 @@ def touched_bytes(problem: Problem) -> tuple[float, ...]:
     return tuple(footprint(problem, tensor, whole, 1) for tensor in problem.spec.tensors)
 
 
-def _sides(tensor: Tensor, box: Mapping[str, Sizes]) -> list[Sizes]:
-    """Return how many places of each axis a box touches, for one place of those before it.
+def _sides(tensor: Tensor, box: Mapping[str, Sizes]) -> tuple[list[Sizes], list[Sizes]]:
+    """Return how far a box reaches along each axis, and how many places of it it touches.
 
-    A letter that is alone in a subscript widens no other: there it only shifts, as in a diagonal.
+    Both for one place of the axes before. A letter that is alone in a subscript widens no other:
+    there it only shifts, as in a diagonal.
     """
     alone = {s.letters[0] for s in tensor.subscripts if len(s.terms) == 1}
     counted: set[str] = set()
-    found: list[Sizes] = []
+    reaches: list[Sizes] = []
+    sides: list[Sizes] = []
     for subscript in tensor.subscripts:
+        terms = [(c, letter) for c, letter in subscript.terms if letter not in alone]
         if len(subscript.terms) == 1 and subscript.letters[0] not in counted:
             counted.add(subscript.letters[0])
-            found.append(box[subscript.letters[0]])
-            continue
-        terms = [(c, letter) for c, letter in subscript.terms if letter not in alone]
-        reach = 1 + sum(c * (box[letter] - 1) for c, letter in terms)
-        found.append(_least(reach, prod(box[letter] for _, letter in terms)))
-    return found
+            terms = list(subscript.terms)
+        reaches.append(1 + sum(c * (box[letter] - 1) for c, letter in terms))
+        sides.append(_least(reaches[-1], prod(box[letter] for _, letter in terms)))
+    return reaches, sides
 
 
 def _least(a: Sizes, b: Sizes) -> Sizes:

@@ -120,7 +120,7 @@ class Traffic:
     calls: Sizes
 
 
-class _Residency:
+class Residency:
     """Whether tensors stay in one cache between their uses.
 
     Between two uses of what the innermost loops touch, an LRU cache sees the rest of the one
@@ -288,7 +288,7 @@ def traffic(
     ]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
-        residency = _Residency(path, place, at, copies, lines, names)
+        residency = Residency(path, place, at, copies, lines, names)
         # The working set of a copy's own store holds the copy; what comes in is the source. One
         # that was prepared is read everywhere.
         seen = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
+from tilesolve.contractions.errors import ModelError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
@@ -12,6 +13,7 @@ from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
+from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.system.units import format_duration, format_volume
@@ -27,6 +29,7 @@ def write_report(solution: Solution) -> str:
             "",
             *_levels(solution),
             "",
+            *_used_again(solution),
             *_running(solution),
             "",
             *_origin(solution),
@@ -160,6 +163,25 @@ def _levels(solution: Solution) -> Iterator[str]:
     filler = ["-"] * (len(names) + 3)
     rows.append(["compute", *filler, format_duration(compute), f"{compute / longest:.0%}"])
     yield from align_columns(rows)
+
+
+def _used_again(solution: Solution) -> Iterator[str]:
+    """Yield what loops around calls use again, and which level holds it until then."""
+    try:
+        found = [one for one in reuses_of(solution) if one.over]
+    except (ModelError, PlanError) as error:
+        yield f"what is used again: {error}"
+        yield ""
+        return
+    if not found:
+        return
+    names = solution.problem.spec.names
+    rows = [["used again", "by loop", "over", "times", "apart", "all", "held by"]]
+    for one in found:
+        sizes = format_volume(one.least), format_volume(one.most)
+        rows.append([names[one.tensor], one.loop, one.over, f"{one.count:.4g}", *sizes, one.level])
+    yield from align_columns(rows)
+    yield ""
 
 
 def _running(solution: Solution) -> Iterator[str]:

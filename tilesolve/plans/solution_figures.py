@@ -8,6 +8,8 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price
+from tilesolve.model.working_sets import Reuse
+from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Chains, Search, Solution
 
@@ -126,6 +128,28 @@ class SolutionFigures:
         True
         """
         return self._solution.roofline_at(peak)
+
+    @property
+    def reuses(self) -> tuple[Reuse, ...]:
+        """What loops use again, how far apart, and the level that holds it, innermost loop first.
+
+        Of several threads those of one, and what they share. Bytes are of elements.
+
+        Raises
+        ------
+        ModelError
+            If windows share elements and islpy is missing (extra ``polyhedral``).
+        PlanError
+            If windows share elements of register tiles of chosen sizes.
+
+        Examples
+        --------
+        >>> from tilesolve.plans.plan import plan
+        >>> found = plan("ik-ij-jk", 512, "i7-6700k", cache=False).reuses
+        >>> sorted({again.level for again in found})
+        ['L1', 'L2', 'L3']
+        """
+        return reuses_of(self._solution)
 
     @property
     def gap(self) -> float:
