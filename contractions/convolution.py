@@ -135,7 +135,7 @@ class Convolution:
         tilesolve.contractions.errors.SizeError: w has 2 channels (shape (4, 2, 3, 3)), but x has \
 3 in 1 groups (shape (1, 3, 8, 8), NCHW)
         """
-        if layout not in get_args(Layout):
+        if not isinstance(layout, str) or layout not in get_args(Layout):
             known = ", ".join(get_args(Layout))
             raise SpecError(f"layout {layout!r} is not known; {known} are")
         x, w = read_shape("x", x_shape), read_shape("w", w_shape)

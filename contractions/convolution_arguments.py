@@ -12,6 +12,9 @@ from tilesolve.contractions.errors import SizeError, SpecError
 MAX_DIMENSIONS = 3
 """The most spatial dimensions of a layer."""
 
+MAX_NUMBER = 10**18 - 1
+"""The largest extent or step of a layer: what a coefficient of a spec may be."""
+
 Ends = tuple[int, int]
 """Zeros before and after what an axis has."""
 
@@ -29,6 +32,8 @@ def read_shape(name: str, shape: Iterable[int]) -> tuple[int, ...]:
         ...
     tilesolve.contractions.errors.SizeError: an extent of x must be at least 0, got -2
     """
+    if isinstance(shape, str | bytes) or not isinstance(shape, Iterable):
+        raise SizeError(f"the shape of {name} must be a sequence of integers, got {shape!r}")
     return tuple(read_number(f"an extent of {name}", extent, 0) for extent in shape)
 
 
@@ -50,6 +55,8 @@ def read_number(name: str, value: object, least: int) -> int:
         raise SizeError(f"{name} must be an integer, got {value!r}") from None
     if found < least:
         raise SizeError(f"{name} must be at least {least}, got {found}")
+    if found > MAX_NUMBER:
+        raise SizeError(f"{name} must be at most {MAX_NUMBER}, got {found}")
     return found
 
 

@@ -14,12 +14,24 @@ class SpecError(TilesolveError, ValueError):
     """A spec that cannot be read, or that says something impossible."""
 
 
+class LabelsError(SpecError, TypeError):
+    """Subscripts that are neither text nor lists of integers."""
+
+
+class PathError(SpecError, RuntimeError):
+    """An order of contraction that does not exist, or that leaves operands over."""
+
+
 class SizeError(TilesolveError, ValueError):
     """Extents that are missing, unknown, out of range, or that disagree between operands."""
 
 
 class DtypeError(TilesolveError, TypeError):
     """A dtype that tilesolve does not compute in."""
+
+
+class TensorError(TilesolveError, BufferError):
+    """A tensor of another library whose memory cannot be read or written to from here."""
 
 
 class SuiteError(TilesolveError, LookupError, ValueError):
@@ -48,6 +60,10 @@ class SettingError(TilesolveError, ValueError):
 
 class TilesolveWarning(UserWarning):
     """Something that tilesolve found damaged or foreign, and goes on without."""
+
+
+class ThreadsWarning(TilesolveWarning):
+    """More threads are asked for than the machine has cores: they take turns."""
 
 
 class PlanError(TilesolveError, ValueError):

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.spec import Spec, Subscript
 
+OUTPUT = "C"
+"""The name of the output, see `Spec.names`."""
+
 
 @dataclass(frozen=True, slots=True)
 class OperandAxis:
-    """One axis of an operand as it was given: its subscript, and the extent of the array.
+    """One axis of a tensor as it was given: its subscript, and the extent of the array.
 
     Examples
     --------
@@ -25,11 +28,14 @@ class OperandAxis:
     extent: int
 
     def __str__(self) -> str:
-        return f"axis {self.position} of operand {self.operand}"
+        whose = "the output" if self.operand == OUTPUT else f"operand {self.operand}"
+        return f"axis {self.position} of {whose}"
 
 
-def pair_axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[OperandAxis, ...]:
-    """Pair every axis of the operands with its subscript.
+def pair_axes(
+    spec: Spec, shapes: Sequence[tuple[int, ...]], output: tuple[int, ...] | None = None
+) -> tuple[OperandAxis, ...]:
+    """Pair every axis of the operands with its subscript, and of the output, if its shape is given.
 
     Raises `SizeError` where the number of operands, or of an operand's dimensions, is not
     the spec's.
@@ -45,10 +51,14 @@ def pair_axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[OperandAxi
             f"but {len(shapes)} arrays are given"
         )
     found = []
-    for name, tensor, shape in zip(spec.names[1:], spec.operands, shapes, strict=True):
+    given = list(zip(spec.names[1:], spec.operands, shapes, strict=True))
+    if output is not None:
+        given.append((OUTPUT, spec.output, output))
+    for name, tensor, shape in given:
         if len(shape) != len(tensor.subscripts):
+            whose = "the output" if name == OUTPUT else f"operand {name}"
             raise SizeError(
-                f"operand {name} of {str(spec)!r} is {str(tensor)!r}, {len(tensor.subscripts)} "
+                f"{whose} of {str(spec)!r} is {str(tensor)!r}, {len(tensor.subscripts)} "
                 f"dimensions, but its array has {len(shape)}: shape {shape}"
             )
         for position, (subscript, extent) in enumerate(zip(tensor.subscripts, shape, strict=True)):
@@ -56,8 +66,12 @@ def pair_axes(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> tuple[OperandAxi
     return tuple(found)
 
 
-def infer(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+def infer(
+    spec: Spec, shapes: Sequence[tuple[int, ...]], output: tuple[int, ...] | None = None
+) -> dict[str, int]:
     """Return the extent of every letter, such that each operand has the shape given.
+
+    So has the output, if its shape is given.
 
     Plain subscripts say theirs directly. An affine one in which a single letter is unknown is
     solved for it, again and again until nothing new comes out; systems in which every
@@ -68,7 +82,7 @@ def infer(spec: Spec, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     >>> infer(Spec.parse("kh-c[2h+r]-kcr"), [(8, 113), (16, 8, 3)])
     {'c': 8, 'k': 16, 'r': 3, 'h': 56}
     """
-    given = pair_axes(spec, shapes)
+    given = pair_axes(spec, shapes, output)
     sizes: dict[str, int] = {}
     source: dict[str, OperandAxis] = {}
     for axis in given:

@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.errors import DtypeError, SizeError
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds, check_position
+from tilesolve.contractions.arrays import read_array
+from tilesolve.contractions.dtype_names import find_dtype, written_name
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.half_precision import HALF_DTYPES, is_half, summed_dtype
 from tilesolve.contractions.inference import OperandAxis, infer, pair_axes, require
 from tilesolve.contractions.padding import Padding, check_padding
 from tilesolve.contractions.spec import Spec
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 """What tilesolve computes in."""
+
+OPERAND_DTYPES = (*DTYPES, *HALF_DTYPES)
+"""What tensors may be of: the sums of halves are float32."""
 
 MAX_EXTENT = 2**63 - 1
 """The largest extent of a letter: what an array's index can count to."""
@@ -42,7 +49,7 @@ class Problem:
     extents
         Pairs of a letter and its extent, in the order of ``spec.letters``.
     dtype
-        One of ``DTYPES``.
+        One of ``OPERAND_DTYPES``.
     padding
         Zeros at the ends of operands' axes, which the arrays do not have.
     constant
@@ -69,7 +76,9 @@ class Problem:
     vector: str | None = None
 
     def __post_init__(self) -> None:
-        letters = tuple(letter for letter, _ in self.extents)
+        check_kind(self.spec, Spec, "spec of a Problem", "a Spec", SpecError)
+        check_kinds(self.extents, tuple, "extents", "pairs of a letter and a size", SizeError)
+        letters = tuple(pair[0] for pair in self.extents if len(pair) == 2)
         if letters != self.spec.letters:
             raise SizeError(
                 f"the extents of {str(self.spec)!r} are of {', '.join(letters)}; "
@@ -81,8 +90,12 @@ class Problem:
                     f"the size of {letter!r}{_home(self.spec, letter)} must be an integer "
                     f"from 0 to 2**63-1, got {extent!r}"
                 )
-        if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
-            raise DtypeError(f"the dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if not isinstance(self.dtype, str) or self.dtype not in OPERAND_DTYPES:
+            known = ", ".join(OPERAND_DTYPES)
+            raise DtypeError(f"the dtype must be one of {known}, got {self.dtype!r}")
+        check_kinds(self.padding, Padding, "padding", "Padding", SizeError)
+        check_kinds(self.constant, int, "constant", "numbers of tensors", SizeError)
+        check_kind(self.vector, (str, NoneType), "vector", "a letter or None", SpecError)
         if self.padding:
             checked = check_padding(self.spec, dict(self.extents), self.padding)
             object.__setattr__(self, "padding", checked)
@@ -108,7 +121,8 @@ class Problem:
             The extent of each letter: a mapping, text such as ``"a=72, b=72"`` (commas, spaces
             or both), or one integer for all letters.
         dtype
-            Anything that numpy takes for one of ``DTYPES``.
+            Anything that numpy takes for one of ``OPERAND_DTYPES``, or another library's name of
+            it, such as ``"torch.float32"``.
         padding
             Zeros at the ends of operands' axes.
         constant
@@ -141,6 +155,8 @@ sizes are given for a, b
                     f"sizes are given for {', '.join(sizes) or 'nothing'}"
                 )
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
+        for name, given in (("padding", padding), ("constant", constant)):
+            check_kind(given, Iterable, name, "a sequence", SizeError)
         return cls(spec, extents, dtype_name(dtype), tuple(padding), tuple(constant))
 
     def part(self, sizes: Mapping[str, int]) -> Self:
@@ -168,6 +184,7 @@ sizes are given for a, b
         >>> Problem.of("mn-mk-kn", 8).with_vector("m").lane
         'm'
         """
+        check_kind(letter, (str, NoneType), "letter", "a letter or None", SpecError)
         last = self.spec.output.letters[-1:]
         return replace(self, vector=None if (letter,) == last else letter)
 
@@ -209,6 +226,7 @@ sizes are given for a, b
 
     def shape(self, tensor: int) -> tuple[int, ...]:
         """Return the shape of a tensor's array: 0 is the output, 1 the first operand."""
+        check_position(tensor, len(self.spec.tensors), "tensor", SizeError)
         reach = self.spec.tensors[tensor].shape(dict(self.extents))
         if not self.padding:
             return reach
@@ -246,7 +264,12 @@ sizes are given for a, b
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return np.dtype(self.dtype).itemsize
+        return 2 if is_half(self.dtype) else np.dtype(self.dtype).itemsize
+
+    @property
+    def sum_itemsize(self) -> int:
+        """Bytes of one element as it is packed and summed."""
+        return np.dtype(summed_dtype(self.dtype)).itemsize
 
     @property
     def bytes(self) -> tuple[int, ...]:
@@ -281,6 +304,7 @@ sizes are given for a, b
         SizeError
             If its shape is not the problem's.
         """
+        check_position(at, len(self.spec.operands), "at", SizeError)
         (given,) = _as_arrays(self.spec, (array,), at)
         shapes = list(self.shapes[1:])
         shapes[at] = given.shape
@@ -352,14 +376,17 @@ def _read_sizes(text: str) -> dict[str, int]:
 
 def dtype_name(dtype: npt.DTypeLike | None) -> str:
     """Return the name of a supported dtype, however it is given."""
-    supported = ", ".join(DTYPES)
+    supported = ", ".join(OPERAND_DTYPES)
+    name = written_name(dtype)
+    if name in OPERAND_DTYPES:
+        return name
     if dtype is None:
         raise DtypeError(f"no dtype is given; tilesolve computes in {supported}")
     try:
-        found = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:
+        found = find_dtype(dtype)
+    except TypeError as error:
         raise DtypeError(f"{dtype!r} is not a dtype; tilesolve computes in {supported}") from error
-    if found.name not in DTYPES or not found.isnative:
+    if found.name not in OPERAND_DTYPES or not found.isnative:
         raise DtypeError(f"tilesolve computes in {supported}, not in {found.str} ({found.name})")
     return found.name
 
@@ -371,11 +398,8 @@ def _as_arrays(
 
     They are operands from a number on.
     """
-    found = []
-    for position, array in enumerate(arrays, first):
-        try:
-            found.append(np.asarray(array))
-        except ValueError as error:
-            name = spec.names[1:][position] if position < len(spec.operands) else position
-            raise SizeError(f"operand {name} of {str(spec)!r} is no array: {error}") from error
-    return tuple(found)
+    names = dict(enumerate(spec.names[1:]))
+    return tuple(
+        read_array(array, f"operand {names.get(at, at)} of {str(spec)!r}")
+        for at, array in enumerate(arrays, first)
+    )

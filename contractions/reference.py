@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
@@ -46,6 +47,7 @@ def reference(
     >>> reference(problem, [1, 2, 3, 4, 5, 6], [10, 1])
     array([12., 34., 56.])
     """
+    check_kind(problem, Problem, "problem", "a Problem", SpecError)
     spec = problem.spec
     if len(spec.letters) > MAX_LETTERS or len(spec.operands) > MAX_OPERANDS:
         raise SpecError(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Literal, Self
 
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.errors import SpecError
 
 Form = Literal["tccg", "einsum"]
@@ -153,10 +154,12 @@ class Spec:
     form: Form = field(default="tccg", compare=False)
 
     def __post_init__(self) -> None:
-        if self.form not in ("tccg", "einsum"):
+        check_kind(self.output, Tensor, "output", "a Tensor", SpecError)
+        check_kinds(self.operands, Tensor, "operands", "tensors", SpecError)
+        if not isinstance(self.form, str) or self.form not in ("tccg", "einsum"):
             raise SpecError(f"the form is 'tccg' or 'einsum', not {self.form!r}")
         if not self.operands:
-            raise SpecError(f"spec {str(self)!r} has an output but no operand")
+            raise SpecError(f"spec {str(self)!r} has an output but no operands")
         known = {letter for operand in self.operands for letter in operand.letters}
         for axis, subscript in enumerate(self.output.subscripts):
             where = f"axis {axis} of the output {str(self.output)!r} of {str(self)!r}"

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from itertools import islice
 from types import EllipsisType
 
-from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.errors import LabelsError, SizeError, SpecError
+from tilesolve.contractions.inference import infer
 from tilesolve.contractions.letters import fresh
+from tilesolve.contractions.spec import Spec
 
 _LABELS = 52  # of the list format: A to Z, then a to z, which sort as their numbers do
 _DOTS = "…"  # an ellipsis as one symbol
@@ -35,6 +37,9 @@ class Subscripts:
         Those of the result; the others are summed over.
     ellipsis
         The letters that stand for axes of an ellipsis.
+    spec
+        Where subscripts are affine, all of them; an operand has a letter of its own for such an
+        axis.
 
     Examples
     --------
@@ -47,6 +52,20 @@ class Subscripts:
     operands: tuple[str, ...]
     output: str
     ellipsis: str
+    spec: Spec | None = None
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """The letters that index each operand, those within affine subscripts too.
+
+        Examples
+        --------
+        >>> read("c[2h+r],kcr->kh", [2, 3]).indices
+        ('chr', 'kcr')
+        """
+        if self.spec is None:
+            return self.operands
+        return tuple("".join(tensor.letters) for tensor in self.spec.operands)
 
     def name(self, letter: str) -> str:
         """Return what to call a letter in a message.
@@ -59,6 +78,10 @@ class Subscripts:
         """
         if letter in self.ellipsis:
             return f"axis {self.ellipsis.index(letter) - len(self.ellipsis)} of the ellipsis"
+        if self.spec is not None:
+            for letters, tensor in zip(self.operands, self.spec.operands, strict=True):
+                if letter in letters:
+                    return repr(str(tensor.subscripts[letters.index(letter)]))
         return repr(letter)
 
     def operand(self, number: int) -> str:
@@ -90,6 +113,8 @@ class Subscripts:
         tilesolve.contractions.errors.SizeError: the extents of 'j' in 'ij,jk' disagree: \
 3 on axis 1 of operand 0 ('ij'), 5 on axis 0 of operand 1 ('jk')
         """
+        if self.spec is not None:
+            return infer(self.spec, shapes)
         sizes: dict[str, int] = {}
         source: dict[str, tuple[int, int, int]] = {}
         for number, (letters, shape) in enumerate(zip(self.operands, shapes, strict=True)):
@@ -111,17 +136,19 @@ class Subscripts:
         return SizeError(f"the extents of {self.name(letter)} in {self.text!r} disagree: {places}")
 
     def __str__(self) -> str:
+        if self.spec is not None:
+            return self.spec.einsum()
         return ",".join(self.operands) + f"->{self.output}"
 
 
-def read(text: str, orders: Sequence[int]) -> Subscripts:
+def read(text: str | bytes, orders: Sequence[int]) -> Subscripts:
     """Read numpy's einsum notation for operands of given numbers of axes.
 
     Parameters
     ----------
     text
-        Such as ``"ij,jk"``, ``"...ij,...jk->...ik"``. Spaces between symbols do not count. Beside
-        numpy's 52 letters, any symbol past ASCII may be used.
+        Such as ``"ij,jk"``, ``"...ij,...jk->...ik"``, ``"c[2h+r],kcr->kh"``. Spaces between symbols
+        do not count. Beside numpy's 52 letters, any symbol past ASCII may be used. Bytes are ASCII.
     orders
         How many axes each operand has.
 
@@ -139,8 +166,14 @@ def read(text: str, orders: Sequence[int]) -> Subscripts:
         ...
     tilesolve.contractions.errors.SpecError: the output of 'ij,jk->iz' has 'z', which no operand has
     """
+    if isinstance(text, bytes):
+        if not text.isascii():
+            raise SpecError(f"subscripts as bytes are in ASCII, unlike {text!r}")
+        text = text.decode("ascii")
     if not isinstance(text, str):
         raise SpecError(f"subscripts are a string such as 'ij,jk->ik', not {text!r}")
+    if "[" in text or "]" in text:
+        return _read_affine(text, orders)
     inputs, arrow, output = text.partition("->")
     terms = [_clean(term) for term in inputs.split(",")]
     if len(terms) != len(orders):
@@ -173,6 +206,27 @@ def read(text: str, orders: Sequence[int]) -> Subscripts:
     return Subscripts(text, operands, wanted.replace(_DOTS, ellipsis), ellipsis)
 
 
+def _read_affine(text: str, orders: Sequence[int]) -> Subscripts:
+    """Read subscripts some of which are in brackets, as a spec has them."""
+    spec = Spec.parse(text)
+    if spec.form != "einsum":
+        raise SpecError(f"{text!r} has dashes between its tensors; einsum takes '{spec.einsum()}'")
+    if len(spec.operands) != len(orders):
+        raise SpecError(
+            f"{text!r} has subscripts for {len(spec.operands)} operands, "
+            f"but {len(orders)} are given"
+        )
+    axes = fresh("", taken=text)
+    operands = tuple(
+        "".join(one.letters[0] if one.plain else next(axes) for one in tensor.subscripts)
+        for tensor in spec.operands
+    )
+    found = Subscripts(text, operands, "".join(spec.output.letters), "", spec)
+    for number, order in enumerate(orders):
+        _hidden(found, number, order)
+    return found
+
+
 def from_lists(arguments: Sequence[object]) -> tuple[str, list[object]]:
     """Return the text and the operands of einsum's list format.
 
@@ -197,7 +251,7 @@ def from_lists(arguments: Sequence[object]) -> tuple[str, list[object]]:
 def _term(labels: object, where: str) -> str:
     """Return a list of integers as text."""
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise SpecError(
+        raise LabelsError(
             f"the subscripts of {where} must be a list of integers, not {labels!r}; "
             "or give a string such as 'ij,jk->ik' before the operands"
         )
@@ -209,7 +263,7 @@ def _term(labels: object, where: str) -> str:
         try:
             number = operator.index(label)
         except TypeError:
-            raise SpecError(
+            raise LabelsError(
                 f"a subscript of {where} is {label!r}, neither an integer nor an ellipsis"
             ) from None
         if not 0 <= number < _LABELS:

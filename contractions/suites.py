@@ -10,9 +10,11 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import SuiteError, TilesolveError
 from tilesolve.contractions.problem import Problem
 
@@ -54,6 +56,7 @@ def suite(name: str | Path) -> dict[str, Problem]:
     >>> len(suite("tccg"))
     36
     """
+    check_kind(name, (str, PathLike), "name", "that of a suite or the path of a file", SuiteError)
     if isinstance(name, str) and name in _SHIPPED:
         return _load(resources.files(__package__) / "suites" / f"{name}.toml")
     if isinstance(name, str) and not name.endswith(".toml"):

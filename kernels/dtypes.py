@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels.tuning import BROADCAST_REGISTERS, MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 
 _REALS = {"complex64": "float32", "complex128": "float64"}
@@ -26,12 +27,14 @@ def real_of(dtype: str) -> str:
 def lanes(dtype: str, bits: int) -> int:
     """Return how many numbers one vector holds, 1 at least; complex elements count by their parts.
 
+    Halves count as the float32 that they are summed in.
+
     Examples
     --------
     >>> lanes("float32", 512), lanes("complex128", 512), lanes("float64", 32)
     (16, 8, 1)
     """
-    return max(1, bits // (8 * _BYTES[real_of(dtype)]))
+    return max(1, bits // (8 * _BYTES[real_of(summed_dtype(dtype))]))
 
 
 def halves(dtype: str, bits: int) -> bool:

@@ -197,5 +197,6 @@ a micro-panel."""
 MAX_TABLE_INDICES = 1 << 17
 """Indices of one role that are tabulated at once; a tile of more is walked part by part."""
 
-MAX_LAYOUTS = 64
-"""Combinations of shapes, strides and dtypes of arrays that an executor remembers."""
+MAX_LAYOUT_BYTES = 1 << 21
+"""Bytes of tables that an executor keeps for arrays of other strides than the last ones; what was
+not used for longest goes first."""

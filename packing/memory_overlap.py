@@ -49,6 +49,19 @@ def address_range(array: Array) -> tuple[int, int]:
     )
 
 
+def same_elements(one: Array, other: Array) -> bool:
+    """Return whether two arrays of a dtype have the same elements at the same indices.
+
+    Examples
+    --------
+    >>> both = np.zeros((2, 2))
+    >>> same_elements(both, both[:]), same_elements(both, both.T)
+    (True, False)
+    """
+    placed = (one.ctypes.data, one.shape, one.strides)
+    return placed == (other.ctypes.data, other.shape, other.strides)
+
+
 def overlaps_itself(array: Array) -> bool:
     """Return whether elements of an array share memory, or may, where a proof would be too long.
 

@@ -75,6 +75,7 @@ def offset_table(
     operand: int = 0,
     group: int = 0,
     element: int = 0,
+    written: int = 0,
     transposed: Sequence[TransposedBlocks | None] = (None, None),
 ) -> Integers:
     """Return an axis as a table.
@@ -87,8 +88,8 @@ def offset_table(
         The tensor whose micro-panels the axis' groups fill; with `group` 0 it has no groups.
     group
         Indices of one group.
-    element
-        Bytes of an element.
+    element, written
+        Bytes of an element, and of one as calls write it, if these are others.
     transposed
         For the first and the second operand how blocks of it are transposed, None if none are:
         blocks of indices where the axis is summed over, else of groups.
@@ -128,7 +129,7 @@ def offset_table(
         put(table_fields.GROUP_OFFSETS, source[starts])
         inside = starts + group <= axis.size
         put(table_fields.GROUP_WHOLE, _are_contiguous(source, starts, group, element) & inside)
-        groups = _are_contiguous(target, starts, counts, element) * np.where(
+        groups = _are_contiguous(target, starts, counts, written or element) * np.where(
             counts == group, int(TileLayout.WHOLE), int(TileLayout.PART)
         )
         stored = np.minimum.reduceat(groups, places[:-1]) if len(groups) else groups

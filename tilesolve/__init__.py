@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from tilesolve.convolutions.conv import conv as conv
     from tilesolve.convolutions.layer import ConvLayer as ConvLayer
     from tilesolve.convolutions.layer import conv_layer as conv_layer
+    from tilesolve.convolutions.transposed import conv_transpose as conv_transpose
     from tilesolve.expressions.compile import expression as expression
     from tilesolve.expressions.einsum import einsum as einsum
     from tilesolve.expressions.einsum import tensordot as tensordot
     from tilesolve.expressions.expression import Expression as Expression
+    from tilesolve.expressions.path_report import einsum_path as einsum_path
     from tilesolve.machine.level import Level as Level
     from tilesolve.machine.level import Peak as Peak
     from tilesolve.machine.model import Machine as Machine
@@ -50,7 +52,9 @@ _HOMES = {
     "clear_cache": "caches",
     "conv": "convolutions.conv",
     "conv_layer": "convolutions.layer",
+    "conv_transpose": "convolutions.transposed",
     "einsum": "expressions.einsum",
+    "einsum_path": "expressions.path_report",
     "elementwise": "contractions.epilogue",
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",

@@ -16,10 +16,11 @@ from tilesolve.system.files import remove_files
 from tilesolve.system.trust import kept_folder
 
 _MEMORIES = {
+    "tilesolve.system.result_buffers": "forget_results",
     "tilesolve.expressions.einsum": "forget_calls",
     "tilesolve.convolutions.conv": "forget_convolutions",
 }
-"""Modules that remember calls, and the function of each that forgets them."""
+"""Modules that remember calls or keep memory, and the function of each that forgets it."""
 
 
 _COMPILED = (
@@ -65,7 +66,8 @@ def count_code() -> tuple[int, int]:
 def clear_cache() -> Cleared:
     """Remove all solved plans and compiled code from the cache folder.
 
-    Plans in memory are forgotten, too, and what `einsum` and `conv` keep of earlier calls. `Plan`,
+    Plans in memory are forgotten, too, and what `einsum` and `conv` keep of earlier calls,
+    and the memory of freed results. `Plan`,
     `Expression` and `ConvLayer` objects that somebody holds stay as they are, and code that has
     been loaded serves on.
 
@@ -103,7 +105,7 @@ def warm_cache(dtypes: Sequence[str], progress: Progress = silent) -> None:
     families = [kernel_cache.family_of(dtype, machine) for dtype in dtypes]
     parts = [
         *((family, packed) for family in families for packed in (True, False)),
-        *((replace(family, mixed=True), True) for family in families),
+        *((replace(family, mixed=True), True) for family in families if not family.source),
     ]
     kernel_cache.start_compiling(families[0], packed=True)
     steps = len(_COMPILED) + len(parts)

@@ -14,13 +14,16 @@ import typer
 from typer.core import TyperGroup
 
 from tilesolve.bench.command import bench
-from tilesolve.contractions.errors import DtypeError, TilesolveError, TilesolveWarning
+from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
 from tilesolve.ranking.command import rank_variants
-from tilesolve.system.command_options import full_dtype, list_ignored
+from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
 from tilesolve.system.interrupts import INTERRUPTED
 
 FAILED = 2
 """Exit status after an error that has a message."""
+
+_UsageError: Any = typer.BadParameter.__base__
+"""What arguments that a command does not take raise."""
 
 
 class _Commands(TyperGroup):
@@ -28,7 +31,11 @@ class _Commands(TyperGroup):
 
     def main(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - typer's own
         try:
-            return super().main(*arguments, **options)
+            status = super().main(*arguments, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            if message := " ".join(error.format_message().split()):  # none with the help itself
+                typer.echo(f"error: {message}", err=True)
+            sys.exit(FAILED)
         except OSError as error:
             from tilesolve.system.files import describe_error
 
@@ -36,6 +43,7 @@ class _Commands(TyperGroup):
             with suppress(OSError):  # a full standard output would fail again at the very end
                 sys.stdout.close()
             sys.exit(FAILED)
+        sys.exit(status)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own, which differs by version
         for stream in (sys.stdout, sys.stderr):
@@ -185,7 +193,7 @@ def _kernels(
 
     from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
-    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.contractions.problem import DTYPES, dtype_name
     from tilesolve.machine.file import check_place, machine_file, save_machine
     from tilesolve.machine.model import Machine
     from tilesolve.show.calibration_tables import catalogue_table
@@ -199,10 +207,7 @@ def _kernels(
     check_place(target)
     if plot is not None:
         check_picture(plot)
-    wanted = [full_dtype(name) for name in dtype or ALL]
-    for name in wanted:
-        if name not in ALL:
-            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    wanted = [dtype_name(full_dtype(name)) for name in dtype or DTYPES]
     with hold_lock(target):
         with progress_bar("measuring") as report:
             machine = measure_catalogues(Machine.load(target), wanted, report)
@@ -308,7 +313,7 @@ def _plan(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help="f32, f64, c64, c128 or numpy's name; else f64, of --conv f32."),
+        typer.Option(help="f16, bf16, f32, f64, c64, c128 or a name; else f64, of --conv f32."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
@@ -317,8 +322,9 @@ def _plan(
         bool, typer.Option("--accumulate", help="Add to what the output holds.")
     ] = False,
     strategy: Annotated[
-        str, typer.Option(help="What finds the tiles: solver, or slicing (SConv's formulas).")
+        str, typer.Option(help="What finds the tiles: solver, composition or slicing.")
     ] = "solver",
+    tries: Annotated[int, typer.Option(min=1, help="Run N candidates, keep the fastest.")] = 1,
     expressions: Annotated[
         bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
     ] = False,
@@ -353,17 +359,11 @@ def _plan(
     if (spec is None) == (conv is None):
         raise typer.BadParameter("give either a spec or --conv")
     if expressions and spec is not None:
-        from tilesolve.contractions.spec import Spec
-        from tilesolve.machine.model import Machine
-        from tilesolve.model.formulas import listing, output_stationary_order
-
-        count = levels if levels is not None else len(Machine.load(machine).caches)
-        parsed = Spec.parse(spec)
-        typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
+        _print_expressions(spec, machine, levels)
         return
     if spec is not None:
         found = plan_module.plan(
-            spec,
+            read_spec(spec),
             int(text) if text.isdecimal() else text,
             machine,
             dtype=full_dtype(dtype) or "float64",
@@ -371,6 +371,7 @@ def _plan(
             accumulate=accumulate,
             epilogue=epilogue,
             strategy=strategy,
+            tries=tries,
             cache=cache,
         )
         report = str(found)
@@ -380,14 +381,21 @@ def _plan(
         if accumulate:
             raise typer.BadParameter("--conv takes no --accumulate")
         layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
-        found, report = plan_convolution(
-            layer, machine, epilogue=epilogue, threads=threads, strategy=strategy, cache=cache
-        )
+        found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
     if plot is not None:
         from tilesolve.show.drawings import draw_plan
 
         draw_plan(found, plot)
     typer.echo(found.to_json() if as_json else report)
+
+
+def _print_expressions(spec: str, machine: str | None, levels: int | None) -> None:
+    from tilesolve.machine.model import Machine
+    from tilesolve.model.formulas import listing, output_stationary_order
+
+    count = levels if levels is not None else len(Machine.load(machine).caches)
+    parsed = read_spec(spec)
+    typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
 
 
 @app.command("cache")
@@ -430,14 +438,11 @@ def _warm(
     Example: $ tilesolve warm --dtype f32
     """
     from tilesolve.caches import warm_cache
-    from tilesolve.contractions.problem import DTYPES as ALL
+    from tilesolve.contractions.problem import dtype_name
     from tilesolve.show.console_tables import progress_bar
     from tilesolve.system.trust import kept_folder
 
-    wanted = [full_dtype(name) for name in dtype or ("f32", "f64")]
-    for name in wanted:
-        if name not in ALL:
-            raise DtypeError(f"no kernels for {name!r}: the dtypes are {', '.join(ALL)}")
+    wanted = [dtype_name(full_dtype(name)) for name in dtype or ("f32", "f64")]
     with progress_bar("compiling") as report:
         warm_cache(wanted, report)
     typer.echo(f"{', '.join(wanted)} compiled in {kept_folder('code').parent}")

@@ -13,7 +13,7 @@ from tilesolve.kernels.codegen.vectors import INT64
 
 _intrinsic: Any = intrinsic
 
-SINGLE_BYTES = (4, 8, 16)
+SINGLE_BYTES = (2, 4, 8, 16)
 """Bytes of the elements that `copy_apart` copies."""
 
 

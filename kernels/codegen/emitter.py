@@ -9,6 +9,7 @@ from typing import Self
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.half_precision import load_kind, widen
 from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.packing.sizes import VECTOR_BYTES, WORD_BYTES
@@ -88,6 +89,16 @@ class TileEmitter:
         """Return the real number at an address, which may be any."""
         where = vectors.to_pointer(self.builder, address, offset)
         return self.builder.load(where, typ=self.scalar, align=1)
+
+    def load_halves(self, place: ir.Value, masks: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """Return the vector of a group of rows of an operand of halves, perhaps masked."""
+        builder, kind = self.builder, load_kind(self.kind)
+        where = vectors.to_pointer(builder, place)
+        if masks:
+            loaded = vectors.load_masked(builder, where, kind, masks[0])
+        else:
+            loaded = vectors.load(builder, where, kind, 1)
+        return [widen(builder, loaded, self.shape.source)]
 
     def c_row_addresses(self) -> list[ir.Value]:
         """Return the address in C of the rows of each group, without the columns' offsets."""

@@ -128,9 +128,14 @@ def lanewise_loader(tile: TileEmitter, masks: Sequence[ir.Value]) -> StepLoader:
         builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
     ]
 
+    def load_group(place: ir.Value, present: Sequence[ir.Value]) -> list[ir.Value]:
+        if shape.source:
+            return tile.load_halves(place, present)
+        return tile.load_rows(place, 1, present)
+
     def load_groups(places: Sequence[ir.Value]) -> list[list[ir.Value]]:
         return [
-            tile.load_rows(place, 1, masks if at == len(places) - 1 else ())
+            load_group(place, masks if at == len(places) - 1 else ())
             for at, place in enumerate(places)
         ]
 

@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 
 from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.kernels import dtypes
 from tilesolve.kernels.codegen import microkernel, pack
 from tilesolve.kernels.codegen.pack import MicroPanel
@@ -34,7 +35,7 @@ class Family:
     Parameters
     ----------
     dtype
-        Of all tensors.
+        Of all tensors, or what halves are summed in.
     bits
         Vector width: 128, 256 or 512.
     registers
@@ -45,6 +46,9 @@ class Family:
         Whether there are kernels whose last vectors are half as wide.
     mixed, lanewise
         Whether it is the family of mixed, or of lanewise, kernels, which complements all others.
+    source
+        The dtype of the operands, where these are halves; else empty. Only lanewise kernels read
+        halves in place.
 
     Examples
     --------
@@ -60,6 +64,7 @@ class Family:
     halved: bool = False
     mixed: bool = False
     lanewise: bool = False
+    source: str = ""
 
     @classmethod
     def of(cls, dtype: str, bits: int, registers: int, *, halved: bool = True) -> Family:
@@ -75,7 +80,8 @@ class Family:
         if bits not in (128, 256, 512):
             raise MachineError(f"vectors of {bits} bits: kernels are made for 128, 256 and 512")
         group, halved = dtypes.panel_columns(dtype, registers), halved and halves(dtype, bits)
-        found = cls(dtype, bits, min(registers, 32), group, halved)
+        source = dtype if is_half(dtype) else ""
+        found = cls(summed_dtype(dtype), bits, min(registers, 32), group, halved, source=source)
         if not found.tiles:
             raise MachineError(f"{registers} vector registers hold no register tile of {dtype}")
         return found
@@ -105,13 +111,21 @@ class Family:
             )
         if self.lanewise:
             return tuple(
-                Shape(self.dtype, self.bits, *sides, self.group, packed=False, lanewise=True)
+                Shape(
+                    self.dtype,
+                    self.bits,
+                    *sides,
+                    self.group,
+                    packed=False,
+                    lanewise=True,
+                    source=self.source,
+                )
                 for sides in self.tiles
             )
         return tuple(
             Shape(self.dtype, self.bits, *sides, self.group, packed, halved)
             for packed, halved in kinds
-            if self.halved or not halved
+            if (self.halved or not halved) and (packed or not self.source)
             for sides in self.tiles
         )
 
@@ -131,7 +145,10 @@ class Family:
     @property
     def micro_panels(self) -> tuple[MicroPanel, MicroPanel]:
         """Micro-panels of packed rows and of packed columns."""
-        return MicroPanel(self.dtype, self.lanes), MicroPanel(self.dtype, self.group)
+        return (
+            MicroPanel(self.dtype, self.lanes, self.source),
+            MicroPanel(self.dtype, self.group, self.source),
+        )
 
 
 @dataclass(frozen=True, slots=True)

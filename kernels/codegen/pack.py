@@ -16,7 +16,8 @@ their arguments from a frame (`FIELDS`):
 
 ``source`` is the address that the offsets count from, ``target`` that of micro-panel 0 at the first
 k of the offsets' table; micro-panels are ``panel`` bytes apart. Their vectors are aligned to their
-size. Measurements behind the kernels are in docs/decisions/042.
+size. Halves are widened when they are loaded, to the float32 of micro-panels. Measurements behind
+the kernels are in docs/decisions/042.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.half_precision import load_kind, widen
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.dtypes import lanes, real_of
 from tilesolve.kernels.tuning import PACK_PREFETCH_STEPS
@@ -69,9 +71,11 @@ class MicroPanel:
     Parameters
     ----------
     dtype
-        Of the tensors.
+        Of its elements.
     lanes
         Rows of one group.
+    source
+        The dtype of the tensors, where these are halves; else empty.
 
     Examples
     --------
@@ -81,10 +85,11 @@ class MicroPanel:
 
     dtype: str
     lanes: int
+    source: str = ""
 
     def name(self, kind: str) -> str:
         """Return the symbol of a kernel of one of `KINDS`."""
-        return f"{kind}_{self.dtype}_{self.lanes}"
+        return f"{kind}_{self.source or self.dtype}_{self.lanes}"
 
 
 def emit_packers(module: ir.Module, panel: MicroPanel) -> list[ir.Function]:
@@ -95,7 +100,7 @@ def emit_packers(module: ir.Module, panel: MicroPanel) -> list[ir.Function]:
     >>> [f.name for f in emit_packers(ir.Module(), MicroPanel("float64", 4))][:3]
     ['copy_float64_4', 'turn_sums_float64_4', 'turn_rows_float64_4']
     """
-    together = few_entries(panel.lanes, np.dtype(panel.dtype).itemsize)
+    together = few_entries(panel.lanes, 2 if panel.source else np.dtype(panel.dtype).itemsize)
     return [
         _PackerEmitter(module, panel, "copy").copy(),
         _PackerEmitter(module, panel, "turn_sums").transpose_sums(panel.lanes),
@@ -110,7 +115,8 @@ def emit_packers(module: ir.Module, panel: MicroPanel) -> list[ir.Function]:
 class _PackerEmitter:
     """One packing kernel while it is written.
 
-    Registers hold real numbers of `size` bytes; `step` is the bytes of one k of a micro-panel.
+    Registers hold real numbers of `size` bytes, of which the source has `read`; `step` is the bytes
+    of one k of a micro-panel.
     """
 
     def __init__(self, module: ir.Module, panel: MicroPanel, kind: str) -> None:
@@ -125,6 +131,15 @@ class _PackerEmitter:
         self.size = LINE_BYTES // lanes(number, 8 * LINE_BYTES)
         self.step = self.size * self.lanes * self.parts
         self.kind = vectors.vector_type(number, 8 * self.step)
+        self.source = panel.source
+        self.read = 2 if self.source else self.size
+
+    def load_numbers(self, where: ir.Value, kind: ir.Type) -> ir.Value:
+        """Return numbers of the source as micro-panels have them."""
+        if not self.source:
+            return self.builder.load(where, typ=kind, align=self.read)
+        halves = self.builder.load(where, typ=load_kind(kind), align=self.read)
+        return widen(self.builder, halves, self.source)
 
     def field(self, name: str) -> ir.Value:
         """Return a field of the frame."""
@@ -159,7 +174,7 @@ class _PackerEmitter:
                 row = self.load_integer(rows, group)
                 vectors.prefetch(builder, vectors.to_pointer(builder, ahead, row))
                 place = vectors.to_pointer(builder, near, row)
-                value = vectors.load(builder, place, self.kind, self.size)
+                value = self.load_numbers(place, self.kind)
                 where = vectors.to_pointer(builder, far, builder.mul(group, panel))
                 vectors.store(builder, value, where, min(self.step, LINE_BYTES))
 
@@ -199,10 +214,7 @@ class _PackerEmitter:
         """Load as many elements as there are targets from each source, and store transposed."""
         builder, count = self.builder, len(targets)
         kind = ir.VectorType(self.kind.element, count * self.parts)
-        loaded = [
-            vectors.load(builder, vectors.to_pointer(builder, place), kind, self.size)
-            for place in sources
-        ]
+        loaded = [self.load_numbers(vectors.to_pointer(builder, place), kind) for place in sources]
         # Each vector has pieces of every count-th row: transposing pieces brings rows in order.
         wide = [vectors.concatenate(builder, loaded[at::count]) for at in range(count)]
         transposed = vectors.transpose_vectors(builder, wide, self.parts)
@@ -230,7 +242,7 @@ class _PackerEmitter:
             self._prefetch(places, self.load_integer(sums, self.load_integer(steps, ahead)))
             self._prefetch(next_rows, builder.add(source, offset), near=False)
 
-        size = length * self.size * self.parts
+        size = length * self.read * self.parts
 
         def pack_blocks(begin: ir.Value, together: int) -> None:
             """Emit some blocks, with one prefetch for those that are neighbours in the source."""
@@ -350,9 +362,7 @@ class _PackerEmitter:
                 where = builder.add(far, builder.mul(lane, INT64(pitch)))
                 for part in range(self.parts):
                     at = part * self.size
-                    value = builder.load(
-                        vectors.to_pointer(builder, place, at), typ=scalar, align=self.size
-                    )
+                    value = self.load_numbers(vectors.to_pointer(builder, place, at), scalar)
                     builder.store(value, vectors.to_pointer(builder, where, at), align=self.size)
 
             def clear_lane(missing: ir.Value) -> None:

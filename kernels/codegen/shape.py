@@ -102,6 +102,8 @@ class Shape:
     lanewise
         Whether columns have rows, too: each lane multiplies elements of its own. Both operands are
         read in place.
+    source
+        The dtype of the operands of lanewise kernels, where these are halves; else empty.
 
     Examples
     --------
@@ -119,13 +121,15 @@ class Shape:
     halved: bool = False
     mixed: bool = False
     lanewise: bool = False
+    source: str = ""
 
     @property
     def name(self) -> str:
         """The symbol that the kernel has in its object file."""
         kind = "halved" if self.halved else "packed" if self.packed else "placed"
         kind = "mixed" if self.mixed else "lanewise" if self.lanewise else kind
-        return f"{kind}_{self.dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
+        dtype = self.source or self.dtype
+        return f"{kind}_{dtype}_{self.bits}_{self.vectors}x{self.columns}_{self.group}"
 
     @property
     def real(self) -> str:

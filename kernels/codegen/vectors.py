@@ -14,8 +14,13 @@ from tilesolve.kernels.dtypes import lanes
 
 INT64 = ir.IntType(64)
 _INT32 = ir.IntType(32)
-_SCALARS = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int64": INT64}
-_SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64"}
+_SCALARS = {
+    "float32": ir.FloatType(),
+    "float64": ir.DoubleType(),
+    "int64": INT64,
+    "half": ir.IntType(16),
+}
+_SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64", "half": "i16"}
 _VECTOR_REGISTER = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
 """What LLVM calls any vector register in the constraint of a piece of assembly."""
 

@@ -40,7 +40,7 @@ def enter_box(s, record, number):
             copy = s[state.WINDOW_COPY + side]
             s[state.SOURCE + side] = copy + as_pointer(windows)[window_fields.ORIGIN]
             if box[box_fields.CHANGED + side]:
-                invoke(s[state.COPY_WINDOWS], source, copy, windows)
+                invoke(s[state.COPY_WINDOWS], s[state.SELF], source, copy, windows)
         if box[box_fields.CHANGED + side]:
             s[state.COPIED_SEGMENTS + 3 * side] = -1
         if s[state.PREPARED_COPY + side]:

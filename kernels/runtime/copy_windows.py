@@ -72,12 +72,14 @@ def _copy_axes(source, target, record, at, inside, zeros):
         _copy_axes(begin, target + place * pitch, record, at + 1, here, zeros)
 
 
-@compiled(INT, INT, INT)
-def copy_windows(source, target, record):
+@compiled(INT, INT, INT, INT)
+def copy_windows(s, source, target, record):
     """Copy one box of an operand.
 
     Parameters
     ----------
+    s
+        Address of the state: for what is called in this function's place to time it.
     source
         Address of the array's first element.
     target

@@ -42,7 +42,7 @@ def _at(_context, place, like):
 
 
 @_intrinsic
-def _like(_context, value, like):
+def like(_context, value, like):
     """Return a double in the precision of a pointer's real numbers."""
     kind = like.dtype
 
@@ -86,12 +86,12 @@ def _of_blocks(step: Any) -> Callable[..., None]:
     return block
 
 
-def _step(function: Any) -> Any:
+def as_step(function: Any) -> Any:
     """Make a function of a run one of a block, compiled when it is first used."""
     return deferred(_of_blocks(function))
 
 
-@_step
+@as_step
 def _multiply(p, count, place, distance, first, second):
     """Multiply by an operand."""
     q = _at(place, p)
@@ -107,7 +107,7 @@ def _multiply(p, count, place, distance, first, second):
             p[at] *= _at(place + at * distance, p)[0]
 
 
-@_step
+@as_step
 def _add(p, count, place, distance, first, second):
     """Add an operand."""
     q = _at(place, p)
@@ -124,83 +124,83 @@ def _add(p, count, place, distance, first, second):
 
 
 @inlined
-def _rectified(x, zero, high):
+def rectified(x, zero, high):
     """Return a number, or the bound that it is beyond; what is no number stays so."""
     x = zero if x <= zero else x
     return high if x > high else x
 
 
-@_step
+@as_step
 def _add_and_rectify(p, count, place, distance, first, second):
     """Add an operand, then have nothing below zero or above a number, in one pass."""
-    zero, high, q = _like(0.0, p), _like(first, p), _at(place, p)
+    zero, high, q = like(0.0, p), like(first, p), _at(place, p)
     if _distance_is_size(distance, p):
         for at in range(count):
-            p[at] = _rectified(p[at] + q[at], zero, high)
+            p[at] = rectified(p[at] + q[at], zero, high)
     elif distance == 0:
         summand = q[0]
         for at in range(count):
-            p[at] = _rectified(p[at] + summand, zero, high)
+            p[at] = rectified(p[at] + summand, zero, high)
     else:
         for at in range(count):
-            p[at] = _rectified(p[at] + _at(place + at * distance, p)[0], zero, high)
+            p[at] = rectified(p[at] + _at(place + at * distance, p)[0], zero, high)
 
 
-@_step
+@as_step
 def _rectify(p, count, place, distance, first, second):
     """Have nothing below zero or above a number; what is no number stays so."""
-    zero, high = _like(0.0, p), _like(first, p)
+    zero, high = like(0.0, p), like(first, p)
     for at in range(count):
-        p[at] = _rectified(p[at], zero, high)
+        p[at] = rectified(p[at], zero, high)
 
 
-@_step
+@as_step
 def _clip(p, count, place, distance, first, second):
     """Have nothing below one number or above another; what is no number stays so."""
-    low, high = _like(first, p), _like(second, p)
+    low, high = like(first, p), like(second, p)
     for at in range(count):
         x = p[at]
         x = low if x < low else x
         p[at] = high if x > high else x
 
 
-@_step
+@as_step
 def _leak(p, count, place, distance, first, second):
     """Multiply what is below zero by a slope."""
-    zero, slope = _like(0.0, p), _like(first, p)
+    zero, slope = like(0.0, p), like(first, p)
     for at in range(count):
         x = p[at]
         p[at] = x * slope if x < zero else x
 
 
-@_step
+@as_step
 def _sigmoid(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = smooth.sigmoid(p[at])
 
 
-@_step
+@as_step
 def _tanh(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = smooth.tanh(p[at])
 
 
-@_step
+@as_step
 def _silu(p, count, place, distance, first, second):
     for at in range(count):
         p[at] = smooth.silu(p[at])
 
 
-@_step
+@as_step
 def _gelu(p, count, place, distance, first, second):
     for at in range(count):
-        p[at] = _like(smooth.gelu(float(p[at])), p)
+        p[at] = like(smooth.gelu(float(p[at])), p)
 
 
-@_step
+@as_step
 def _gelu_tanh(p, count, place, distance, first, second):
     for at in range(count):
-        p[at] = _like(smooth.gelu_tanh(float(p[at])), p)
+        p[at] = like(smooth.gelu_tanh(float(p[at])), p)
 
 
 _STEPS: dict[str, Callable[..., None]] = {
@@ -228,7 +228,7 @@ def step_address(name: str, dtype: str) -> int:
     >>> step_address("leaky", "float64") == step_address("leaky", "float64") > 0
     True
     """
-    return address_for(_STEPS[name], *_signature(_NUMBERS[dtype]))
+    return address_for(_STEPS[name], *signature(_NUMBERS[dtype]))
 
 
 @cache
@@ -269,13 +269,13 @@ UniTuple(float32 x 2) for float32, it must return a real number
 
     compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True)(_of_blocks(step))
     _kept.append(compiled)
-    return address_for(compiled, *_signature(kind))
+    return address_for(compiled, *signature(kind))
 
 
 _kept: list[Any] = []
 """What addresses of functions of one's own point into."""
 
 
-def _signature(kind: Any) -> tuple[Any, ...]:
+def signature(kind: Any) -> tuple[Any, ...]:
     """Return what a step takes, for runs of numbers of a type."""
     return types.CPointer(kind), INT, INT, INT, INT, INT, INT, REAL, REAL

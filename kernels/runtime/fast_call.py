@@ -127,6 +127,7 @@ def _repeat_run(myself, arguments, count):
             copies,
             places,
             0,
+            0,
             factor,
             0.0,
             summand,

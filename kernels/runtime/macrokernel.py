@@ -349,6 +349,8 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
         while s[loop2] < end2:
             s[loop1] = begin1
             while s[loop1] < end1:
+                if as_pointer(s[state.STOP])[0]:
+                    return
                 s[loop0] = begin0
                 turns = 1
                 while s[loop0] < end0:
@@ -376,8 +378,8 @@ def _walk_level(level, s, r, n, k, b, R, N, K, B):
         invoke(s[state.EPILOGUE], s, r, n, k, b, R, N, K, B)
 
 
-@compiled(INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
-def run(words, out, first, second, memory, operands, trace, alpha, alpha_i, beta, beta_i):
+@compiled(INT, INT, INT, INT, INT, INT, INT, INT, REAL, REAL, REAL, REAL, returns=INT)
+def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i, beta, beta_i):
     """Compute a problem box by box and return how many calls of a microkernel that took.
 
     Arguments are plain numbers, which reach compiled code in a third of a microsecond together.
@@ -395,22 +397,21 @@ def run(words, out, first, second, memory, operands, trace, alpha, alpha_i, beta
         Address of the addresses of the epilogue's operands.
     trace
         Address of the trace; 0 for none.
+    stop
+        Address of a word that ends the run once it is not 0; 0 for the state's.
     alpha, alpha_i, beta, beta_i
         The factors' real and imaginary parts.
     """
     call = as_pointer(words)
-    boxes, rows, columns = call[call_fields.BOXES], first, second
-    if call[call_fields.SWAPPED]:
-        rows, columns = second, first
+    rows, columns = (second, first) if call[call_fields.SWAPPED] else (first, second)
     here = on_stack(_STATE_WORDS)
     s, before = as_pointer(here), as_pointer(call[call_fields.STATE])
     for field in range(state.SIZE):
         s[field] = before[field]
     single = s[state.SINGLE]
-    s[state.SELF], s[state.TRACE], s[state.BOXES] = here, trace, boxes
-    s[state.OPERANDS] = operands
-    s[state.PREFETCH_LIST] = on_stack(_PREFETCH_WORDS)
-    s[state.STAGES_OUTPUT] = 0
+    s[state.SELF], s[state.TRACE], s[state.BOXES] = here, trace, call[call_fields.BOXES]
+    s[state.OPERANDS], s[state.STOP] = operands, stop or s[state.STOP]
+    s[state.PREFETCH_LIST], s[state.STAGES_OUTPUT] = on_stack(_PREFETCH_WORDS), 0
     s[state.STAGING_BUFFER] = (on_stack(STAGING_WORDS) + LINE_BYTES - 1) & -LINE_BYTES
     as_pointer(s[state.PREFETCH_LIST])[0] = here
     s[frames.ALPHA], s[frames.ALPHA + 1] = word(alpha, single), word(alpha_i, single)
@@ -427,7 +428,9 @@ def run(words, out, first, second, memory, operands, trace, alpha, alpha_i, beta
         s[state.COPY + side] += memory
         s[state.WINDOW_COPY + side] += memory
     for number in range(call[call_fields.BOX_COUNT]):
-        enter_box(s, boxes + WORD_BYTES * box_fields.SIZE * number, number)
+        if as_pointer(s[state.STOP])[0]:
+            break
+        enter_box(s, s[state.BOXES] + WORD_BYTES * box_fields.SIZE * number, number)
         R, N = as_pointer(s[state.TABLES]), as_pointer(s[state.TABLES + 1])
         K, B = as_pointer(s[state.TABLES + 2]), as_pointer(s[state.TABLES + 3])
         invoke(s[state.WALK_LEVEL], s[state.TOP], s, 0, 0, 0, 0, R, N, K, B)

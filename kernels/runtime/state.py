@@ -268,7 +268,10 @@ STOP = SELF + 1
 SINGLE = STOP + 1
 """Whether a real number takes four bytes, not eight."""
 
-PACK_SEGMENT = SINGLE + 1
+STOPWATCH = SINGLE + 1
+"""Address of the record of `kernels.probes.packing_time`; 0 where packing is not timed."""
+
+PACK_SEGMENT = STOPWATCH + 1
 """Address of `pack_segment.pack_segment`; `macrokernel.ADDRESSES` has this and four
 more."""
 

@@ -358,8 +358,8 @@ def _transpose_tile(walk, extents, places, begins, target, source, buffer, later
         source, target = next_source, next_target
 
 
-@compiled(INT, INT, INT, INT, INT, INT)
-def run(walk, target, source, buffer, first, last):
+@compiled(INT, INT, INT, INT, INT, INT, INT)
+def run(walk, target, source, buffer, first, last, stop):
     """Transpose an array, or the tiles of its outermost loop that are named.
 
     Parameters
@@ -372,6 +372,8 @@ def run(walk, target, source, buffer, first, last):
         Address of the buffer for a tile.
     first, last
         Trips of the outermost loop: the first one, and the one to stop before.
+    stop
+        Address of a word that ends the run once it is not 0.
     """
     w = as_pointer(walk)
     tiles, ends = as_pointer(on_stack(_MAX_AXES)), as_pointer(on_stack(_MAX_AXES))
@@ -387,7 +389,7 @@ def run(walk, target, source, buffer, first, last):
     begin = as_pointer(source)[0] + w[fields.START + 1]
     later = begin + _find_tile(w, tiles, count, fields.AXIS_SOURCE_STEP)
     before = 0
-    while later:
+    while later and not as_pointer(stop)[0]:
         near, far = later, start + _find_tile(w, tiles, count, fields.AXIS_TARGET_STEP)
         for axis in range(count):
             at = fields.AXES + fields.AXIS_WORDS * axis

@@ -298,7 +298,7 @@ def case(name, ours, peers, uses=(("net", 1),), layer=SMALL):
     """A measured layer: seconds of ours in NHWC and NCHW, and of peers."""
     times = dict(zip(("tilesolve NHWC", "tilesolve NCHW"), ours, strict=True)) | peers
     entries = {who: Entry((seconds,) * 3, "", 0.2) for who, seconds in times.items()}
-    figures = {"tilesolve NHWC": Figures(0.5, 1.5, "compute", 4096.0)}
+    figures = {"tilesolve NHWC": Figures(0.5, 1.5, "compute", 4096.0, 0.1, 0.2)}
     return LayerCase(name, layer, tuple(uses), entries, figures, peak=1e9)
 
 
@@ -339,6 +339,7 @@ class TestTables:
         assert [cells[0][what] for what in ratios[:4]] == ["0.50", "0.25", "4.00", "4.00"]
         assert cells[0]["torch NCHW"] == "crashed"
         assert (cells[1]["times"], cells[1]["packed"]) == ("4", "4.1 kB")
+        assert (cells[1]["packing"], cells[1]["predicted packing"]) == ("10.0%", "20.0%")
         assert cells[3]["roofline"] == "skipped"
         assert "openvino NHWC" not in columns
 
@@ -346,9 +347,9 @@ class TestTables:
         """Sums of times, each layer as often as the network has it; skipped ones count for none."""
         first, second = list_model_rows(sweep)
         assert first[:2] == ("one", "3 of 4")
-        assert first[3:] == ("3 s", "3 s", "12 s", "1.00", "4.00", "100%")
+        assert first[3:] == ("3 s", "3 s", "12 s", "1.00", "4.00", "100%", "10.0%", "20.0%")
         assert second[:2] == ("two", "4")
-        assert second[3:] == ("5 s", "4 s", "14 s", "0.80", "2.80", "75%")
+        assert second[3:] == ("5 s", "4 s", "14 s", "0.80", "2.80", "75%", "10.0%", "20.0%")
 
     def test_means(self, sweep):
         """Each layer counts as often as networks have it."""
@@ -385,10 +386,10 @@ class TestTables:
         labels = {name: name for name in alone[0].entries}
         found = replace(sweep, cases=alone, conditions=replace(sweep.conditions, contenders=labels))
         assert [row[3:] for row in list_model_rows(found)] == [
-            ("3 s", *["-"] * 5),
-            ("5 s", *["-"] * 5),
+            ("3 s", *["-"] * 5, "10.0%", "20.0%"),
+            ("5 s", *["-"] * 5, "10.0%", "20.0%"),
         ]
-        assert list(list_layer_means(found)) == ["layers with a result"]
+        assert list(list_layer_means(found)) == ["layers with a result", "packing"]
 
     def test_json(self, sweep):
         """Results come back as they were; what is damaged is refused."""

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from tilesolve.cli import app
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.convolutions.command import read_convolution
+from tilesolve.plans import tries
 
 LAYER = "n=1 c=4 h=6 w=6 k=8 r=3 s=3 padding=1 stride=1"
 
@@ -31,6 +32,22 @@ def test_json():
     found = command("--conv", "c=4 w=6 k=8 s=1", "--dtype", "f64", "--json")
     assert json.loads(found.stdout)["problem"]["spec"] == "kx-cx-kc"
     assert json.loads(found.stdout)["problem"]["dtype"] == "float64"
+
+
+def test_tries(monkeypatch):
+    """So many candidates are run, of a layer and of a spec; the report is of the fastest."""
+    counts = []
+
+    def measure(candidates):
+        counts.append(len(candidates))
+        return [1.0, *[0.5] * (len(candidates) - 1)]
+
+    monkeypatch.setattr(tries, "measure", measure)
+    others = ("--tries", "2", "--strategy", "composition", "--no-cache")
+    for words in (("--conv", "c=16 h=8 w=8 k=16 r=3 s=3", "--layout", "NHWC"), ("ij-ik-kj", "64")):
+        assert command(*words, *others).exit_code == 0
+    assert counts == [2, 2]
+    assert command("ij-ik-kj", "8", "--tries", "0").exit_code == 2
 
 
 @pytest.mark.parametrize(

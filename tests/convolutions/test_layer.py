@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
+from tilesolve.convolutions import layer_plans
 from tilesolve.convolutions.conv import forget_convolutions
 from tilesolve.packing.buffers import allocate
 
@@ -255,6 +256,59 @@ def test_functions_of_ones_own():
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_layers_ask_for_tries(monkeypatch):
+    """Of each plan, also those that come from a pickle."""
+    asked = []
+
+    def planned(problem, *, tries, **options):
+        asked.append(tries)
+        return tilesolve.plan(problem, **options)
+
+    x, _, plain = small()
+    monkeypatch.setattr(layer_plans, "plan", planned)
+    layer = small(tries=3)[2]
+    np.testing.assert_array_equal(layer(x), plain(x))
+    pickle.loads(pickle.dumps(layer))
+    assert asked == [3, 3]
+    monkeypatch.undo()
+    with pytest.raises(PlanError, match="tries must be a positive integer, got 0"):
+        small(tries=0)
+
+
+RESIDUALS = {
+    "whole rows": ((1, 8, 8, 16), (64, 16, 3, 3), {"padding": 1, "layout": "NHWC"}),
+    "ragged rows": ((1, 7, 5, 6), (21, 6, 3, 3), {"padding": 1, "layout": "NHWC"}),
+    "columns side by side": ((2, 32, 9, 9), (48, 32, 3, 3), {"padding": 1}),
+    "pixels side by side": ((1, 3, 20, 33), (5, 3, 3, 3), {"stride": 2}),
+    "pointwise": ((2, 24, 7, 7), (32, 24, 1, 1), {}),
+    "depthwise": ((1, 12, 12, 40), (40, 1, 3, 3), {"groups": 40, "layout": "NHWC"}),
+    "sums in several boxes": ((1, 2048, 2, 2), (16, 2048, 2, 2), {"padding": 1}),
+    "large": ((1, 16, 130, 130), (64, 16, 3, 3), {"padding": 1, "threads": 2}),
+}
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_residual_may_be_what_out_holds(name, spread):
+    """It is added as another array is, however C is written; x and memory around stay."""
+    x_shape, w_shape, rest = RESIDUALS[name]
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (x_shape, w_shape))
+    layer = tilesolve.conv_layer(
+        *(x_shape, w, rng.standard_normal(len(w)).astype(np.float32)),
+        **(rest | {"residual": True, "epilogue": "relu", "machine": MACHINE}),
+    )
+    added = rng.standard_normal(layer.out_shape).astype(np.float32)
+    expected = layer(x, residual=added)
+    room = np.full((*layer.out_shape[:-1], layer.out_shape[-1] + 3), 7, np.float32)
+    out = room[..., 2:-1] if spread else added.copy()
+    for view in (out, out[:]):
+        out[:] = added
+        assert layer(x, out=out, residual=view) is out
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-4)
+    assert not spread or ((room[..., :2] == 7).all() and (room[..., -1] == 7).all())
+
+
 def test_pointwise_layers_take_any_strides():
     """Where pixels are no one axis in memory, another plan runs, of the same weights."""
     rng = np.random.default_rng(0)
@@ -283,6 +337,8 @@ def bad_calls(x, layer, plain):
     yield layer, (x, out, added.astype("f4")), DtypeError, "residual is float32"
     yield layer, (x, out), PlanError, "no residual is given to a layer that was made with one"
     yield layer, (x, wide[..., :6], wide[..., 3:9]), PlanError, "out shares memory with residual"
+    yield layer, (x, out, out[..., ::-1]), PlanError, "out shares memory with residual"
+    yield layer, (x, fixed, fixed), PlanError, "out is read-only"
     yield plain, (x, out, added), PlanError, "a residual is given to a layer .* without one"
     yield plain, (x, wide[:, :3, :6], None), SizeError, "out has the shape"
     yield plain, (wide[:, 1:, 2:8], wide[..., :6]), PlanError, "out shares memory with x"

@@ -9,6 +9,7 @@ from convolution_cases import ReferencePlan
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
+from tilesolve.convolutions.onnx_files import read_transposed_arguments
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -200,8 +201,6 @@ def damaged():
     yield conv((2, 3, 7, 7), (4, 2, 3, 3)), "w has 2 channels|is damaged"
     yield conv(("N", 3, 7, 7), (4, 3, 3, 3)), r"'x' has the dynamic shape \(N, 3, 7, 7\)"
     yield conv((2, 3, 7, 7), (4, 3, 3, 3), kernel_shape=[2, 2]), "kernel_shape|is damaged"
-    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="up")
-    yield model([node], {"x": (1, 2, 5)}, {"w": random(2, 3, 3)}), "'up' is a ConvTranspose"
     unknown = model([helper.make_node("Softly", ["x"], ["y"])], {"x": (1, 2)}, {})
     yield unknown, "is damaged: .*Softly"
 
@@ -214,13 +213,51 @@ def test_damaged_models(source, message):
             read(source)
 
 
-def test_transposed_convolutions_are_refused():
-    """Also by the operators."""
-    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="up")
-    made = model([node], {"x": (1, 2, 5)}, {"w": random(2, 3, 3)})
-    evaluator = ReferenceEvaluator(made, new_ops=tilesolve.onnx.operators())
-    with pytest.raises(ModelError, match="'up' is a ConvTranspose"):
-        evaluator.run(None, {"x": random(1, 2, 5)})
+TRANSPOSED = [
+    ((1, 2, 5), (2, 3, 3), {}),
+    ((2, 4, 5, 4), (4, 3, 3, 2), {"strides": [2, 3], "pads": [1, 0, 2, 1]}),
+    (
+        (1, 4, 5, 4),
+        (4, 2, 3, 3),
+        {"strides": [2, 2], "output_padding": [1, 0], "dilations": [1, 2]},
+    ),
+    ((1, 3, 5, 4), (3, 2, 3, 3), {"strides": [2, 1], "auto_pad": "SAME_UPPER"}),
+    ((1, 3, 5, 4), (3, 2, 4, 2), {"strides": [3, 1], "auto_pad": "SAME_LOWER"}),
+    ((1, 3, 5), (3, 2, 3), {"strides": [2], "auto_pad": "VALID", "kernel_shape": [3]}),
+]
+"""Shapes of images and of weights, and attributes of a ConvTranspose."""
+
+
+@pytest.mark.parametrize(("x_shape", "w_shape", "attributes"), TRANSPOSED)
+def test_transposed_convolutions(x_shape, w_shape, attributes):
+    """The operator, with and without bias, also in models of ours; layers are others alone."""
+    x, w, bias = random(*x_shape), random(*w_shape), random(w_shape[1])
+    for names in (["x", "w"], ["x", "w", "b"]):
+        operands = {"x": x, "w": w, "b": bias}
+        node = helper.make_node("ConvTranspose", names, ["y"], **attributes)
+        made = model([node], {"x": x_shape}, {name: operands[name] for name in names[1:]})
+        (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+        found = tilesolve.onnx.load(made)({"x": x})["y"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert tilesolve.onnx.layers(made) == []
+
+
+def test_the_shape_of_a_transposed_convolution():
+    """A shape that is asked for decides the padding, of which the end has less."""
+    x, w = random(1, 2, 5), random(2, 3, 4)
+    for size, lack in ((9, (2, 1)), (12, (0, 0))):
+        node = helper.make_node(
+            "ConvTranspose", ["x", "w"], ["y"], strides=[2], output_shape=[size]
+        )
+        found = tilesolve.onnx.load(model([node], {"x": x.shape}, {"w": w}))({"x": x})["y"]
+        expected = tilesolve.conv_transpose(x, w, stride=2, padding=[lack])
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(
+        ModelError, match=r"output_shape of a ConvTranspose is \(13,\), .* too large"
+    ):
+        read_transposed_arguments({"strides": [2], "output_shape": [13]}, x.shape, w.shape)
+    with pytest.raises(ModelError, match="auto_pad of a ConvTranspose is 'SAME'"):
+        read_transposed_arguments({"auto_pad": "SAME"}, x.shape, w.shape)
 
 
 def test_without_the_package():

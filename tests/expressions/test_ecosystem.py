@@ -1,5 +1,11 @@
 """Libraries that let a user choose who contracts: ours is chosen, and results stay theirs."""
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -89,3 +95,40 @@ def test_an_expression_takes_a_hundred_tensors():
     np.testing.assert_allclose(found(*arrays), theirs, rtol=1e-8)
     again = tilesolve.einsum(text, *arrays, optimize="greedy")  # which plans larger steps only
     np.testing.assert_allclose(again, theirs, rtol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["contract", "edge_cases", "input", "sharing", "blas"])
+def test_opt_einsums_own_tests(module):
+    """Those of its wheel that contract pass with ours in numpy's place."""
+    pytest.importorskip("opt_einsum.tests")
+    found = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "opt_einsum_backend"),
+            *("-p", "no:cacheprovider", "--pyargs", f"opt_einsum.tests.test_{module}"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        cwd=Path(__file__).parents[2] / "docs",  # not where our settings of pytest are found
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout[-4000:] + found.stderr[-2000:]
+    calls = int(re.search(r"tilesolve computed (\d+) times", found.stdout)[1])
+    assert calls > 0 or module == "blas"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_networks_of_cotengra(seed):
+    """Networks with outer letters, hyperedges and slices give what they give by numpy."""
+    cotengra = pytest.importorskip("cotengra")
+    inputs, output, _, sizes = cotengra.utils.rand_equation(
+        *(5 + seed, 3), n_out=seed % 4, n_hyper_in=seed % 3, d_min=2, d_max=4, seed=seed
+    )
+    rng = np.random.default_rng(seed)
+    arrays = [rng.standard_normal([sizes[x] for x in term]) / 2 for term in inputs]
+    tree = cotengra.array_contract_tree(inputs, output, sizes, optimize="greedy")
+    for one in (tree, tree.slice(target_slices=2, allow_outer=False)):
+        ours = one.contract(arrays, implementation=IMPLEMENTATION)
+        np.testing.assert_allclose(ours, one.contract(arrays), rtol=1e-8, atol=1e-8)

@@ -79,7 +79,7 @@ def test_lookups():
     assert machine.source("no such figure") == "given"
     with pytest.raises(MachineError, match="no level 'L9'; it has L1, L2, L3, memory"):
         machine.level("L9")
-    with pytest.raises(MachineError, match="no arithmetic peak for int8"):
+    with pytest.raises(MachineError, match="no arithmetic peak for dtype int8"):
         machine.peak("int8")
 
 

@@ -84,7 +84,8 @@ def compare(draw, specs, nests, drawn):
         room = 2 ** draw.uniform(5, 14)
         store = Store("L1", room, problem.itemsize, "L2", 1e9)
         copies, lines = [0] * len(tensors), [None] * len(tensors)
-        residency = Residency(path, store, 1, copies, lines, ["register", "L1"])
+        widths = [1.0] * len(tensors)
+        residency = Residency(path, store, 1, copies, lines, ["register", "L1"], widths)
         for number, tensor in enumerate(tensors):
             places = places_of(draw, problem, loops, tensor.letters, drawn)
             for carrier, loop in enumerate(loops):

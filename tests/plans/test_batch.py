@@ -90,7 +90,7 @@ def test_nothing_is_written_where_anything_is_wrong(contraction):
         (SizeError, "7 contractions, but 6 outs", (firsts, seconds, outs[:-1])),
         (SizeError, "axis 1 of operand A .* 9, .* 10", (wrong, seconds, outs)),
         (DtypeError, "contraction 6 is float32", (mixed, seconds, outs)),
-        (DtypeError, "contraction 0 is float32", (firsts, seconds, outs.astype("f4"))),
+        (DtypeError, "contraction 0, is float32", (firsts, seconds, outs.astype("f4"))),
         (PlanError, "contraction 6.* read-only", (firsts, seconds, frozen)),
         (PlanError, "0 and 6 of a batch", (firsts, seconds, [*outs[:-1], outs[0]])),
     ]:

@@ -83,6 +83,8 @@ def test_a_piped_report_is_whole():
         ((), {}),
         (("--dtype", "f32"), {"dtype": "float32"}),
         (("--dtype", "c128"), {"dtype": "complex128"}),
+        (("--dtype", "f16"), {"dtype": "float16"}),
+        (("--dtype", "bf16"), {"dtype": "bfloat16"}),
         (("--dtype", "float32"), {"dtype": "float32"}),
         (("--threads", "2"), {"threads": 2}),
         (("--accumulate",), {"accumulate": True}),
@@ -325,3 +327,15 @@ def test_a_strategy_is_forced():
         assert text.splitlines()[-1].startswith("slicing: ")
         assert "slicing" not in answer("plan", *question)
     assert "no strategy 'guess'" in refused("plan", *QUESTION, "--strategy", "guess")
+
+
+@pytest.mark.parametrize("spec", ["abc", "[h+r]c", "a b c"])
+@pytest.mark.parametrize("more", [("4",), ("--expressions",)])
+def test_letters_alone_are_no_spec(spec, more):
+    """A tensor without an operator in its spec is a slip, and one line says so."""
+    done = tilesolve("plan", spec, *more)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {spec!r} is one tensor alone: a spec has an output and operands, such as "
+        "'abcd-aebf-dfce' or 'ij,jk->ik'\n"
+    )

@@ -32,6 +32,7 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.price import arithmetic, price, tiling
 from tilesolve.model.traffic import traffic
 from tilesolve.planning import policy
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import select
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
@@ -39,6 +40,7 @@ from tilesolve.planning.geometric.tilings import times_of, total_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.register_tile import fits_second_cache, register_tile
 from tilesolve.planning.solution import split_letters
+from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.report import least_volumes
@@ -297,7 +299,7 @@ def test_a_higher_peak_makes_calls_and_packing_no_faster(sums):
 @pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
 def test_odd_problems_have_plans(spec, sizes, machine):
     """Extents 0 and 1, primes, one operand, many letters: each has a plan that checks."""
-    found = plan(spec, sizes, machine)
+    found = Plan(solve(Problem.of(spec, sizes), Machine.load(machine), 1, Demand()))
     found.nest.check(found.share)
     assert (found.seconds > 0) == (found.problem.bytes[0] > 0)
     assert np.isfinite(found.seconds)
@@ -322,7 +324,7 @@ WIDE = {"vector_bits": 512, "vector_registers": 32}
 def test_a_wide_register_tile_leaves_room(spec, sizes, dtype):
     """Letters that stand in several subscripts, and whole lines, do not fill a cache twice."""
     machine = Machine.load("i7-6700k").replace(**WIDE)
-    found = plan(Problem.of(spec, sizes, dtype), machine=machine, cache=False)
+    found = solve(Problem.of(spec, sizes, dtype), machine, 1, Demand())
     found.nest.check(found.share)
 
 
@@ -823,6 +825,7 @@ def test_threads_of_the_environment(monkeypatch):
         {"threads": 0},
         {"threads": 1.5},
         {"split": "z"},
+        {"split": 3},
         {"split": "k"},
         {"nest": {"packed": ["L9", None]}},
         {"nest": {"bands": 0}},
@@ -870,5 +873,8 @@ def test_threads_may_divide_what_cuts_no_lines(threads):
                 steps = [problem.strides(t).get(letter) for t in range(3)]
                 assert problem.itemsize not in steps
                 assert problem.sizes[letter] % threads == 0
-        assert set(offered) <= set(problem.spec.output.letters)
+        sums = [i for i in offered if i not in problem.spec.output.letters]
+        assert offered[len(offered) - len(sums) :] == sums
+        size, *operands = problem.bytes
+        assert not sums or 4 * (threads - 1) * size <= sum(operands)
     assert "b" in split_letters(suite("tccg")["abc-bda-dc"], 2)

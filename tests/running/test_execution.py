@@ -26,7 +26,7 @@ from running_cases import (
 )
 from strategies import problems, specs, unshrunk
 
-from tilesolve import Problem, plan, reference
+from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels import tuning
@@ -35,9 +35,12 @@ from tilesolve.kernels.runtime import macrokernel
 from tilesolve.kernels.runtime.state import KIND_GATHER, KIND_TRANSPOSE_ROWS
 from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
+from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.runnable_nest import RunnableNest
+from tilesolve.planning.solve import solve
 from tilesolve.plans.copy_sizes import copy_bytes
+from tilesolve.running import execution
 from tilesolve.running.execution import Layout, trace_calls
 from tilesolve.running.task import Task
 from tilesolve.system.cancellation import deadline
@@ -695,6 +698,39 @@ def test_layouts_take_turns():
             check_result(problem, found(*operands), expected, operands)
 
 
+def test_layouts_are_bounded_by_their_bytes(monkeypatch):
+    """Those not used for longest go; the last one stays, however large; results stay right."""
+    problem = Problem.of("mn-mk-kn", "m=6 n=7 k=8")
+    found = plan(problem, machine=make_machine(), cache=False)
+    first, second = draw_operands(problem)
+    store = found.executor.layouts
+
+    def call(gap):
+        room = np.zeros((6, 7 + gap))[:, :7]
+        found(first, second, room)
+        check_result(problem, room, first @ second, (first, second))
+        return next(key for key, layout in store.items() if layout.used == last_use(store))
+
+    one = call(1)
+    size = store[one].nbytes
+    assert size > sum(
+        box.nbytes for task in store[one].tasks for box in task.boxes.tables[0].tables
+    )
+    monkeypatch.setattr(execution, "MAX_LAYOUT_BYTES", 2 * size + size // 2)
+    two, three = call(2), call(3)
+    assert list(store) == [one, two, three]
+    call(1)
+    four = call(4)
+    assert set(store) == {one, three, four}
+    monkeypatch.setattr(execution, "MAX_LAYOUT_BYTES", 0)
+    five = call(5)
+    assert list(store) == [five]
+
+
+def last_use(store):
+    return max(layout.used for layout in store.values())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_numbers_of_any_kind_are_factors(dtype):
     """Python's and numpy's integers, booleans and floats, complex ones where the problem is."""
@@ -742,8 +778,8 @@ def test_interleaved_memory_is_no_overlap():
 
 
 def test_other_numbers_of_operands():
-    """Plans of one or three operands can be priced, not run."""
-    found = plan("ij-ji", 4, "i7-6700k", cache=False)
+    """Solutions of one or three operands can be priced, not run."""
+    found = Plan(solve(Problem.of("ij-ji", 4), Machine.load("i7-6700k"), 1, Demand()))
     with pytest.raises(PlanError, match="1 operands"):
         found(np.ones((4, 4)), np.ones((4, 4)))
 

@@ -92,7 +92,7 @@ def test_boxes_are_copied_with_their_zeros(data):
         back,
     )
     memory = np.full(copy.size_bytes // 4 + 32, np.nan, "float32")
-    copy_windows(array.ctypes.data, memory.ctypes.data, record.ctypes.data)
+    copy_windows(0, array.ctypes.data, memory.ctypes.data, record.ctypes.data)
     assert np.isnan(memory[-(128 - 64) // 4 :]).all()
     strides = {i: -step if i in back else step for i, step in copy.strides.items()}
     for h, r, c, w in np.ndindex(*(box[i] for i in "hrcw")):

@@ -89,7 +89,7 @@ def layers(draw, layouts=("NCHW", "NHWC", "NCHWc"), most=6):
 class ReferencePlan:
     """A plan that computes by the reference, at once."""
 
-    def __init__(self, problem, *, machine, threads, epilogue, strategy):
+    def __init__(self, problem, *, epilogue, **_):
         self.problem, self.epilogue = problem, epilogue
         self.executor = self
 
@@ -99,7 +99,9 @@ class ReferencePlan:
     def prepare(self, array):
         return array.copy()
 
-    def __call__(self, first, second, out, *, operands):
+    def __call__(self, first, second, out, *, beta, operands):
         assert (first.shape, second.shape) == self.problem.shapes[1:]
         found = reference(self.problem, first, second)
+        if beta:
+            found = found + beta * out
         out[...] = self.epilogue.apply(self.problem, found, operands)

@@ -16,7 +16,7 @@ from tilesolve.running.prepared import Prepared
 
 _INT, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 _PACK_SEGMENT = ctypes.CFUNCTYPE(_INT, _ADDRESS, *[_INT] * 4, *[_ADDRESS] * 3)
-_COPY_WINDOWS = ctypes.CFUNCTYPE(None, _INT, _INT, _INT)
+_COPY_WINDOWS = ctypes.CFUNCTYPE(None, *[_INT] * 4)
 
 
 def count_packed(solution, operands):
@@ -61,13 +61,13 @@ def _counting(task, strips, windows):
             strips[side ^ first] += prod(end - begin for begin, end in ranges)
         return done
 
-    def copy(source, target, record):
+    def copy(s, source, target, record):
         side, row = records[record]
         axes = row[window_fields.SIZE :].reshape(-1, window_fields.AXIS_WORDS)
         places = axes[:, [window_fields.BEFORE, window_fields.COUNT, window_fields.AFTER]]
         unit = row[window_fields.UNIT_BYTES] // schedule.element
         windows[side ^ first] += int(unit * places.sum(axis=1).prod())
-        copying(source, target, record)
+        copying(s, source, target, record)
 
     counted = _PACK_SEGMENT(pack), _COPY_WINDOWS(copy)
     kept = fields.copy()

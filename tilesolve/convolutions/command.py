@@ -77,10 +77,10 @@ def read_convolution(text: str, layout: str, dtype: str) -> Convolution:
 def plan_convolution(
     layer: Convolution,
     machine: Machine | str | None,
-    *,
     epilogue: str,
     threads: int | None,
     strategy: str,
+    tries: int,
     cache: bool,
 ) -> tuple[Plan, str]:
     """Return the plan of a layer whose weights stay, and its report."""
@@ -92,6 +92,7 @@ def plan_convolution(
         threads=threads,
         epilogue=activation,
         strategy=strategy,
+        tries=tries,
         cache=cache,
     )
     return found, write_layer_report(layer, found, 0, False, False, activation)

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import EpilogueArgument
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
-    as_array,
     as_operand,
     read_activation,
     result_array,
 )
 from tilesolve.kernels.tuning import MAX_KEPT_CONVOLUTIONS
-from tilesolve.system.checks import check_dtype
+from tilesolve.system.checks import check_dtype, check_threads
 from tilesolve.system.files import read_setting
 
 
@@ -87,15 +88,16 @@ def conv(
     tilesolve.contractions.errors.SizeError: w has 2 channels (shape (1, 2, 2, 2)), but x has 1 \
 in 1 groups (shape (1, 1, 4, 4), NCHW)
     """
-    images, weights = as_array(x, "x"), as_array(w, "w")
+    shared = None if threads is None else check_threads(threads)
+    images, weights = read_array(x, "x"), read_array(w, "w")
     plans = _plans(
         *(images.shape, weights.shape, images.dtype, bias is not None),
         *map(_frozen, (stride, padding, dilation, groups, layout, epilogue)),
-        threads,
+        shared,
         *(read_setting("TILESOLVE_NUM_THREADS"), read_setting("TILESOLVE_MACHINE")),
     )
     layer = plans.convolution
-    check_dtype(weights, "w", np.dtype(layer.dtype), "x")
+    check_dtype(weights, "w", array_dtype(layer.dtype), "x")
     shift = None
     if bias is not None:
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "x")

@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.argument_kinds import read_flag
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
 from tilesolve.contractions.errors import PlanError
-from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm
+from tilesolve.contractions.half_precision import array_dtype
+from tilesolve.convolutions.batch_norm import BatchNorm, fold_batchnorm, read_reals
 from tilesolve.convolutions.layer_plans import (
     LayerPlans,
-    as_array,
     as_operand,
     read_activation,
     result_array,
 )
 from tilesolve.convolutions.report import write_layer_report
 from tilesolve.machine.model import Machine
-from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.memory_overlap import Array, same_elements
 from tilesolve.plans.plan import Plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.recent import Recent
@@ -60,7 +62,7 @@ class ConvLayer:
         self._plans = plans
         self._weights = weights
         self._bias = bias
-        self._prepared: dict[bool, Prepared] = {}
+        self._prepared: dict[tuple[bool, bool], Prepared] = {}
         self._recent: Recent | None = None
         self._prepare(plans.convolution.pointwise)
 
@@ -77,7 +79,7 @@ class ConvLayer:
     @property
     def prepared(self) -> Prepared:
         """The weights as that plan takes them."""
-        return self._prepared[self.convolution.pointwise]
+        return self._prepared[self.convolution.pointwise, False]
 
     @property
     def epilogue(self) -> Epilogue:
@@ -112,11 +114,12 @@ class ConvLayer:
         x
             The images, of the layer's shape and dtype; any strides, never modified.
         out
-            Where the result goes; a new array if None. It may not share memory with `x` or
-            `residual`.
+            Where the result goes; a new array if None. It may not share memory with `x`, nor with
+            `residual` unless it is the same array.
         residual
             What is added before the activation, of the result's shape, where the layer was made
-            with ``residual=True``.
+            with ``residual=True``. It may be `out` itself: the first such call plans for that, and
+            packs the weights once more.
 
         Returns
         -------
@@ -154,19 +157,21 @@ class ConvLayer:
         added = None
         if residual is not None:
             added = as_operand(residual, "residual", layer.out_shape, layer.dtype, whose)
-        target = result_array(out, layer, {"x": images, "residual": added})
+        adds = out is not None and added is not None and same_elements(np.asarray(out), added)
+        target = result_array(out, layer, {"x": images, "residual": None if adds else added})
+        added = target if adds else added
         flat = self._plans.is_flat(images, target, *(() if added is None else (added,)))
-        arguments = flat, images, self._prepare(flat), self._bias, added, target
+        arguments = flat, images, self._prepare(flat, adds), self._bias, added, target
         self._plans.run(*arguments)
         self._recent = self._plans.recall(*arguments)
         return target if out is None else out
 
-    def _prepare(self, flat: bool) -> Prepared:
+    def _prepare(self, flat: bool, adds: bool = False) -> Prepared:
         """Return the weights as a plan takes them."""
-        found = self._prepared.get(flat)
+        found = self._prepared.get((flat, adds))
         if found is None:
-            form, plan = self._plans.made(flat)
-            found = self._prepared[flat] = plan.prepare(form.filters(self._weights))
+            form, plan = self._plans.made(flat, adds)
+            found = self._prepared[flat, adds] = plan.prepare(form.filters(self._weights))
         return found
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -174,15 +179,16 @@ class ConvLayer:
         made = self._plans
         return (
             *(made.convolution, made.activation, made.has_residual, made.machine, made.threads),
-            *(made.strategy, self._weights, self._bias),
+            *(made.strategy, made.tries, self._weights, self._bias),
         )
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        layer, activation, has_residual, machine, threads, strategy, weights, bias = state
+        layer, activation, has_residual, machine, threads, strategy, tries, weights, bias = state
         plans = LayerPlans(
             *(layer, activation, bias is not None, has_residual, machine, threads),
             constant=True,
             strategy=strategy,
+            tries=tries,
         )
         ConvLayer.__init__(self, plans, weights, bias)
 
@@ -216,6 +222,7 @@ def conv_layer(
     machine: Machine | str | None = None,
     threads: int | None = None,
     strategy: str = "solver",
+    tries: int = 1,
 ) -> ConvLayer:
     """Plan a convolution layer and pack its weights, once for many calls.
 
@@ -243,7 +250,7 @@ def conv_layer(
     epilogue
         The activation: functions of one number, such as ``"relu"`` or ``"clip(0,1)"``, see
         `Epilogue.parse`, one of your own by `elementwise`, or a tuple of these.
-    machine, threads, strategy
+    machine, threads, strategy, tries
         As in `plan`.
 
     Returns
@@ -266,7 +273,8 @@ def conv_layer(
     >>> layer(np.array([[[[1.0, 2.0, 3.0]]]])).tolist()
     [[[[1.5, 2.5, 3.5]], [[0.0, 0.0, 0.0]]]]
     """
-    weights = as_array(w, "w")
+    with_residual = read_flag(residual, "residual", PlanError)
+    weights = read_array(w, "w")
     layer = Convolution.of(
         x_shape,
         weights.shape,
@@ -283,9 +291,10 @@ def conv_layer(
         shift = as_operand(bias, "bias", (layer.filters,), layer.dtype, "w").copy()
     weights, shift = _fold(layer, weights, shift, batch_norm)
     plans = LayerPlans(
-        *(layer, activation, shift is not None, bool(residual), machine, threads),
+        *(layer, activation, shift is not None, with_residual, machine, threads),
         constant=True,
         strategy=strategy,
+        tries=tries,
     )
     return ConvLayer(plans, weights, shift)
 
@@ -296,15 +305,15 @@ def _fold(
     """Return a copy of the weights and the bias, with a batch normalisation in them."""
     if batch_norm is None:
         return weights.copy(), bias
+    if not isinstance(batch_norm, list | tuple) or not batch_norm:
+        raise PlanError(f"batch_norm is a tuple of arrays and eps, got {batch_norm!r}")
     *parts, eps = batch_norm
     names = ("gamma", "beta", "mean", "var")
     if len(parts) != len(names):
         raise PlanError(f"batch_norm is {', '.join(names)} and eps, got {len(parts) + 1} values")
     gamma, beta, mean, var = (
-        as_operand(
-            np.asarray(part, np.float64), f"{name} of batch_norm", (layer.filters,), "float64", ""
-        )
-        for name, part in zip(names, parts, strict=True)
+        as_operand(read_reals(part, name).astype(np.float64), name, (layer.filters,), "float64", "")
+        for name, part in zip((f"{name} of batch_norm" for name in names), parts, strict=True)
     )
     scale, shift = fold_batchnorm(gamma, beta, mean, var, eps)
     if bias is not None:
@@ -313,4 +322,5 @@ def _fold(
         factors = scale.reshape(-1, *(1,) * (weights.ndim - 2), layer.blocks[1])
     else:
         factors = scale.reshape(-1, *(1,) * (weights.ndim - 1))
-    return (weights * factors).astype(layer.dtype), shift.astype(layer.dtype)
+    dtype = array_dtype(layer.dtype)
+    return (weights * factors).astype(dtype), shift.astype(dtype)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
+from math import prod
 
-import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
-from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.recent import Argument, Recent
 from tilesolve.system.checks import check_dtype, check_output
+from tilesolve.system.result_buffers import new_result
 
 
 @dataclass(slots=True, eq=False)
@@ -34,8 +38,8 @@ class LayerPlans:
         As `plan` takes them.
     constant
         Whether weights stay the same from call to call.
-    strategy
-        As `plan` takes it.
+    strategy, tries
+        As `plan` takes them.
     """
 
     convolution: Convolution
@@ -46,8 +50,9 @@ class LayerPlans:
     threads: int | None
     constant: bool
     strategy: str = "solver"
+    tries: int = 1
     _forms: dict[bool, Form] = field(default_factory=dict, init=False)
-    _made: dict[bool, tuple[Form, Plan]] = field(default_factory=dict, init=False)
+    _made: dict[tuple[bool, bool], tuple[Form, Plan]] = field(default_factory=dict, init=False)
 
     def form(self, flat: bool) -> Form:
         """Return the convolution as a problem with views; flat: with all pixels as one axis."""
@@ -56,9 +61,9 @@ class LayerPlans:
             found = self._forms[flat] = self.convolution.form(flat=flat)
         return found
 
-    def made(self, flat: bool) -> tuple[Form, Plan]:
-        """Return the form and its plan."""
-        found = self._made.get(flat)
+    def made(self, flat: bool, adds: bool = False) -> tuple[Form, Plan]:
+        """Return the form and its plan; adds: of calls whose residual is what `out` holds."""
+        found = self._made.get((flat, adds))
         if found is None:
             form = self.form(flat)
             constant = form.problem.constant if self.constant else ()
@@ -67,18 +72,20 @@ class LayerPlans:
                 problem,
                 machine=self.machine,
                 threads=self.threads,
-                epilogue=self.chain(form),
+                accumulate=adds,
+                epilogue=self.chain(form, adds),
                 strategy=self.strategy,
+                tries=self.tries,
             )
-            found = self._made[flat] = form, made
+            found = self._made[flat, adds] = form, made
         return found
 
-    def chain(self, form: Form) -> Epilogue:
-        """Return what follows the convolution, in the letters of a form."""
+    def chain(self, form: Form, adds: bool) -> Epilogue:
+        """Return what follows the convolution, in the letters of a form, and the sum with `out`."""
         added = []
         if self.has_bias:
             added.append(Operation("+", tuple(form.channel_letters)))
-        if self.has_residual:
+        if self.has_residual and not adds:
             added.append(Operation("+", form.problem.spec.output.letters))
         return Epilogue((*added, *self.activation.operations))
 
@@ -98,10 +105,14 @@ class LayerPlans:
         residual: Array | None,
         out: Array,
     ) -> None:
-        """Compute a layer of arrays that were checked; weights are as the form views them."""
-        form, found = self.made(flat)
-        others = [one.view for one in _operands(form, bias, residual)]
-        found(form.images(x), weights, form.results(out), operands=others)
+        """Compute a layer of arrays that were checked; weights are as the form views them.
+
+        The residual may be `out`; weights that were prepared are of the plan for that then.
+        """
+        adds = residual is out
+        form, found = self.made(flat, adds)
+        others = [one.view for one in _operands(form, bias, None if adds else residual)]
+        found(form.images(x), weights, form.results(out), beta=float(adds), operands=others)
 
     def recall(
         self,
@@ -112,7 +123,12 @@ class LayerPlans:
         residual: Array | None,
         out: Array,
     ) -> Recent | None:
-        """Return what computes at once for calls like one that has run; None if nothing can."""
+        """Return what computes at once for calls like one that has run; None if nothing can.
+
+        Nothing can if the residual was `out`.
+        """
+        if residual is out:
+            return None
         form, found = self.made(flat)
         return found.executor.recall(
             Argument(form.results(out), out),
@@ -165,36 +181,26 @@ def as_operand(
         ...
     tilesolve.contractions.errors.SizeError: bias has the shape (2,), it must be (3,)
     """
-    array = as_array(value, name)
+    array = read_array(value, name)
     if array.shape != shape:
         raise SizeError(f"{name} has the shape {array.shape}, it must be {shape}")
-    check_dtype(array, name, np.dtype(dtype), whose)
+    check_dtype(array, name, array_dtype(dtype), whose)
     return array
-
-
-def as_array(value: npt.ArrayLike, name: str) -> Array:
-    """Return what was given as an array.
-
-    Examples
-    --------
-    >>> as_array([1.0], "x").shape
-    (1,)
-    """
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DtypeError(f"{name} is no array: {error}") from error
 
 
 def result_array(out: Array | None, layer: Convolution, operands: dict[str, Array | None]) -> Array:
     """Return where a result goes: `out`, if it fits and shares no memory, or a new array."""
     if out is None:
-        return np.empty(layer.out_shape, layer.dtype)
+        dtype = array_dtype(layer.dtype)
+        if prod(layer.out_shape) * dtype.itemsize > sys.maxsize:
+            told = f"{layer.out_shape}: more than memory can have"
+            raise SizeError(f"padding and images give a result of the shape {told}")
+        return new_result(layer.out_shape, dtype)
     return check_output(
         out,
         "out",
         layer.out_shape,
-        dtype=np.dtype(layer.dtype),
+        dtype=array_dtype(layer.dtype),
         whose="the layer's dtype",
         operands={name: one for name, one in operands.items() if one is not None},
     )

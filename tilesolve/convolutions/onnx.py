@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import ModelError
+from tilesolve.contractions.problem import dtype_name
 from tilesolve.convolutions.onnx_files import (
     attributes_of,
     check_inputs,
@@ -39,6 +40,8 @@ def layers(
 ) -> list[Convolution]:
     """Return the convolutions of a model, in its order, as often as they stand there.
 
+    Transposed ones, which are several convolutions each, are not among them.
+
     Parameters
     ----------
     source
@@ -49,16 +52,15 @@ def layers(
     Raises
     ------
     ModelError
-        If the model cannot be read, is damaged, has dynamic shapes, operators of a version that is
-        not known, or a transposed convolution.
+        If the model cannot be read, is damaged, has dynamic shapes, or operators of a version that
+        is not known.
     """
+    kind = dtype_name(dtype)
     graph = read_model(source).graph
     check_inputs(graph)
     shapes = shapes_of(graph)
     found = []
     for node in graph.node:
-        if node.op_type == "ConvTranspose":
-            raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
         if node.op_type != "Conv":
             continue
         for name in node.input[:2]:
@@ -66,5 +68,5 @@ def layers(
                 raise ModelError(f"the shape of {name!r} is not known, which a Conv reads")
         x_shape, w_shape = (shapes[name] for name in node.input[:2])
         arguments = read_arguments(attributes_of(node), x_shape, w_shape)
-        found.append(Convolution.of(x_shape, w_shape, **arguments, dtype=dtype))
+        found.append(Convolution.of(x_shape, w_shape, **arguments, dtype=kind))
     return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.convolution_arguments import Ends
 from tilesolve.contractions.errors import ModelError
 
@@ -69,6 +70,7 @@ def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:  # noqa: ANN401
     if isinstance(source, bytes):
         name, read = "the model", onnx.load_from_string
     else:
+        check_kind(source, (str, PathLike), "source", "a path, bytes or a ModelProto", ModelError)
         name, read, source = f"the model {fspath(source)}", onnx.load, fspath(source)
     try:
         found = read(source)
@@ -168,6 +170,54 @@ def read_arguments(
         "dilation": dilation,
         "groups": given.get("group") or 1,
     }
+
+
+def read_transposed_arguments(
+    given: Mapping[str, Any], x_shape: tuple[int, ...], w_shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return the arguments of `conv_transpose` that the attributes of a ConvTranspose node say.
+
+    Raises
+    ------
+    ModelError
+        If they contradict the shapes, are none of ONNX's, or ask for a result that is larger than
+        all windows together.
+
+    Examples
+    --------
+    >>> given = {"strides": [2], "auto_pad": "SAME_UPPER"}
+    >>> read_transposed_arguments(given, (1, 4, 8), (4, 6, 3))["padding"]
+    ((0, 1),)
+    """
+    order = len(x_shape) - 2
+    kind, size = given.get("auto_pad") or "NOTSET", given.get("output_shape")
+    usual = {name: value for name, value in given.items() if name != "auto_pad"}
+    found = read_arguments(usual, x_shape, w_shape)
+    more = tuple(given.get("output_padding") or (0,) * order)
+    if kind in ("SAME_UPPER", "SAME_LOWER") and not size:
+        size = [n * step for n, step in zip(x_shape[2:], found["stride"], strict=True)]
+    elif kind not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise ModelError(f"auto_pad of a ConvTranspose is {kind!r}")
+    if size:
+        axes = zip(
+            *(x_shape[2:], w_shape[2:], found["stride"], found["dilation"], more),
+            size[-order:],
+            strict=True,
+        )
+        whole = [
+            step * (n - 1) + gap * (k - 1) + 1 + extra - out for n, k, step, gap, extra, out in axes
+        ]
+        if min(whole) < 0:
+            raise ModelError(
+                f"output_shape of a ConvTranspose is {tuple(size)}, which is too large"
+            )
+        found["padding"] = tuple(
+            (lack // 2, lack - lack // 2) if kind == "SAME_UPPER" else (lack - lack // 2, lack // 2)
+            for lack in whole
+        )
+    elif kind == "VALID":
+        found["padding"] = ((0, 0),) * order
+    return found | {"output_padding": more}
 
 
 def _same(kind: str, extent: int, taps: int, stride: int, dilation: int) -> Ends:

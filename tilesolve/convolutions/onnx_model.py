@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError, TilesolveError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.convolutions.batch_norm import BatchNorm
@@ -26,6 +27,7 @@ from tilesolve.convolutions.onnx_files import (
 )
 from tilesolve.convolutions.onnx_operators import operators
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.system.checks import check_threads
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -84,7 +86,7 @@ class Model:
         if set(inputs) != set(self.inputs):
             wanted, given = (", ".join(sorted(names)) for names in (self.inputs, inputs))
             raise ModelError(f"the model's inputs are {wanted}, got {given or 'none'}")
-        arrays = {name: np.asarray(one) for name, one in inputs.items()}
+        arrays = {name: read_array(one, f"input {name!r}") for name, one in inputs.items()}
         for name, (shape, dtype) in self.inputs.items():
             if arrays[name].shape != shape:
                 raise SizeError(
@@ -122,19 +124,16 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
     Raises
     ------
     ModelError
-        If the model cannot be read, is damaged, has dynamic shapes, operators that nobody knows, or
-        a transposed convolution.
+        If the model cannot be read, is damaged, has dynamic shapes, or operators that nobody knows.
     """
     onnx = import_onnx()
+    shared = None if threads is None else check_threads(threads)
     model = read_model(source)
     graph = model.graph
     check_inputs(graph)
-    for node in graph.node:
-        if node.op_type == "ConvTranspose":
-            raise ModelError(f"node {node.name!r} is a ConvTranspose, which is not supported")
     chains = _find_chains(graph)
     shapes = shapes_of(graph)
-    layers = tuple(chain.layer(shapes, threads) for chain in chains)
+    layers = tuple(chain.layer(shapes, shared) for chain in chains)
     rewritten = onnx.ModelProto()
     rewritten.CopyFrom(model)
     _rewrite(rewritten.graph, chains)

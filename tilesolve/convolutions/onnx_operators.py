@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.contractions.errors import ModelError
 from tilesolve.convolutions.conv import conv
-from tilesolve.convolutions.onnx_files import import_onnx, read_arguments
+from tilesolve.convolutions.onnx_files import (
+    import_onnx,
+    read_arguments,
+    read_transposed_arguments,
+)
+from tilesolve.convolutions.transposed import conv_transpose
 from tilesolve.expressions.einsum import einsum
 from tilesolve.packing.memory_overlap import Array
 
 
 def operators() -> list[type]:
-    """Return Conv, Gemm and MatMul for ``onnx.reference.ReferenceEvaluator(model, new_ops=...)``.
+    """Return operators for ``onnx.reference.ReferenceEvaluator(model, new_ops=...)``.
 
-    MaxPool is there, too, as the evaluator takes a second for an image. A ConvTranspose is refused
-    when it is run.
+    They are Conv, ConvTranspose, Gemm and MatMul, and MaxPool, too, as the evaluator takes a second
+    for an image.
 
     Raises
     ------
@@ -51,11 +55,11 @@ def operators() -> list[type]:
             return (pool_maxima(x, given["kernel_shape"], strides, pads, dilations),)
 
     class ConvTranspose(OpRun):  # type: ignore[misc]
-        def _run(self, *_inputs: Array, **_given: Any) -> tuple[Array]:  # noqa: ANN401
-            name = self.onnx_node.name
-            raise ModelError(f"node {name!r} is a ConvTranspose, which is not supported")
+        def _run(self, x: Array, w: Array, bias: Array | None = None, **given: Any) -> tuple[Array]:  # noqa: ANN401
+            arguments = read_transposed_arguments(given, x.shape, w.shape)
+            return (conv_transpose(x, w, bias, **arguments),)
 
-    return [Conv, Gemm, MatMul, MaxPool, ConvTranspose]
+    return [Conv, ConvTranspose, Gemm, MatMul, MaxPool]
 
 
 def multiply(a: Array, b: Array) -> Array:

@@ -13,11 +13,11 @@ from tilesolve.system.locks import Lock
 
 @dataclass(slots=True)
 class _Bound:
-    """The bound in force, if any: how many contexts are in it, and what ends it."""
+    """The bound in force, if any: how many contexts are in it, and the libraries' usual threads."""
 
     lock: Lock = field(default_factory=Lock)
     within: int = 0
-    limiter: Any = None
+    usual: list[tuple[Any, int]] = field(default_factory=list)
 
 
 _bound = _Bound()
@@ -39,9 +39,10 @@ def limit_blas_threads(threads: int) -> Iterator[None]:
     """
     with _bound.lock:
         if not _bound.within:
-            libraries = _controller().lib_controllers
-            usual = max((x.get_num_threads() for x in libraries), default=threads)
-            _bound.limiter = _controller().limit(limits=min(threads, usual))
+            usual = [(library, library.get_num_threads()) for library in _libraries()]
+            _bound.usual = [(library, count) for library, count in usual if count > threads]
+            for library, _ in _bound.usual:
+                library.set_num_threads(threads)
         _bound.within += 1
     try:
         yield
@@ -49,21 +50,22 @@ def limit_blas_threads(threads: int) -> Iterator[None]:
         with _bound.lock:
             _bound.within -= 1
             if not _bound.within:
-                # OpenBLAS heeds the thread alone that first set a bound, which may be another one.
-                _let_any_thread_bound()
-                _bound.limiter.restore_original_limits()
-                _let_any_thread_bound()
+                for library, count in _bound.usual:
+                    # OpenBLAS heeds the thread alone that first set a bound: maybe another one.
+                    _let_any_thread_bound(library)
+                    library.set_num_threads(count)
+                    _let_any_thread_bound(library)
 
 
-def _let_any_thread_bound() -> None:
-    for library in _controller().lib_controllers:
-        if hasattr(library, "clear_controlling_thread"):
-            library.clear_controlling_thread(force=True)
+def _let_any_thread_bound(library: Any) -> None:  # noqa: ANN401 - threadpoolctl has no types
+    if hasattr(library, "clear_controlling_thread"):
+        library.clear_controlling_thread(force=True)
 
 
 @cache
-def _controller() -> Any:  # noqa: ANN401 - threadpoolctl has no types
-    """Return what tells the BLAS libraries that are loaded by now: numpy's is one of them."""
+def _libraries() -> list[Any]:
+    """Return the BLAS libraries that are loaded by now: numpy's is one of them."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(user_api="blas")
+    found: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return found

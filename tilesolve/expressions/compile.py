@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
@@ -13,12 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
+from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.subscripts import Subscripts, read
 from tilesolve.expressions import dispatch
+from tilesolve.expressions.constants import Constants, constant_arrays
 from tilesolve.expressions.contraction_order import ExpressionStep, contraction_steps
 from tilesolve.expressions.dispatch import Options, Request, flops, why_loops
 from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.paths import given_path
+from tilesolve.expressions.round_off import RoundOff
 from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
+from tilesolve.expressions.windows import compile_windows
 from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
 
@@ -36,6 +41,7 @@ def expression(
     threads: int | None = None,
     optimize: Any = True,  # noqa: ANN401 - what opt_einsum takes
     memory_limit: int | None = None,
+    constants: Sequence[int] = (),
 ) -> Expression:
     """Read, order and plan an einsum once, to call it many times.
 
@@ -56,6 +62,10 @@ def expression(
     memory_limit
         Bytes that intermediate results and copies may take at any time; operands are taken to be
         contiguous.
+    constants
+        Numbers of operands that are the same for all calls, from 0 on. They are given as arrays, of
+        which copies are taken: what is done to them later changes nothing. Calls take the others.
+        What depends on constants only is computed once, and plans have them packed.
 
     Returns
     -------
@@ -83,15 +93,20 @@ def expression(
 3 on axis 1 of operand 0 ('ij'), 4 on axis 0 of operand 1 ('jk')
     """
     extents = tuple(_shape(shape, number) for number, shape in enumerate(shapes))
+    own = as_dtype(dtype, "dtype")
     dtypes = [
-        as_dtype(getattr(shape, "dtype", dtype), f"operand {number}")
+        as_dtype(shape.dtype, f"operand {number}") if hasattr(shape, "dtype") else own
         for number, shape in enumerate(shapes)
     ]
     if not shapes:
         raise SpecError(f"an expression needs the shape of an operand beside {subscripts!r}")
     options = Options(threads, optimize, memory_limit)
     form = read(subscripts, list(map(len, extents)))
-    return compile_expression(form, extents, dtypes, None, options)
+    arrays = constant_arrays(constants, shapes, form.text)
+    found = compile_expression(form, extents, dtypes, None, options)
+    if not arrays:
+        return found
+    return replace(found, constants=Constants.of(found.prepare, found.steps, arrays))
 
 
 def compile_expression(
@@ -126,10 +141,54 @@ def compile_expression(
             f"the result of {subscripts.text!r} has {len(subscripts.output)} axes, "
             f"arrays have {MAX_AXES} at most"
         )
-    sizes = subscripts.sizes(shapes)
-    is_view = len(shapes) == 1 and set(sizes) == set(subscripts.output)
+    given_path(options.optimize, len(shapes))
+    sizes, spec = subscripts.sizes(shapes), subscripts.spec
+    is_view = spec is None and len(shapes) == 1 and set(sizes) == set(subscripts.output)
     own = dtypes[0] if is_view else common_dtype(dtypes)
     common = own if dtype is None else dtype
+
+    def compile_in(computed: np.dtype[Any]) -> Expression:
+        if spec is not None:
+            return compile_windows(spec, subscripts, shapes, dtypes, computed, options)
+        return _compile_in(subscripts, sizes, shapes, dtypes, computed, options)
+
+    if is_half(common.name) and not is_view:
+        return _compile_halves(compile_in, dtypes, common)
+    return compile_in(common)
+
+
+def _compile_halves(
+    compile_in: Callable[[np.dtype[Any]], Expression],
+    dtypes: Sequence[np.dtype[Any]],
+    dtype: np.dtype[Any],
+) -> Expression:
+    """Return the expression for halves: a plan of theirs, or all of it in float32, rounded once.
+
+    What no plan contracts in one step is widened first; so intermediate results are float32.
+    """
+    if len(dtypes) == 2 and all(one == dtype for one in dtypes):
+        found = compile_in(dtype)
+        sums = any(needs.axes for needs in found.prepare if needs is not None)
+        if found.planned and not sums:
+            return found
+    found = compile_in(np.dtype(summed_dtype(dtype.name)))
+    count, letters = prod(found.shape), found.subscripts.output
+    rounding = RoundOff(f"{letters}->{letters}", dtype)
+    why = f"operands are {dtype}, sums {found.dtype}"
+    step = ExpressionStep((0,), rounding, why, 0, count * dtype.itemsize, 0)
+    peak = found.peak + count * found.dtype.itemsize
+    return replace(found, dtype=dtype, steps=(*found.steps, step), peak=peak)
+
+
+def _compile_in(
+    subscripts: Subscripts,
+    sizes: dict[str, int],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    common: np.dtype[Any],
+    options: Options,
+) -> Expression:
+    """Return the expression that computes in one dtype."""
     shape = tuple(sizes[x] for x in subscripts.output)
     found = partial(Expression, subscripts, tuple(shapes), tuple(dtypes), shape, common)
     if kernel := _whole(subscripts, sizes, dtypes, common, options):
@@ -197,7 +256,7 @@ def _whole(
     if 0 in sizes.values():
         return Zeros(str(subscripts), shape, dtype), "an extent is 0"
     operands = len(subscripts.operands)
-    asked = operands > 2 and not isinstance(options.optimize, bool)  # for an order of pairs
+    asked = operands > 2 and not isinstance(options.optimize, bool | None)  # for an order of pairs
     if asked or len(sizes) > len(ascii_letters) or operands > MAX_LOOP_OPERANDS:
         return None
     products = prod(sizes.values())
@@ -206,8 +265,8 @@ def _whole(
         if dtypes[0] == dtype:
             return replace(loops, route="view"), "nothing is summed"
         return None
-    if operands == 2 and dtype == np.float16:  # an operand's sum alone may be more than it can hold
-        return loops, "numpy's loops sum float16 as float32"
+    if dtype.hasobject and (operands <= 2 or not options.optimize):
+        return loops, dispatch.WHY_OBJECTS
     small = products <= policy.SMALL_EINSUM_PRODUCTS
     if small or products <= dispatch.costs_in_force().einsum_loop_products:
         return loops, why_loops(products)

@@ -1,6 +1,6 @@
-"""How many arrays become one: the order of pairs, the layouts in between, the memory they take.
+"""How many arrays become one: the steps, the layouts in between, the memory they take.
 
-opt_einsum finds the order. A result that a later step takes is written in the layout that this step
+A result that a later step takes is written in the layout that this step
 packs least of: batches, then what the step sums over, then what it keeps, as in a packed
 micro-panel. Between large planned steps, layouts are compared by the time of both plans.
 """
@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import cast
 
-from tilesolve.contractions.errors import MemoryLimitError, SpecError
 from tilesolve.contractions.roles import Roles
 from tilesolve.expressions.dispatch import Request, choose_route, flops
+from tilesolve.expressions.paths import Pair, find_path, split_path
 from tilesolve.expressions.step_kernels import Kernel, Loops, Matmul, Multiply, Planned, in_ascii
-from tilesolve.plans.copy_sizes import copy_bytes
+from tilesolve.plans.copy_sizes import block_bytes, copy_bytes
 from tilesolve.plans.plan import plan
-
-Path = Sequence[tuple[int, ...]]
-"""Positions of the operands of each step, which leave; the result joins at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +47,6 @@ class ExpressionStep:
     copies: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two tensors that are contracted: the letters of both, and the result's in any order."""
-
-    takes: tuple[int, int]  # positions among the tensors that are left
-    first: int
-    second: int
-    letters: frozenset[str]
-
-
 def contraction_steps(
     request: Request, operands: Sequence[str], output: str
 ) -> list[ExpressionStep]:
@@ -82,7 +68,7 @@ def contraction_steps(
     >>> [step.kernel.text for step in contraction_steps(request, ["ij", "jk", "kl"], "il")]
     ['jk,kl->jl', 'ij,jl->il']
     """
-    pairs = _pairs(operands, output, _path(request, operands, output))
+    pairs = split_path(operands, output, find_path(request, operands, output))
     layouts = list(operands)
     steps = []
     for number, pair in enumerate(pairs):
@@ -92,74 +78,6 @@ def contraction_steps(
         steps.append(_step(request, pair.takes, (first, second, letters), last))
         layouts.append(letters)
     return steps
-
-
-# The order of pairs
-
-
-def _path(request: Request, operands: Sequence[str], output: str) -> Path:
-    """Return which tensors are contracted, one step after the other."""
-    options = request.options
-    count, asked = len(operands), options.optimize
-    if asked is False:
-        return [(0, count - 1 - step if step else 1) for step in range(count - 1)]
-    if count == 2:
-        return [(0, 1)]
-    from opt_einsum import contract_path
-
-    limit = options.memory_limit
-    if limit is not None:  # opt_einsum counts the result too, in elements
-        limit = max(limit // request.dtype.itemsize, request.size(output))
-    most = limit
-    if isinstance(asked, list | tuple) and asked and asked[0] == "einsum_path":
-        asked = list(asked[1:])
-    elif isinstance(asked, list | tuple) and len(asked) == 2 and isinstance(asked[0], str):
-        asked, elements = asked  # numpy's way to say how large intermediate results should be
-        most = elements if limit is None else min(limit, elements)
-    try:
-        path, _ = contract_path(
-            ",".join(operands) + f"->{output}",
-            *(tuple(request.sizes[x] for x in letters) for letters in operands),
-            shapes=True,
-            optimize="auto" if asked is True else asked,
-            memory_limit=most,
-        )
-    except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise SpecError(f"opt_einsum finds no order for optimize={asked!r}: {error}") from error
-    if limit is not None and any(len(takes) > 2 for takes in path):
-        raise MemoryLimitError(
-            f"no order of {','.join(operands)}->{output} keeps each intermediate result within "
-            f"memory_limit={options.memory_limit} bytes"
-        )
-    return cast(Path, path)
-
-
-def _pairs(operands: Sequence[str], output: str, path: Path) -> list[_Pair]:
-    """Return the pairs of a path; a step of more than two goes from left to right."""
-    letters = [frozenset(text) for text in operands]
-    remaining = list(range(len(operands)))  # in the path's order, where one alone moves to the end
-    arrays = list(remaining)  # in the order of the steps, where it does not
-    found: list[_Pair] = []
-    for takes in path:
-        known = set(range(len(remaining)))
-        if not takes or len(set(takes)) < len(takes) or not known.issuperset(takes):
-            raise SpecError(f"the order {list(path)} takes {takes} of {len(remaining)} arrays")
-        made, *others = [remaining[position] for position in takes]
-        remaining = [tensor for tensor in remaining if tensor not in (made, *others)]
-        for number, other in enumerate(others, 1):
-            outside = frozenset(output).union(
-                *(letters[tensor] for tensor in (*remaining, *others[number:]))
-            )
-            kept = (letters[made] | letters[other]) & outside
-            found.append(_Pair((arrays.index(made), arrays.index(other)), made, other, kept))
-            arrays = [tensor for tensor in arrays if tensor not in (made, other)]
-            made = len(letters)
-            arrays.append(made)
-            letters.append(kept)
-        remaining.append(made)
-    if len(remaining) > 1:
-        raise SpecError(f"the order {list(path)} leaves {len(remaining)} arrays")
-    return found
 
 
 # Layouts
@@ -173,7 +91,7 @@ def _natural(first: str, second: str, letters: frozenset[str]) -> str:
 
 
 def _layout(
-    request: Request, pairs: Sequence[_Pair], number: int, layouts: Sequence[str], output: str
+    request: Request, pairs: Sequence[Pair], number: int, layouts: Sequence[str], output: str
 ) -> str:
     """Return the order of letters in which a pair's result is written for a later pair."""
     pair, made = pairs[number], len(layouts)
@@ -249,7 +167,9 @@ def _planned_step(
     first, second, output = tensors
     axes = _axes(first, inner[0]), _axes(second, inner[1]), _axes(inner[2], output)
     kernel = replace(planned, text=f"{first},{second}->{output}", axes=axes)
-    copies = sum(copy_bytes(planned.plan.solution)) * planned.plan.threads
+    solution = planned.plan.solution
+    copies = (sum(copy_bytes(solution)) + block_bytes(solution)) * planned.plan.threads
+    copies += solution.partial_outputs * solution.problem.bytes[0]
     why = ""
     for letters, transposed in zip(tensors, inner, strict=True):
         if letters != transposed:

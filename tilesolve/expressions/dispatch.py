@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilesolve.contractions.errors import SizeError
-from tilesolve.contractions.problem import DTYPES
+from tilesolve.contractions.problem import OPERAND_DTYPES
 from tilesolve.contractions.roles import Roles
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
 from tilesolve.machine.file import machine_folder
@@ -25,6 +25,8 @@ from tilesolve.system.files import read_setting
 
 Route = Literal["plan", "matmul", "multiply", "loops"]
 """How two arrays are contracted."""
+
+WHY_OBJECTS = "objects are multiplied and added as they define it, in numpy's loops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,11 @@ def choose_route(request: Request, first: str, second: str, output: str) -> tupl
     ('loops', 'int64 is computed exactly, by numpy')
     """
     roles, dtype = Roles.of(output, [first, second]), request.dtype
+    if dtype.hasobject:
+        return "loops", WHY_OBJECTS
     if not roles.sums:
         return "multiply", "nothing is summed"
-    if dtype.name not in DTYPES:
+    if dtype.name not in OPERAND_DTYPES:
         exact = dtype.kind in "bui"
         return "loops", f"{dtype} is computed {'exactly, ' if exact else ''}by numpy"
     rows, columns, sums, batches = map(request.size, roles)

@@ -11,13 +11,17 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from numpy import einsum as numpy_einsum  # by their names, as a user may put ours in their places
+from numpy import tensordot as numpy_tensordot
 
+from tilesolve.contractions.arrays import is_tensor, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
 from tilesolve.contractions.subscripts import from_lists, read
-from tilesolve.expressions.compile import compile_expression
+from tilesolve.expressions.compile import MAX_AXES, compile_expression
 from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
+from tilesolve.expressions.overrides import check_no_options, find_override
 from tilesolve.kernels.tuning import MAX_KEPT_EINSUMS
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
@@ -31,7 +35,7 @@ _expressions: dict[Hashable, Expression] = {}
 
 
 def einsum(
-    subscripts: Any,  # noqa: ANN401 - text, or the first operand of the list format
+    subscripts: Any = "",  # noqa: ANN401 - text, or the first operand of the list format
     *operands: Any,  # noqa: ANN401 - array-likes, and lists in the list format
     out: Array | None = None,
     dtype: npt.DTypeLike | None = None,
@@ -45,7 +49,8 @@ def einsum(
 
     All of numpy's notation is understood: an implicit output, an ellipsis, letters repeated in
     an operand, axes of extent 1 that are broadcast, and the format with lists of integers.
-    Large contractions of float32, float64, complex64 and complex128 run by plans of ours. What is
+    Large contractions of float32, float64, complex64 and complex128 run by plans of ours, and so
+    do those of float16 and bfloat16, with sums in float32, rounded once. What is
     smaller, has another dtype (integers and truth values are exact, as in numpy) or is no matrix
     product runs by numpy; ``print(expression(...))`` shows which. It is decided by shapes and
     dtypes alone, so that a call repeats bit by bit.
@@ -55,10 +60,13 @@ def einsum(
     subscripts
         Such as ``"ij,jk->ik"``, or the first operand of numpy's list format.
     *operands
-        Arrays, or what numpy makes arrays of numbers of.
+        Arrays, or what numpy makes arrays of numbers of. Objects are multiplied and added as they
+        define it. Where an operand has an ``__array_function__`` of its own, it computes.
     out
-        Where the result goes. Where it shares memory with an operand, the result is computed into
-        a temporary array first, as numpy does.
+        Where the result goes: an array, or a tensor that exports its memory. Where it shares
+        memory with an operand, the result is computed into a temporary array first, as numpy does.
+        One without axes takes a number of any dtype that keeps its value, unless `optimize` is
+        False.
     dtype
         To compute in; else what numpy promotes the operands and `out` to.
     order
@@ -70,7 +78,7 @@ def einsum(
         for the steps that it does; the bound holds for the whole process meanwhile.
     optimize
         The order of three or more operands: anything that opt_einsum takes, such as ``"greedy"``
-        or a list of pairs. False goes from left to right.
+        or a list of pairs, and what `einsum_path` returns. False goes from left to right.
     memory_limit
         Bytes that intermediate results and copies may take at any time; operands are taken to be
         contiguous, and `out` to have the result's dtype and memory of its own.
@@ -85,6 +93,8 @@ def einsum(
     ------
     SpecError, SizeError, DtypeError, PlanError
         If subscripts, operands and `out` do not fit; nothing has been written then.
+    PathError
+        If the order in `optimize` does not exist, or leaves operands over.
     MemoryLimitError
         If no order keeps to the limit.
     MachineError
@@ -105,19 +115,22 @@ def einsum(
     try:
         if len(operands) == 2:  # without a loop, as these are called most
             one, two = operands
-            key = (subscripts, one.shape, two.shape, one.dtype, two.dtype, options)
+            key = (
+                *(subscripts, one.shape, two.shape, one.dtype, two.dtype),
+                *(type(one), type(two), options),
+            )
         elif len(operands) == 1:
             (one,) = operands
-            key = (subscripts, one.shape, one.dtype, options)
+            key = (subscripts, one.shape, one.dtype, type(one), options)
         elif len(operands) == 3:
             one, two, three = operands
             key = (
-                *(subscripts, one.shape, two.shape, three.shape),
-                *(one.dtype, two.dtype, three.dtype, options),
+                *(subscripts, one.shape, two.shape, three.shape, options),
+                *(one.dtype, two.dtype, three.dtype, type(one), type(two), type(three)),
             )
         else:
             shapes, dtypes = [x.shape for x in operands], [x.dtype for x in operands]
-            key = (subscripts, options, *shapes, *dtypes)
+            key = (subscripts, options, *shapes, *dtypes, *map(type, operands))
         call = None if out is not None else _calls.get(key)
     except (AttributeError, TypeError):  # no arrays, or options that have no hash
         call = key = None
@@ -165,6 +178,10 @@ def tensordot(
     tilesolve.contractions.errors.SizeError: tensordot sums over axis 1 of a, which has 3, \
 and axis 0 of b, which has 4
     """
+    owner = find_override((a, b))
+    if owner is not None:
+        check_no_options(owner, threads=threads)
+        return numpy_tensordot(a, b, axes)  # type: ignore[arg-type] # of another library
     first, second = as_array(a, 0), as_array(b, 1)
     text, pairs = _tensordot_text(first.ndim, second.ndim, _axes(axes, first.ndim))
     for one, two in pairs:
@@ -185,7 +202,13 @@ def _general(
 ) -> Any:  # noqa: ANN401
     """Compute any einsum, and keep the call under its key."""
     dtype, order, casting, threads, optimize, memory_limit = options
-    if not isinstance(subscripts, str):
+    owner = find_override((subscripts, *operands, out))
+    if owner is not None:
+        return _theirs(owner, (subscripts, *operands), out, options)
+    if is_tensor(out):
+        _general(key, subscripts, operands, view_output(out, "out"), options)
+        return out
+    if not isinstance(subscripts, str | bytes):
         subscripts, operands = from_lists((subscripts, *operands))
         key = None  # which does not say what the operands are
     order = "K" if order is None else order
@@ -194,14 +217,15 @@ def _general(
     if not operands:
         raise SpecError(f"einsum needs an operand beside {subscripts!r}")
     arrays = [as_array(array, number) for number, array in enumerate(operands)]
+    if any(map(is_tensor, operands)):
+        key = None  # a kept call takes arrays alone
     dtypes = [array.dtype for array in arrays]
     if isinstance(out, np.ndarray):
         as_dtype(out.dtype, "out")
-    if order not in get_args(Order):
-        raise SpecError(f"the order is one of {', '.join(get_args(Order))}, not {order!r}")
-    if casting not in get_args(Casting):
-        raise SpecError(f"the casting is one of {', '.join(get_args(Casting))}, not {casting!r}")
+    _check_choice("order", order, get_args(Order))
+    _check_choice("casting", casting, get_args(Casting))
     computed = _computed(dtypes, out, dtype, casting)
+    wanted = Options(threads, optimize, memory_limit, called_once=True)
 
     shapes = [array.shape for array in arrays]
     known = (
@@ -211,19 +235,34 @@ def _general(
     found = _expressions.get(known)
     if found is None:
         form = read(subscripts, [array.ndim for array in arrays])
-        wanted = Options(threads, optimize, memory_limit, called_once=True)
         found = compile_expression(form, shapes, dtypes, computed, wanted)
         if len(_expressions) >= MAX_KEPT_EINSUMS:
             _expressions.clear()
         _expressions[known] = found
     if out is None and order == "K":
         # A plan depends on settings, which a kept call does not look at.
-        if key is not None and not found.planned:
+        arrived = all(isinstance(operand, np.ndarray) for operand in operands)
+        if key is not None and arrived and not found.planned:
             if len(_calls) >= MAX_KEPT_EINSUMS:
                 _calls.clear()
             _calls[key] = found.call
         return found.run(*arrays)
-    return _placed(found, arrays, out, order, casting)
+    return _placed(found, arrays, out, order, casting, bool(optimize))
+
+
+def _theirs(
+    owner: object,
+    arguments: Sequence[Any],
+    out: Any,  # noqa: ANN401
+    options: tuple[Any, ...],
+) -> Any:  # noqa: ANN401
+    """Have the library of an operand compute an einsum, with the options that were given."""
+    dtype, order, casting, threads, optimize, memory_limit = options
+    check_no_options(owner, threads=threads, memory_limit=memory_limit)
+    given = {"out": out, "dtype": dtype, "order": None if order == "K" else order}
+    given["casting"] = None if casting == "safe" else casting
+    given["optimize"] = None if optimize is True else optimize
+    return numpy_einsum(*arguments, **{k: v for k, v in given.items() if v is not None})
 
 
 def forget_calls() -> None:
@@ -250,13 +289,23 @@ def _computed(
     return None if dtype is None and out is None else wanted.newbyteorder("=")
 
 
+def _check_choice(name: str, given: object, known: Sequence[str]) -> None:
+    if not isinstance(given, str) or given not in known:
+        raise SpecError(f"the {name} is one of {', '.join(known)}, not {given!r}")
+
+
 def _check_cast(given: np.dtype[Any], wanted: np.dtype[Any], casting: Casting, name: str) -> None:
     if not np.can_cast(given, wanted, casting):
         raise DtypeError(f"{name} cannot be cast from {given} to {wanted} by casting={casting!r}")
 
 
 def _placed(
-    found: Expression, arrays: Sequence[Array], out: Array | None, order: Order, casting: Casting
+    found: Expression,
+    arrays: Sequence[Array],
+    out: Array | None,
+    order: Order,
+    casting: Casting,
+    optimize: bool,
 ) -> Any:  # noqa: ANN401
     """Compute an expression into `out`, or into a new array of some memory layout."""
     if out is None:
@@ -268,10 +317,26 @@ def _placed(
     target = check_output(out, f"out of {form.text!r}", found.shape, letters=form.output)
     if target.dtype == found.dtype:
         found.run(*arrays, out=target)
+    elif not target.ndim and len(arrays) > 1 and optimize:
+        _place_number(np.asarray(found.run(*arrays), found.dtype), target, casting)
     else:
         _check_cast(found.dtype, target.dtype, casting, "the result")
-        target[...] = np.array(found.run(*arrays))
+        target[...] = np.array(found.run(*arrays), found.dtype)
     return out
+
+
+def _place_number(number: Array, out: Array, casting: Casting) -> None:
+    """Write a number to an `out` without axes.
+
+    numpy asks for no `casting` there. Here a cast of another kind is refused if it changes a value.
+    """
+    kept = np.can_cast(number.dtype, out.dtype, "same_kind")
+    if not kept and number.dtype.kind != "c":
+        with np.errstate(all="ignore"):
+            kept = bool(number.astype(out.dtype) == number)
+    if not kept:
+        _check_cast(number.dtype, out.dtype, casting, f"the result {number[()]}")
+    out[...] = number
 
 
 @lru_cache(maxsize=MAX_KEPT_EINSUMS)
@@ -313,6 +378,6 @@ def _axes(axes: Any, order: int) -> tuple[tuple[int, ...], tuple[int, ...]]:  # 
                 f"tensordot's axes are a number or two lists of numbers, not {axes!r}"
             ) from None
         return one, two
-    if number < 0:
-        raise SizeError(f"tensordot sums over 0 axes or more, not {number}")
+    if not 0 <= number <= MAX_AXES:
+        raise SizeError(f"tensordot sums over 0 to {MAX_AXES} axes, not {number}")
     return tuple(range(order - number, order)), tuple(range(number))

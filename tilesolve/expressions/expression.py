@@ -13,6 +13,7 @@ from numpy._core.multiarray import c_einsum
 
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.contractions.subscripts import Subscripts
+from tilesolve.expressions.constants import Constants, prepare
 from tilesolve.expressions.contraction_order import ExpressionStep
 from tilesolve.expressions.dispatch import flops
 from tilesolve.expressions.step_kernels import Loops, Planned, Preparation, Transpose
@@ -46,6 +47,8 @@ class Expression:
         What adds the axes of extent 1 to the last step's result; None if there are none.
     peak
         Bytes of copies and intermediate results while it runs, without operands and result.
+    constants
+        Operands that calls do not give, and what was computed of them; None if there are none.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Expression:
     steps: tuple[ExpressionStep, ...]
     index: tuple[Any, ...] | None
     peak: int
+    constants: Constants | None = None
     call: Callable[..., Any] = field(init=False, repr=False)
     """What computes it fastest for checked operands and without an `out`."""
 
@@ -76,7 +80,8 @@ class Expression:
         Parameters
         ----------
         *operands
-            Of the expression's shapes and dtypes; any strides, never modified.
+            Of the expression's shapes and dtypes; any strides, never modified. Those that are
+            constant are left out.
         out
             Where the result goes; a new array if None. Where it shares memory with an operand, the
             result is computed into a temporary array first.
@@ -99,6 +104,8 @@ class Expression:
         >>> expression("ij->i", (2, 3))(np.ones((2, 3)), out=total) is total, total.tolist()
         (True, [3.0, 3.0])
         """
+        if self.constants is not None:
+            operands = self.constants.join(operands, len(self.shapes), self.subscripts.text)
         if out is None and self._fits(operands):
             return self.call(*operands)
         arrays = self._checked(operands)
@@ -120,34 +127,39 @@ class Expression:
         """Compute it for operands and an `out` that have been checked.
 
         Operands may share memory with `out`. Infinities and NaN come without a warning or an error,
-        as from numpy's einsum.
+        as from numpy's einsum. Where an object's own product or sum fails, `out` is as it was.
         """
         with np.errstate(all="ignore"):
-            if out is None or not any(overlap(out, operand) for operand in operands):
+            apart = not self.dtype.hasobject
+            if out is None or (apart and not any(overlap(out, operand) for operand in operands)):
                 return self._run(operands, out)
-            result = self._run(operands, None)
+            result = np.asarray(self._run(operands, None), self.dtype)
             # A view, such as a diagonal: numpy's assignment reads what it has written.
             out[...] = result.copy() if np.may_share_memory(result, out) else result
             return out
 
     def _run(self, operands: Sequence[Array], out: Array | None) -> Any:  # noqa: ANN401
-        arrays = [
-            np.asarray(array) if needs is None else needs(np.asarray(array))
-            for array, needs in zip(operands, self.prepare, strict=True)
-        ]
         target = out
         if out is not None and self.index is not None:
             target = out[(*(0 if at is None else at for at in self.index), Ellipsis)]
+        if self.constants is not None:
+            result = self.constants.run(operands, self.prepare, target)
+        else:
+            result = self._run_steps(operands, target)
+        if out is not None:
+            return out
+        if self.index is not None:
+            result = result[self.index]
+        return result if result.ndim else result[()]
+
+    def _run_steps(self, operands: Sequence[Array], target: Array | None) -> Array:
+        arrays = [prepare(array, of) for array, of in zip(operands, self.prepare, strict=True)]
         for number, step in enumerate(self.steps, 1):
             taken = [arrays[position] for position in step.takes]
             arrays = [array for at, array in enumerate(arrays) if at not in step.takes]
             arrays.append(step.kernel(*taken, out=target if number == len(self.steps) else None))
-        if out is not None:
-            return out
         (result,) = arrays
-        if self.index is not None:
-            result = result[self.index]
-        return result if result.ndim else result[()]
+        return result
 
     @property
     def planned(self) -> bool:
@@ -176,6 +188,8 @@ class Expression:
     def _fastest(self) -> Callable[..., Any]:
         """Return numpy's loops themselves, or a view's maker, if they are all that runs."""
         kernel = self.steps[0].kernel
+        if self.constants is not None:
+            return self.run
         whole = len(self.steps) == 1 and not any(self.prepare) and self.index is None
         if whole and isinstance(kernel, Loops):
             if all(dtype == self.dtype for dtype in self.dtypes):
@@ -238,12 +252,14 @@ def _head(expression: Expression) -> Iterator[str]:
     sizes = form.sizes(expression.shapes)
     extents = " ".join(f"{letter}={extent}" for letter, extent in sizes.items())
     yield " ".join(filter(None, (str(form), extents, str(expression.dtype))))
-    together = flops(form.operands, form.output, sizes, expression.dtype)
+    together = flops(form.indices, form.output, sizes, expression.dtype)
     many = "1 step" if len(expression.steps) == 1 else f"{len(expression.steps)} steps"
     line = f"{many}, {_flop(expression.flops)}"
     if len(expression.steps) > 1:
         line += f"; all at once it would take {_flop(together)}"
     yield line
+    if expression.constants is not None:
+        yield expression.constants.describe(len(expression.steps))
     between = [step.result for step in expression.steps[:-1]]
     line = f"at most {format_volume(expression.peak)} beside operands and result"
     if between:

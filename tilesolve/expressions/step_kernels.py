@@ -22,6 +22,7 @@ from tilesolve.planning import policy
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan
+    from tilesolve.running.prepared import Prepared
 
 
 def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
@@ -32,7 +33,7 @@ def copy_array(source: Array, out: Array, threads: int | None = None) -> Array:
     >>> copy_array(np.arange(6).reshape(2, 3).T, np.zeros((3, 2), int)).tolist()
     [[0, 3], [1, 4], [2, 5]]
     """
-    if out.dtype != source.dtype or not _pays_to_transpose(source.nbytes):
+    if out.dtype != source.dtype or out.dtype.hasobject or not _pays_to_transpose(source.nbytes):
         np.copyto(out, source)
         return out
     from tilesolve.transposes.transpose import transpose
@@ -109,7 +110,7 @@ class Preparation:
         if self.diagonal:
             array = c_einsum(self.diagonal, array)
         if self.axes:
-            return np.asarray(np.add.reduce(array, self.axes, self.dtype))
+            return np.asarray(np.add.reduce(array, self.axes, self.dtype), self.dtype)
         return array if array.dtype == self.dtype else array.astype(self.dtype)
 
 
@@ -189,7 +190,8 @@ class Loops:
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
         if out is None:
-            return np.asarray(c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe"))
+            result = c_einsum(self.run, *arrays, dtype=self.dtype, casting="unsafe")
+            return np.asarray(result, self.dtype)  # of what stands alone, an object too
         return c_einsum(self.run, *arrays, out=out, dtype=self.dtype, casting="unsafe")
 
 
@@ -415,10 +417,11 @@ class Planned:
 
     def __call__(self, *arrays: Array, out: Array | None = None) -> Array:
         """Compute it."""
-        first, second = (
-            array if axes is None else self._transposed(array, axes)
-            for array, axes in zip(arrays, self.axes[:2], strict=True)
-        )
+        return self.product([self.lay_out(side, array) for side, array in enumerate(arrays)], out)
+
+    def product(self, operands: Sequence[Array | Prepared], out: Array | None) -> Array:
+        """Compute it for operands as the plan takes them."""
+        first, second = operands
         axes = self.axes[2]
         if axes is None:
             return self.plan(first, second, out=out)
@@ -428,7 +431,11 @@ class Planned:
         product = self.plan(first, second).transpose(axes)
         return product if out is None else copy_array(product, out, self.plan.threads)
 
-    def _transposed(self, array: Array, axes: tuple[int, ...]) -> Array:
+    def lay_out(self, side: int, array: Array) -> Array:
+        """Return an operand as the plan takes it."""
+        axes = self.axes[side]
+        if axes is None:
+            return array
         view = array.transpose(axes)
         if not _has_contiguous_last(array):
             return view

@@ -111,6 +111,20 @@ def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:
     return text, str(path)
 
 
+def check_machine(wanted: object) -> None:
+    """Raise `MachineError` unless something may name a machine: text that is not empty, or a path.
+
+    Examples
+    --------
+    >>> check_machine(7)
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.MachineError: machine must be a Machine, a name or a path, got 7
+    """
+    if not isinstance(wanted, str | os.PathLike) or not str(wanted):
+        raise MachineError(f"machine must be a Machine, a name or a path, got {wanted!r:.80}")
+
+
 def calibrated_text() -> str | None:
     """Return the text of this CPU's calibrated file; None if it is not there.
 

@@ -135,7 +135,8 @@ def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
 def _path(family: Family, packed: bool) -> Path:
     kind = "mixed" if family.mixed else "lanewise" if family.lanewise else ""
     kind = kind or ("packed" if packed else "in_place")
-    return code_folder() / f"{family.dtype}-{family.bits}-{kind}-{fingerprint(family)}.o"
+    dtype = family.source or family.dtype
+    return code_folder() / f"{dtype}-{family.bits}-{kind}-{fingerprint(family)}.o"
 
 
 def _code(family: Family, packed: bool) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, Self
 
+from tilesolve.contractions.argument_kinds import check_factor, check_kinds
 from tilesolve.contractions.errors import MachineError
 
 Source = Literal["measured", "detected", "published", "assumed", "given", "default"]
@@ -115,6 +116,7 @@ class Level:
         >>> level.bandwidth, level.read, level.stream
         (50000000000.0, 100000000000.0, None)
         """
+        check_factor(factor, f"factor of level {self.name!r}", MachineError)
         rates = {name: getattr(self, name) for name in _RATES}
         return replace(self, **{name: rate and rate * factor for name, rate in rates.items()})
 
@@ -220,6 +222,7 @@ def check_levels(where: str, levels: tuple[Level, ...]) -> None:
     tilesolve.contractions.errors.MachineError: machine 'm': the last level must be 'memory', \
 without a capacity
     """
+    check_kinds(levels, Level, f"{where}: levels", "levels", MachineError)
     names = [level.name for level in levels]
     if not levels or names[-1] != "memory" or levels[-1].capacity is not None:
         raise MachineError(f"{where}: the last level must be 'memory', without a capacity")

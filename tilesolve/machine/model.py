@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels.dtypes import halves, real_of
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_costs
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
-from tilesolve.machine.file import calibrated_text, machine_file, named_text, read_toml, write_toml
-from tilesolve.machine.level import (
-    Level,
-    Peak,
-    Source,
-    check_count,
-    check_levels,
-    check_name,
-    check_positive,
-    check_rate,
+from tilesolve.machine.fields import check_fields
+from tilesolve.machine.file import (
+    calibrated_text,
+    check_machine,
+    machine_file,
+    named_text,
+    read_toml,
+    write_toml,
 )
+from tilesolve.machine.level import Level, Peak, Source
+from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting, warn_once
 
 
@@ -83,22 +85,7 @@ class Machine:
     costs: Costs = DEFAULT_COSTS
 
     def __post_init__(self) -> None:
-        where = f"machine {self.name!r}"
-        for field in ("name", "fingerprint"):
-            check_name(where, field, getattr(self, field), empty=True)
-        check_levels(where, self.levels)
-        check_rate(where, "frequency", self.frequency)
-        check_positive(where, "fma_rate", self.fma_rate)
-        for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
-            check_count(where, field, getattr(self, field))
-        if not self.peaks:
-            raise MachineError(f"{where}: no arithmetic peak is given")
-        for figure, source in self.sources:
-            if source not in get_args(Source):
-                raise MachineError(
-                    f"{where}: the source of {figure} must be one of "
-                    f"{', '.join(get_args(Source))}, got {source!r}"
-                )
+        check_fields({field.name: getattr(self, field.name) for field in fields(self)})
 
     @property
     def caches(self) -> tuple[Level, ...]:
@@ -151,7 +138,7 @@ class Machine:
         262144
         """
         for level in self.levels:
-            if level.name == name:
+            if isinstance(name, str) and level.name == name:
                 return level
         raise MachineError(
             f"machine {self.name!r} has no level {name!r}; it has "
@@ -166,7 +153,7 @@ class Machine:
         >>> [Machine.load("i7-6700k").busy_cores(threads) for threads in (1, 4, 64)]
         [1, 4, 4]
         """
-        return min(threads, self.cores)
+        return min(check_threads(threads), self.cores)
 
     def bandwidth(self, level: Level, threads: int) -> float:
         """Return the bytes per second that so many threads together move at a level.
@@ -180,6 +167,7 @@ class Machine:
         >>> [machine.bandwidth(machine.level(name), 4) / 1e9 for name in ("L3", "memory")]
         [215.04, 26.88]
         """
+        check_kind(level, Level, "level", "a Level", MachineError)
         busy, most = self.busy_cores(threads), level.bandwidth_all
         if most is None and level.capacity is None:
             most = level.bandwidth
@@ -189,7 +177,8 @@ class Machine:
     def peak(self, dtype: str, threads: int = 1) -> float:
         """Return the best measured flop/s of a dtype over all vector widths.
 
-        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate.
+        A complex multiply-add is four real ones, so a complex dtype runs at its part's rate. Halves
+        are multiplied as float32.
 
         Parameters
         ----------
@@ -203,10 +192,12 @@ class Machine:
         >>> Machine.load("i7-6700k").peak("complex64")
         134400000000.0
         """
-        real = real_of(str(dtype))
+        real = real_of(summed_dtype(str(dtype)))
         rates = [peak.flops for peak in self.peaks if peak.dtype == real]
         if not rates:
-            raise MachineError(f"machine {self.name!r} has no arithmetic peak for {dtype}")
+            raise MachineError(
+                f"machine {self.name!r} has no arithmetic peak for dtype {dtype!s:.80}"
+            )
         return max(rates) * self.busy_cores(threads)
 
     def uses_half_vectors(self, dtype: str) -> bool:
@@ -252,9 +243,12 @@ class Machine:
         >>> Machine.load("i7-6700k").cost("aliased_store_slowdown", "float64")
         1.0
         """
+        if not isinstance(name, str) or name not in COST_NAMES:
+            raise MachineError(f"there is no cost of the name {name!r:.80}")
         found = self.catalogue(dtype)
         usual: float = getattr(self.costs, name)
-        return measured_costs((found,), name).get(str(dtype), usual) if found else usual
+        known = measured_costs((found,), name) if found else {}
+        return known.get(summed_dtype(str(dtype)), usual)
 
     def catalogue(self, dtype: str) -> Catalogue | None:
         """Return the measured microkernels of a dtype; None if ``tilesolve kernels`` has not run.
@@ -264,7 +258,7 @@ class Machine:
         >>> Machine.load("i7-6700k").catalogue("float64") is None
         True
         """
-        wanted = (str(dtype), self.vector_bits, self.vector_registers)
+        wanted = (summed_dtype(str(dtype)), self.vector_bits, self.vector_registers)
         for found in self.catalogues:
             if (found.dtype, found.bits, found.registers) == wanted:
                 return found
@@ -282,6 +276,7 @@ class Machine:
         >>> machine.source("L1.bandwidth"), machine.source("costs.pack_cycles")
         ('published', 'default')
         """
+        check_kind(figure, str, "figure", "text", MachineError)
         kind, _, name = figure.partition(".")
         if kind == "costs" and name in COST_NAMES:
             if measured_costs(self.catalogues, name):
@@ -298,6 +293,8 @@ class Machine:
         >>> Machine.load("i7-6700k").replace(cores=2).cores
         2
         """
+        if unknown := changes.keys() - type(self).__dataclass_fields__:
+            raise MachineError(f"nothing of a machine is called {', '.join(sorted(unknown))}")
         return replace(self, **changes)
 
     def to_toml(self) -> str:
@@ -333,6 +330,8 @@ class Machine:
         Traceback (most recent call last):
         tilesolve.contractions.errors.MachineError: mine.toml: format is 2, this version reads 1
         """
+        check_kind(text, str, "text", "a TOML document", MachineError)
+        check_kind(origin, str, "origin", "text", MachineError)
         values = read_toml(text, origin)
         try:
             return cls(**values)
@@ -387,6 +386,7 @@ class Machine:
         if isinstance(machine, Machine):
             return Found(machine, "argument")
         if machine is not None:
+            check_machine(machine)
             return Found(cls._named(machine), "argument")
         if wanted := read_setting("TILESOLVE_MACHINE"):
             return Found(cls._named(wanted), "TILESOLVE_MACHINE")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
 
+from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.errors import MachineError
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
@@ -24,6 +25,7 @@ def scale_figures(machine: Machine, factors: Mapping[str, float]) -> Machine:
     levels = {level.name.lower(): level for level in machine.levels}
     peaks, catalogues = machine.peaks, machine.catalogues
     for name, factor in factors.items():
+        check_factor(factor, name, MachineError)
         match = re.fullmatch(r"(\w+)_(bandwidth|capacity)", name)
         if name == "compute":
             peaks = tuple(replace(peak, flops=peak.flops * factor) for peak in peaks)

@@ -28,8 +28,8 @@ def footprint(
 ) -> Sizes:
     """Return the bytes of a tensor that a box of iterations touches, in whole lines.
 
-    A line of one byte counts elements: what a packed copy or a register takes. A run along
-    the unit-stride subscript takes, besides its bytes and what a stride leaves out, the parts of its
+    A line of one byte counts elements: what a packed copy or a register takes. A run along the
+    unit-stride subscript takes, besides its bytes and what a stride leaves out, the parts of its
     first and last line that it misses: most of a line if it may begin anywhere (section 5.4),
     nothing if rows and boxes begin on lines. No element takes more than a line.
 

@@ -12,6 +12,7 @@ from math import prod
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
@@ -198,7 +199,7 @@ def price(
     seconds += _reading(problem, nest, kernel, found, rate, frequency)
     if nest.scattered:
         # Registers take in C's tile once for each call that writes it.
-        written = found.moved[0][0] / problem.itemsize
+        written = found.moved[0][0] / problem.sum_itemsize
         seconds += float(written) * _crossing_cycles(problem, machine.costs) / frequency
     return Price(levels, seconds, float(found.calls), found.packed[1:])
 
@@ -269,17 +270,48 @@ def arithmetic(
     >>> round(1e6 * arithmetic(problem, kernel, 67.2e9, 4.2e9, found), 1)
     20.0
     """
-    panels = sum(found.packed) - found.relaid
-    cycles = found.calls * kernel.call_cycles + panels * kernel.pack_cycles
-    cycles = cycles + found.relaid * kernel.window_cycles
+    cycles = found.calls * kernel.call_cycles
+    cycles = cycles + _packing_cycles(kernel, sum(found.packed) - found.relaid, found.relaid)
     seconds: Sizes = problem.flops / rate + cycles / frequency
     return seconds
+
+
+def packing_share(
+    cost: Price, nest: Nest, machine: Machine, kernel: Microkernel, dtype: str, threads: int = 1
+) -> float:
+    """Return the share of a price's time that packing has: of the slowest level, or of compute.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> boxes = [("register", "kmn", 8), ("L1", "kmn", 64), ("memory", "kmn", 64)]
+    >>> nest = Nest.of(problem, boxes, packed=(None, "L1"))
+    >>> cost, kernel = price(problem, nest, machine), default_microkernel(machine, "float64")
+    >>> round(packing_share(cost, nest, machine, kernel, "float64"), 2)
+    0.04
+    """
+    if not cost.seconds:
+        return 0.0
+    if cost.bottleneck != "compute":
+        level = cost.level(cost.bottleneck)
+        return sum(level.packing) / level.volume
+    relaid = sum(n for at, n in enumerate(cost.packed) if nest.kind(at) == "windows")
+    cycles = _packing_cycles(kernel, sum(cost.packed) - relaid, relaid)
+    return float(cycles) / core_rates(machine, dtype, kernel, threads)[1] / cost.compute
+
+
+def _packing_cycles(kernel: Microkernel, panels: Sizes, relaid: Sizes) -> Sizes:
+    """Return the cycles of packing so many elements into micro-panels and into window copies."""
+    found: Sizes = panels * kernel.pack_cycles + relaid * kernel.window_cycles
+    return found
 
 
 def with_epilogue(
     cost: Price, problem: Problem, epilogue: Epilogue | None, machine: Machine, threads: int = 1
 ) -> Price:
     """Return a price with what an epilogue takes: its operands are read once by every level.
+
+    Rounding to halves is a step of its own.
 
     Examples
     --------
@@ -289,16 +321,79 @@ def with_epilogue(
     >>> with_epilogue(cost, problem, Epilogue.parse("+n relu"), machine).compute > cost.compute
     True
     """
-    if epilogue is None:
+    rounds = is_half(problem.dtype)
+    if epilogue is None and not rounds:
         return cost
-    read = sum(prod(shape) for shape in epilogue.shapes(problem)) * problem.itemsize
+    shapes = epilogue.shapes(problem) if epilogue else ()
+    read = sum(prod(shape) for shape in shapes) * problem.itemsize
     levels = []
     for level, place in zip(cost.levels, stores(machine, threads), strict=True):
         seconds = level.seconds + read / (place.read or place.bandwidth)
         levels.append(replace(level, seconds=seconds))
-    steps = len(epilogue.operations) * prod(problem.shape(0)) * machine.costs.epilogue_cycles
+    each = rounds + (len(epilogue.operations) if epilogue else 0)
+    steps = each * prod(problem.shape(0)) * machine.costs.epilogue_cycles
     cycles = machine.frequency * machine.busy_cores(threads) / threads
     return replace(cost, levels=tuple(levels), compute=cost.compute + steps / cycles)
+
+
+def with_passes(
+    cost: Price,
+    problem: Problem,
+    epilogue: Epilogue | None,
+    machine: Machine,
+    threads: int = 1,
+    partials: int = 0,
+) -> Price:
+    """Return a price with what is done to C in the end: partial outputs are added, by one thread.
+
+    Parameters
+    ----------
+    cost, problem
+        The price of a thread's share, and the share.
+    epilogue
+        Done by each thread to its part of C, or by the one that adds.
+    machine, threads
+        Who computes.
+    partials
+        Arrays beside C for what threads find that divide a sum; 0 for none.
+    """
+    if not partials:
+        return with_epilogue(cost, problem, epilogue, machine, threads)
+    return with_epilogue(
+        with_addition(cost, problem, machine, partials), problem, epilogue, machine
+    )
+
+
+def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int) -> Price:
+    """Return a price with what one thread takes to add partial outputs to C.
+
+    It reads each and C, and writes C, through all levels up to a shared one that holds them: each
+    was written by another core.
+
+    Examples
+    --------
+    >>> problem, machine = Problem.of("mn-mk-kn", 64), Machine.load("i7-6700k")
+    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
+    >>> cost = price(problem, nest, machine)
+    >>> added = with_addition(cost, problem, machine, 1)
+    >>> [more.volume - one.volume for more, one in zip(added.levels, cost.levels, strict=True)]
+    [98304.0, 98304.0, 98304.0, 0.0]
+    """
+    size, levels = problem.bytes[0], []
+    shared = {level.name for level in machine.levels if level.shared_by > partials}
+    for level, place in zip(cost.levels, stores(machine), strict=True):
+        kept = place.name in shared and (1 + partials) * size <= place.capacity
+        read, both = (0, 0) if kept else (partials * size, 2 * size)
+        levels.append(
+            replace(
+                level,
+                moved=(level.moved[0] + read + both // 2, *level.moved[1:]),
+                volumes=(level.volumes[0] + read + both, *level.volumes[1:]),
+                seconds=level.seconds + float(place.seconds((both, read))),
+            )
+        )
+    cycles = partials * prod(problem.shape(0)) * machine.costs.epilogue_cycles
+    return replace(cost, levels=tuple(levels), compute=cost.compute + cycles / machine.frequency)
 
 
 def tiling(nest: Nest, problem: Problem) -> Tiling:

@@ -20,7 +20,7 @@ from tilesolve.model.footprints import Sizes
 from tilesolve.model.nest import CopyKind
 from tilesolve.model.tiling import PANEL, LoopPath, Tiling, collapse
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
-from tilesolve.planning.policy import PACK_CROSSINGS
+from tilesolve.planning.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +138,13 @@ class Residency:
         copies: Sequence[int],
         lines: Sequence[int | None],
         names: Sequence[str],
+        widths: Sequence[float],
     ) -> None:
         self.path, self.place, self.registers = path, place, at == 0
         tensors = path.tensors
         copied = [c if at else 0 for c in copies]
-        self.held = path.footprints(
-            [
-                line if line is not None and (at <= c or not c) else place.line
-                for c, line in zip(copied, lines, strict=True)
-            ],
-            largest=True,
-        )
+        seen, own = _lines_seen(place, lines, [at <= c or not c for c in copied])
+        self.held = _as_summed(path.footprints(seen, largest=True), own, widths)
         sources = path.footprints([place.line] * len(tensors), largest=True)
         # Registers hold the output's tile; the operands pass through the few that are left.
         kept = self.held if at else self.held[:1]
@@ -286,19 +282,18 @@ def traffic(
         path.copied_bytes(t, path.through[names[at]], lines[t] or 0, kind) if at else 0.0
         for t, (at, kind) in enumerate(zip(copies, kinds, strict=True))
     ]
+    width = problem.sum_itemsize / problem.itemsize
+    widths = [width, *(1.0 if kind == "windows" else width for kind in kinds[1:])]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
-        residency = Residency(path, place, at, copies, lines, names)
+        residency = Residency(path, place, at, copies, lines, names, widths)
         # The working set of a copy's own store holds the copy; what comes in is the source. One
         # that was prepared is read everywhere.
-        seen = [
-            line if line is not None and (at < c or not c) else place.line
-            for c, line in zip(copies, lines, strict=True)
-        ]
-        mean = path.footprints(seen)
+        seen, own = _lines_seen(place, lines, [at < c or not c for c in copies])
+        mean = _as_summed(path.footprints(seen), own, widths)
         tensors = [
-            own if line else panel
-            for own, panel, line in zip(path.tensors, path.panels, seen, strict=True)
+            tensor if line else panel
+            for tensor, panel, line in zip(path.tensors, path.panels, seen, strict=True)
         ]
         stays = residency.stays if rule == "distance" else residency.fits
         if at:
@@ -306,17 +301,22 @@ def traffic(
         else:
             came = walk(tensors[:1], path.loops, mean[:1], stays, path.runs)
             came += walk(tensors[1:], path.loops, mean[1:], residency.passes, path.runs)
-        crossings = [2.0 if at == 0 else PACK_CROSSINGS] * len(copies)
+        # The source comes in as it is, the copy goes out and comes in.
+        crossings = [1 + own * ((2.0 if at == 0 else PACK_CROSSINGS) - 1) for own in widths]
         for t, c in enumerate(copies):
             if c == at and c:
-                came[t] = came[t] + choose(residency.holds(t), 0.0, packed[t])
+                came[t] = came[t] + choose(residency.holds(t), 0.0, widths[t] * packed[t])
             elif 0 < at < c:
                 kept = residency.keeps(t)
-                came[t] = choose(kept, np.maximum(came[t] - packed[t], 0.0), came[t])
-                crossings[t] = choose(kept, 1.0, PACK_CROSSINGS)
+                came[t] = choose(kept, np.maximum(came[t] - widths[t] * packed[t], 0.0), came[t])
+                crossings[t] = choose(kept, 1.0, crossings[t])
+        whole = mean[0][-1]
+        if width > 1 and at:  # sums that come once are halves by then
+            once = came[0] < WHOLE_SUM_PASSES * whole
+            came[0], whole = (choose(once, size / width, size) for size in (came[0], whole))
         # A first write needs no read in registers; past them it does unless it is streamed.
         unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)
-        written = 2 * came[0] - (mean[0][-1] if unread else 0.0)
+        written = 2 * came[0] - (whole if unread else 0.0)
         extra = [crossings[t] * packed[t] if at < c else 0.0 for t, c in enumerate(copies)]
         moved.append(tuple(came))
         packing.append(tuple(extra))
@@ -325,6 +325,48 @@ def traffic(
     windows = (kind == "windows" for kind in kinds)
     relaid: Sizes = sum(n for n, relaid in zip(count, windows, strict=True) if relaid)
     return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, path.calls)
+
+
+def _lines_seen(
+    place: Store, lines: Sequence[int | None], near: Sequence[bool]
+) -> tuple[list[int], list[bool]]:
+    """Return the bytes of lines in which tensors are read, and whether from copies of their own.
+
+    Parameters
+    ----------
+    place
+        Where.
+    lines
+        Of copies, None where a tensor has none.
+    near
+        Whether the copy is what is read there.
+    """
+    own = [line is not None and close for line, close in zip(lines, near, strict=True)]
+    seen = [
+        place.line if line is None or not close else line
+        for line, close in zip(lines, near, strict=True)
+    ]
+    return seen, own
+
+
+def _as_summed(
+    footprints: list[list[Sizes]], own: Sequence[bool], widths: Sequence[float]
+) -> list[list[Sizes]]:
+    """Return footprints of elements as wide as sums, and as what is read from copies of one's own.
+
+    Parameters
+    ----------
+    footprints
+        Of each tensor, by elements of arrays.
+    own
+        Whether it is read from a copy.
+    widths
+        How many times as wide elements are there, or in sums.
+    """
+    return [
+        steps if width == 1 or not (copied or t == 0) else [size * width for size in steps]
+        for t, (steps, copied, width) in enumerate(zip(footprints, own, widths, strict=True))
+    ]
 
 
 def _kinds(tiling: Tiling) -> tuple[CopyKind, ...]:

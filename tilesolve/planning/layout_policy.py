@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import compress
 from math import inf
 
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
@@ -102,7 +103,8 @@ def policy_of(
     unaligned, prepared
         The numbers of operands that begin amid a line, and of those with prepared copies.
     """
-    machine, dtype = solution.machine, part.dtype
+    machine, dtype, half = solution.machine, part.dtype, is_half(part.dtype)
+    streams = solution.output == "stream" and not half
     first, lane = rows_operand(solution.share), shared_lane(part)
     roles = Roles.of_problem(part, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
@@ -141,6 +143,8 @@ def policy_of(
     )
     if lane:
         packed = 0, 0
+    elif half:  # kernels read what is packed alone
+        packed = packed[ROWS] or wanted[ROWS] or 1, packed[COLUMNS] or wanted[COLUMNS] or 1
     cell = dict(solution.nest.bands[0].box)
     return LayoutPolicy(
         rows_operand=first,
@@ -151,8 +155,8 @@ def policy_of(
         windows=(windows[ROWS], windows[COLUMNS]),
         prepared=ready,
         top=top,
-        non_temporal=solution.output == "stream" and not stores_alias(part, machine, output, cell),
-        stages_output=not third_cache_feeds(machine),
+        non_temporal=streams and not stores_alias(part, machine, output, cell),
+        stages_output=not half and not third_cache_feeds(machine),
         prefetches_next_rows=machine.prefetches_next_rows(dtype),
         prefetched=(False, False)
         if any(windows) or any(ready)

@@ -61,11 +61,17 @@ PASSING_TILES = 16
 PACK_CROSSINGS = 3
 """Times a packed byte crosses each level up to its copy: source in, copy out, copy in."""
 
+WHOLE_SUM_PASSES = 1.5
+"""Passes over C of which fewer count as one, in which sums of halves are whole: tiles are means."""
+
 FAST_SHARE = 0.85
 """Share of the fastest microkernel's rate from which on schemes are composed of a microkernel."""
 
 LONG_SUMS_SHARE = 0.4
 """Share of all schemes, those with the longest sums in a call, whose volumes are compared."""
+
+PARTIAL_OUTPUTS_SHARE = 0.25
+"""Bytes of partial outputs where threads divide a sum, at most, as a share of the operands'."""
 
 # How far to look
 MOST_COMBINATIONS = 3
@@ -148,6 +154,13 @@ SMALL_EINSUM_PRODUCTS = 1 << 10
 
 SMALL_COPY_BYTES = 1 << 20
 """Bytes of a copy in another order that numpy makes on any machine."""
+
+LONG_SECONDS = 0.02
+"""Predicted seconds of a call from which on the main thread leaves it to others, so that it hears
+interrupts."""
+
+LONG_COPY_BYTES = 1 << 26
+"""Bytes of a transposed copy from which on the main thread does so."""
 
 TRANSPOSE_GROUP_GAIN = 1.05
 """How much more work per row is worth a smaller staging buffer of a transpose."""

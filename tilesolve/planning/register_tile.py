@@ -290,7 +290,7 @@ def _cycles_of_tiles(
     together = panel_columns(problem.dtype, machine.vector_registers)
     nearest = (machine.first_cache.usable or 0) if machine.first_cache else 0
     second = machine.second_cache or machine.memory
-    fed = problem.itemsize * costs.feeding_ratio * machine.frequency
+    fed = problem.sum_itemsize * costs.feeding_ratio * machine.frequency
     fed = fed / (second.read or second.bandwidth)
     all_rows = prod(max(1, problem.sizes[i]) for i in shape.rows)
     steps_of = {(tile.vectors, tile.columns): tile.step for tile in tiles}
@@ -304,7 +304,7 @@ def _cycles_of_tiles(
         sides = tile.vectors * lanes(problem.dtype, machine.vector_bits), tile.columns
         passing = min(PASSING_TILES * sides[0], all_rows) + sides[1]
         steps = _steps(tile, high, wide, steps_of)
-        if passing * shape.sums * problem.itemsize > nearest:
+        if passing * shape.sums * problem.sum_itemsize > nearest:
             filled = high.total * wide.total / (tile.vectors * tile.columns)
             steps = max(steps, filled * fed * sum(sides))
         cycles = shape.sums * steps + calls * repeats * (tile.call + costs.tile_cycles)

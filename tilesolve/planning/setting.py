@@ -78,14 +78,25 @@ class Setting:
         spec = self.fused.problem.spec
         if not any(repeats(spec, at) for at in range(1, len(spec.tensors))):
             return spec
+        held = (at for at in range(1, len(spec.tensors)) if self._has_panels(at, level))
+        return with_panels(spec, tuple(held))
+
+    def _has_panels(self, tensor: int, level: int) -> bool:
+        """Return whether a level's tile has micro-panels of an operand, counted from 1."""
+        copy = self.packed[tensor - 1]
+        kind = self.kinds[tensor - 1] if self.kinds else "strips" if copy else "in place"
         names = [place.name for place in self.places]
-        kinds = self.kinds or ["strips" if copy else "in place" for copy in self.packed]
-        held = tuple(
-            at
-            for at, (kind, copy) in enumerate(zip(kinds, self.packed, strict=True), start=1)
-            if kind == "prepared" or (kind == "strips" and copy and level <= names.index(copy))
-        )
-        return with_panels(spec, held)
+        near = copy is not None and level <= names.index(copy)
+        return kind == "prepared" or (kind == "strips" and near)
+
+    def width(self, tensor: int, level: int) -> float:
+        """Return how many times as wide elements are in a level's tile as they are in arrays.
+
+        Sums of halves, and their micro-panels, are float32.
+        """
+        problem = self.fused.problem
+        wide = tensor == 0 or self._has_panels(tensor, level)
+        return problem.sum_itemsize / problem.itemsize if wide else 1.0
 
     def smallest(self, index: str, level: int = 0) -> int:
         """Return the least tile of an index: the register tile's side, or that of a level."""

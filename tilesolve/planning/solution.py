@@ -5,6 +5,7 @@ Plans, reports, files and what runs all take a `Solution`; none of them changes 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -12,14 +13,16 @@ from typing import Self
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import Price
+from tilesolve.model.price import Price, packing_share
 from tilesolve.planning.composition.scheme import Scheme
+from tilesolve.planning.policy import PARTIAL_OUTPUTS_SHARE
 from tilesolve.planning.setting import Choice
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
@@ -128,7 +131,8 @@ class Solution:
     threads
         Cores that share the work.
     split
-        The letter whose range the threads divide; None for one thread.
+        The letter whose range the threads divide; None for one thread. Of a sum each thread has a
+        part, and what they find is added.
     vector
         The letter that vectors lie along, if that is not the output's last one.
     epilogue
@@ -196,10 +200,15 @@ class Solution:
             return [(self.problem.with_vector(self.vector), {})]
         whole, step = self.problem.sizes[split], self.share.sizes[split]
         found = []
-        for begin in range(0, whole, max(1, step)):
+        for begin in range(0, max(1, whole), max(1, step)):
             sizes = {**self.problem.sizes, split: min(step, whole - begin)}
             found.append((self.problem.part(sizes).with_vector(self.vector), {split: begin}))
         return found
+
+    @property
+    def partial_outputs(self) -> int:
+        """How many arrays there are beside C for what threads find that divide a sum."""
+        return count_partials(self.problem, self.split, self.threads)
 
     @property
     def search(self) -> Search:
@@ -223,6 +232,14 @@ class Solution:
     def seconds(self) -> float:
         """The predicted time."""
         return self.cost.seconds
+
+    @property
+    def packing_share(self) -> float:
+        """The share of the predicted time that packing has."""
+        return packing_share(
+            *(self.cost, self.nest, self.machine, self.microkernel),
+            *(self.problem.dtype, self.threads),
+        )
 
     @property
     def flops(self) -> float:
@@ -255,28 +272,74 @@ def share_of(problem: Problem, split: str | None, threads: int) -> Problem:
     return problem.part(sizes)
 
 
+def count_partials(problem: Problem, split: str | None, threads: int) -> int:
+    """Return how many partial outputs there are where threads divide a letter: none unless a sum.
+
+    Examples
+    --------
+    >>> problem = Problem.of("ik-ij-jk", 10)
+    >>> [count_partials(problem, letter, 3) for letter in (None, "i", "j")]
+    [0, 0, 2]
+    """
+    if split is None or split in problem.spec.output.letters:
+        return 0
+    whole = max(1, problem.sizes[split])
+    return -(-whole // -(-whole // threads)) - 1
+
+
+def divisible_sums(problem: Problem, threads: int) -> tuple[str, ...]:
+    """Return the sums that threads may divide: none if partial outputs would be large.
+
+    None of halves either: their partial outputs would be rounded before they are added.
+
+    Examples
+    --------
+    >>> divisible_sums(Problem.of("ik-ij-jk", {"i": 40, "j": 2000, "k": 40}), 2)
+    ('j',)
+    >>> divisible_sums(Problem.of("ik-ij-jk", 40), 2)
+    ()
+    """
+    output, *operands = problem.bytes
+    if is_half(problem.dtype) or (threads - 1) * output > PARTIAL_OUTPUTS_SHARE * sum(operands):
+        return ()
+    return tuple(i for i in problem.sizes if i not in problem.spec.output.letters)
+
+
 def split_letters(problem: Problem, threads: int) -> list[str | None]:
     """Return the letters that threads may divide: the longest of each class of the output.
 
     Of each class also the longest letter whose parts are alike and cut no tensor's lines: an
-    operand that is read in place should begin with a line, see docs/decisions/010-parts.md.
+    operand that is read in place should begin with a line, see docs/decisions/010-parts.md. Those
+    of sums come last, where they may be divided.
 
     Examples
     --------
     >>> split_letters(Problem.of("ik-ij-jk", {"i": 2000, "j": 40, "k": 40}), 2)
     ['i', 'k']
+    >>> split_letters(Problem.of("ik-ij-jk", {"i": 40, "j": 2000, "k": 40}), 2)
+    ['i', 'k', 'j']
     """
     if threads == 1:
         return [None]
+    own, sums = set(problem.spec.output.letters), set(divisible_sums(problem, threads))
+    found: list[str | None] = []
+    for among in (own, sums):
+        letters = _longest_letters(problem, threads, among)
+        found += letters or ([None] if among is own else [])
+    return found
+
+
+def _longest_letters(problem: Problem, threads: int, among: Set[str]) -> list[str]:
+    """Return the longest of some letters of each class, and the longest that cuts no lines."""
     sizes = problem.sizes
     tensors = range(len(problem.spec.tensors))
     contiguous = {
         i for t in tensors for i, step in problem.strides(t).items() if step == problem.itemsize
     }
     found: dict[str, None] = {}
-    for group in (c.letters for c in problem.classes if 0 in c.tensors):
+    for group in (c.letters for c in problem.classes if among >= set(c.letters)):
         whole = [i for i in group if i not in contiguous and sizes[i] % threads == 0]
         found |= {
             max(letters, key=sizes.__getitem__): None for letters in (group, whole) if letters
         }
-    return [i for i in found if sizes[i] > 1] or [None]
+    return [i for i in found if sizes[i] > 1]

@@ -11,14 +11,21 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from operator import itemgetter
 from threading import Event
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import is_tensor, view_tensor
 from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
+from tilesolve.planning import policy
+from tilesolve.running.execution import read_factor
+from tilesolve.system.cancellation import is_stopped
 from tilesolve.system.checks import check_dtype, check_output
+from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
 
 Arrays = Sequence[npt.ArrayLike] | Array
@@ -36,6 +43,7 @@ def run_batch(
     seconds: Arrays,
     outs: Sequence[Array] | Array | None,
     cores: int,
+    predicted: float,
     alpha: complex,
     beta: complex,
 ) -> Sequence[Array] | Array:
@@ -51,8 +59,12 @@ def run_batch(
         As in `Plan.batch`.
     cores
         Cores that share the contractions.
+    predicted
+        Seconds of one contraction.
     """
-    given, made = _checked(problem, firsts, seconds, outs, beta)
+    alpha, beta = read_factor(problem, "alpha", alpha), read_factor(problem, "beta", beta)
+    firsts, seconds = _view_rows(firsts, "firsts"), _view_rows(seconds, "seconds")
+    given, made = _checked(problem, firsts, seconds, _view_rows(outs, "outs"), beta)
     busy = min(cores, max(1, len(given)))
     run = runner(busy)
     numbers = count()  # a thread takes the next contraction when it is done with one
@@ -60,14 +72,19 @@ def run_batch(
 
     def work() -> None:
         try:
-            while not ended.is_set() and (number := next(numbers)) < len(given):
+            while not (ended.is_set() or is_stopped()) and (number := next(numbers)) < len(given):
                 run(*given[number], out=made[number], alpha=alpha, beta=beta)
         except BaseException:  # an interrupt, too, ends the other threads' work
             ended.set()
             raise
 
-    run_together([work] * busy)
-    return made
+    run_together([work] * busy, long=len(given) * predicted >= policy.LONG_SECONDS * busy)
+    return made if outs is None else outs
+
+
+def _view_rows(of: Any, name: str) -> Any:  # noqa: ANN401 - what the caller may give
+    """Return operands or outputs that are one tensor as an array."""
+    return view_tensor(of, name) if is_tensor(of) else of
 
 
 def _checked(
@@ -77,9 +94,9 @@ def _checked(
     outs: Sequence[Array] | Array | None,
     beta: complex,
 ) -> tuple[list[tuple[Array, Array]], Sequence[Array] | Array]:
-    """Return the operands and outputs after checking all of them."""
+    """Return the operands and outputs as arrays after checking all of them."""
     text, letters = str(problem.spec), "".join(problem.spec.output.letters)
-    shape, dtype = problem.shapes[0], np.dtype(problem.dtype)
+    shape, dtype = problem.shapes[0], array_dtype(problem.dtype)
     for name, of in (("firsts", firsts), ("seconds", seconds), ("outs", outs)):
         given_one_by_one = isinstance(of, Sequence) or (isinstance(of, np.ndarray) and of.ndim)
         if not given_one_by_one and (of is not None or name != "outs"):
@@ -95,27 +112,25 @@ def _checked(
     if outs is None:
         if beta != 0:
             raise PlanError(f"beta is {beta}: there are no outs to multiply by it")
-        return given, np.empty((len(given), *shape), dtype)
+        return given, new_result((len(given), *shape), dtype)
     if len(outs) != len(given):
         raise SizeError(f"a batch of {len(given)} contractions, but {len(outs)} outs")
-    for number, out in enumerate(outs):
-        first, second = given[number]
-        name = f"out of {text!r}, contraction {number},"
+    made = [
         check_output(
             out,
-            name,
+            f"out of {text!r}, contraction {number},",
             shape,
             letters=letters,
+            dtype=dtype,
             operands={"operand 0": first, "operand 1": second},
         )
-        check_dtype(out, f"out of contraction {number}", dtype)
-    _check_contractions_apart(given, outs)
-    return given, outs
+        for number, (out, (first, second)) in enumerate(zip(outs, given, strict=True))
+    ]
+    _check_contractions_apart(given, made)
+    return given, made
 
 
-def _check_contractions_apart(
-    given: Sequence[tuple[Array, Array]], outs: Sequence[Array] | Array
-) -> None:
+def _check_contractions_apart(given: Sequence[tuple[Array, Array]], outs: Sequence[Array]) -> None:
     """Raise `PlanError` if an output shares memory with anything of another contraction."""
     spans: list[tuple[int, int, int, Array, bool]] = []
     for number, (out, pair) in enumerate(zip(outs, given, strict=True)):

@@ -14,16 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from tilesolve.contractions.canonical import canonicalize
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file
+from tilesolve.machine.file import check_machine, machine_file
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
@@ -114,7 +111,7 @@ def cached(
     spec: Spec | str | Problem,
     sizes: Sizes | None,
     machine: Machine | str | None,
-    dtype: npt.DTypeLike,
+    dtype: str | None,
     threads: int,
     demand: Demand,
     constant: str,
@@ -137,7 +134,7 @@ def cached(
         spec,
         tuple((letter, type(size), size) for letter, size in numbers),
         machine if isinstance(machine, Machine) else _machine_key(machine),
-        dtype if isinstance(dtype, str) else np.dtype(dtype).str,
+        dtype,
         threads,
         demand,
         constant,
@@ -164,6 +161,8 @@ def cached(
 
 def _machine_key(machine: str | None) -> Hashable:
     """Return what a named machine, or the one in force, depends on, without reading it."""
+    if machine is not None:
+        check_machine(machine)
     named = machine if machine is not None else files.read_setting("TILESOLVE_MACHINE")
     path = Path(named) if named else machine_file()
     try:

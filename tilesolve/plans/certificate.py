@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from math import log
+from threading import TIMEOUT_MAX
 from typing import Any
 
+from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
 from tilesolve.planning.geometric.program import formulate, pyomo_model
@@ -85,6 +87,9 @@ def certify(solution: Solution, *, limit: float = 300.0) -> Certificate:
         If another strategy than the solver found the tiles.
     """
     setting_for(solution)  # there is none for other strategies
+    check_factor(limit, "limit", SolverError)
+    if limit + MARGIN_SECONDS > TIMEOUT_MAX:
+        raise SolverError(f"limit must be less than {TIMEOUT_MAX:g} s, got {limit:g}")
     request = json.dumps({"plan": dump(solution), "limit": limit})
     try:
         answer = json.loads(run_in_process(_answer, request, limit + MARGIN_SECONDS))

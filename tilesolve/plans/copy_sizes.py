@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import ceil, prod
 
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.roles import Roles
 from tilesolve.kernels.dtypes import lanes, panel_columns
 from tilesolve.packing.sizes import buffer_bytes, packed_bytes
 from tilesolve.packing.windows import WindowCopy
+from tilesolve.planning.layout_policy import policy_of
 from tilesolve.planning.solution import Solution
 
 
@@ -42,12 +44,32 @@ def copy_bytes(solution: Solution) -> tuple[int, ...]:
                 register_tiles * ceil(side / width),
                 batches,
                 sums,
-                width * solution.problem.itemsize,
+                width * solution.problem.sum_itemsize,
             )
             for width in widths
         )
         found.append(buffer_bytes(max(sizes)) + windows[at])
     return tuple(found)
+
+
+def block_bytes(solution: Solution) -> int:
+    """Return the bytes of the sums of halves until they are rounded, in each thread: 0 of others.
+
+    Examples
+    --------
+    >>> from tilesolve import plan
+    >>> block_bytes(plan("ij-ik-kj", 8, "i7-6700k").solution)
+    0
+    """
+    problem = solution.problem
+    if not is_half(problem.dtype) or not all(problem.sizes.values()):
+        return 0
+    from tilesolve.running.sum_block import SumBlock
+
+    part, _ = solution.parts[0]
+    strides = [problem.strides(tensor) for tensor in range(3)]
+    block = SumBlock.of(part, policy_of(solution, part, strides))
+    return buffer_bytes(block.size_bytes) if block else 0
 
 
 def _window_bytes(solution: Solution) -> list[int]:

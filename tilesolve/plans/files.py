@@ -10,6 +10,7 @@ from typing import Any, Self, get_args
 from tilesolve.contractions.canonical import CanonicalForm
 from tilesolve.contractions.epilogue import OWN, Epilogue
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
@@ -109,8 +110,13 @@ def _checked(found: Solution) -> Solution:
     """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
     check_threads(found.threads)
     output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
-    if found.split is not None and found.split not in output:
-        raise PlanError(f"its threads divide {found.split!r}, the output has {', '.join(output)}")
+    known = found.problem.sizes
+    if found.split is not None and found.split not in known:
+        raise PlanError(f"its threads divide {found.split!r}, the spec has {', '.join(known)}")
+    if found.partial_outputs and is_half(found.problem.dtype):
+        raise PlanError(
+            f"its threads divide the sum over {found.split!r}, and parts of halves round"
+        )
     if found.vector is not None and found.vector not in output:
         raise PlanError(f"vectors lie along {found.vector!r}, the output has {', '.join(output)}")
     for kind in found.nest.kinds:

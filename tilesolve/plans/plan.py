@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument
-from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.argument_kinds import check_kind, read_flag
+from tilesolve.contractions.epilogue import EpilogueArgument
+from tilesolve.contractions.errors import PlanError, ThreadsWarning
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.detect import default_threads
@@ -25,12 +26,13 @@ from tilesolve.planning.setting import Setting
 from tilesolve.planning.solution import Composed, Solution
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
-from tilesolve.plans.arguments import Sizes, problem_of
+from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_demand, read_sizes
 from tilesolve.plans.executors import make_executor
 from tilesolve.plans.solution_figures import SolutionFigures
 from tilesolve.plans.tries import settle
 from tilesolve.running.epilogue_tables import check_epilogue
-from tilesolve.system.checks import check_threads, check_tries
+from tilesolve.system.checks import check_threads
+from tilesolve.system.files import warn_once
 from tilesolve.system.html_report import html_report
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Plan(SolutionFigures):
     _executor: Executor | None
 
     def __init__(self, solution: Solution) -> None:
+        check_kind(solution, Solution, "solution", "a Solution; plan makes one", PlanError)
         self.__setstate__(solution)
 
     @property
@@ -331,15 +334,17 @@ class Plan(SolutionFigures):
             raise PlanError(f"a batch has no operands for the epilogue {str(self.epilogue)!r}")
         cores = self.threads if threads is None else check_threads(threads)
         runner = partial(core_plan, self)
-        return run_batch(self.problem, runner, firsts, seconds, outs, cores, alpha, beta)
+        return run_batch(
+            self.problem, runner, firsts, seconds, outs, cores, self.seconds, alpha, beta
+        )
 
 
 def plan(
     spec: Spec | str | Problem,
-    sizes: Sizes | None = None,
+    sizes: Sizes | Tensors | None = None,
     machine: Machine | str | None = None,
     *,
-    dtype: npt.DTypeLike = "float64",
+    dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
     accumulate: bool = False,
     epilogue: EpilogueArgument = None,
@@ -356,13 +361,17 @@ def plan(
     spec
         Such as ``"abcd-aebf-dfce"`` or ``"aebf,dfce->abcd"``, or a whole `Problem`.
     sizes
-        Extents: a mapping, text such as ``"a=72,b=72"``, or an int for all letters.
+        Extents: a mapping, text such as ``"a=72,b=72"``, or an int for all letters. Or a list or
+        tuple with a shape or an array for both operands, or for all tensors as the spec writes
+        them.
     machine
         A `Machine`, a name or a path; see `Machine.load`.
     dtype
-        Of all tensors.
+        Of all tensors; if None, that of arrays that are given as `sizes`, else float64. Sums of
+        ``"float16"`` and ``"bfloat16"`` are float32, and rounded once.
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
+        More than the machine has cores are a `ThreadsWarning`, once.
     accumulate
         Whether the result is added to what the output holds.
     epilogue
@@ -385,21 +394,36 @@ def plan(
     cache
         Whether plans kept in memory and on disk may be used and added to.
 
+    Raises
+    ------
+    SpecError, SizeError, DtypeError
+        If spec, sizes and dtype do not fit.
+    PlanError
+        If the spec has not two operands, or an option makes no sense.
+    MachineError
+        If there is no such machine, or `threads` is no positive integer.
+
     Examples
     --------
     >>> plan("ik-ij-jk", 64, "i7-6700k", cache=False).problem.flops
     524288
+    >>> print(plan("ij,jk->ik", [(2, 3), (3, 4)], "i7-6700k", cache=False).problem)
+    ij,jk->ik i=2 k=4 j=3 float64
     """
     threads = default_threads() if threads is None else check_threads(threads)
-    chain = Epilogue.of(epilogue)
-    loops = Scheme.of(scheme) if isinstance(scheme, str) else scheme
-    wanted = chain if chain.operations else None
-    demand = Demand(not accumulate, wanted, strategy, loops, check_tries(tries))
-    if not cache or not plan_cache.is_enabled():
-        problem = problem_of(spec, sizes, dtype, constant)
+    demand = read_demand(accumulate, epilogue, strategy, scheme, tries)
+    extents, name = read_sizes(spec, sizes, dtype)
+    check_kind(constant, str, "constant", "names of operands", PlanError)
+    if read_flag(cache, "cache", PlanError) and plan_cache.is_enabled():
+        found = plan_cache.cached(spec, extents, machine, name, threads, demand, constant, Plan)
+    else:
+        problem = problem_of(spec, extents, name, constant)
         check_epilogue(demand.epilogue, problem)
-        return Plan(settle(problem, Machine.load(machine), threads, demand))
-    return plan_cache.cached(spec, sizes, machine, dtype, threads, demand, constant, Plan)
+        found = Plan(settle(problem, Machine.load(machine), threads, demand))
+    if threads > found.machine.cores:
+        told = f"{threads} threads take turns on the {found.machine.cores} cores of the machine"
+        warn_once(f"{told} {found.machine.name!r}", ThreadsWarning)
+    return found
 
 
 def core_plan(found: Plan, cores: int) -> Plan:

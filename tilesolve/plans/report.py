@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod, sqrt
 
 from tilesolve.contractions.errors import ModelError, PlanError
+from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
@@ -83,7 +84,9 @@ def _head(solution: Solution) -> Iterator[str]:
         if solution.threads == 1
         else f"{solution.threads} threads dividing {solution.split!r}"
     )
-    yield f"{problem} on {solution.machine.name}, {many}"
+    dtype = summed_dtype(problem.dtype)
+    summed = f", summed in {dtype}" if dtype != problem.dtype else ""
+    yield f"{problem}{summed} on {solution.machine.name}, {many}"
     groups = dict(solution.fused.groups)
     yield "classes: " + ", ".join(
         f"{index} = {''.join(letters)} ({prod(solution.share.sizes[i] for i in letters)})"
@@ -194,8 +197,13 @@ def _running(solution: Solution) -> Iterator[str]:
         yield f"vectors lie along {solution.vector}: C is written across its rows"
     if lane := shared_lane(solution.share):
         yield f"along {lane} vectors multiply vectors: all tensors have it"
+    if partials := solution.partial_outputs:
+        size = format_volume(solution.problem.bytes[0])
+        arrays = "1 partial output" if partials == 1 else f"{partials} partial outputs"
+        yield f"threads divide the sum over {solution.split}: {arrays} of {size}, added to C"
     if solution.epilogue is not None:
-        yield f"epilogue {solution.epilogue}: on what a tile wrote, while it is near"
+        near = "on C once it is whole" if partials else "on what a tile wrote, while it is near"
+        yield f"epilogue {solution.epilogue}: {near}"
     spec, share = solution.problem.spec, solution.share
     names = [
         f"{name} ({tensor})" for name, tensor in zip(spec.names[1:], spec.operands, strict=True)
@@ -234,10 +242,11 @@ def _policy(solution: Solution) -> LayoutPolicy | None:
 
 
 def _written(solution: Solution, policy: LayoutPolicy | None) -> str:
+    half = is_half(solution.problem.dtype)
     if solution.output == "accumulate":
-        return "added to"
+        return "added to once its sums are whole, and rounded" if half else "added to"
     if solution.output == "store":
-        return "overwritten"
+        return "overwritten, rounded once its sums are whole" if half else "overwritten"
     if policy and not policy.non_temporal:
         return "overwritten through the caches: lines of non-temporal stores would alias"
     staged = policy and policy.stages_output

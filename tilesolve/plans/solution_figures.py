@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
@@ -108,6 +110,18 @@ class SolutionFigures:
         return self._solution.seconds
 
     @property
+    def packing_share(self) -> float:
+        """The share of the predicted time that packing has: of the slowest level's, or compute's.
+
+        Examples
+        --------
+        >>> from tilesolve.plans.plan import plan
+        >>> 0 < plan("ik-ij-jk", 512, "i7-6700k", cache=False).packing_share < 0.1
+        True
+        """
+        return self._solution.packing_share
+
+    @property
     def flops(self) -> float:
         """Predicted flop/s of all threads together."""
         return self._solution.flops
@@ -127,6 +141,7 @@ class SolutionFigures:
         >>> found.roofline_at(found.machine.peak("float64") / 2) == 2 * found.roofline
         True
         """
+        check_factor(peak, "peak", MachineError)
         return self._solution.roofline_at(peak)
 
     @property

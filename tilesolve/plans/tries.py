@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
@@ -54,7 +55,7 @@ def measure(candidates: Sequence[Solution]) -> list[float]:
     generator = np.random.default_rng(0)
 
     def draw(shape: Sequence[int]) -> npt.NDArray[Any]:
-        return generator.random(tuple(shape)).astype(problem.dtype)
+        return generator.random(tuple(shape)).astype(array_dtype(problem.dtype))
 
     operands, out = [draw(shape) for shape in problem.shapes[1:]], draw(problem.shapes[0])
     epilogue = candidates[0].epilogue

@@ -68,12 +68,15 @@ def polydl_tiles(problem: Problem, threads: int = 1) -> list[Tiles]:
     letters = _letters(problem)
     extents = [problem.sizes[letter] for letter in letters.values()]
     found = []
-    for outer in product(*map(_doubles, extents)):
+    for m, n, k in product(*map(_doubles, extents)):
+        outer = m, n, k
         divided: list[str | None] = [None]
         if threads > 1:
-            trips = [n // tile for n, tile in zip(extents, outer, strict=True)]
+            trips = [extent // tile for extent, tile in zip(extents, outer, strict=True)]
             divided = [
-                letters[name] for name, n in zip("MN", trips[:2], strict=True) if n % threads == 0
+                letters[name]
+                for name, trip in zip("MN", trips[:2], strict=True)
+                if trip % threads == 0
             ]
         inner = [side for side in INNER_TILES if all(tile % side == 0 for tile in outer)]
         found += [Tiles(outer, side, letter) for side, letter in product(inner, divided)]

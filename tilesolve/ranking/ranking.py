@@ -26,7 +26,7 @@ from tilesolve.contractions.spec import Spec
 from tilesolve.kernels.progress import Progress, silent
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
-from tilesolve.plans.arguments import Sizes, problem_of
+from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_sizes
 from tilesolve.plans.plan import Plan
 from tilesolve.ranking.files import dump, load, to_csv
 from tilesolve.ranking.rankers import RANKERS, Ranker, find_ranker
@@ -151,10 +151,10 @@ class Ranking(Standings):
 
 def rank(
     spec: Spec | str | Problem,
-    sizes: Sizes | None = None,
+    sizes: Sizes | Tensors | None = None,
     machine: Machine | str | None = None,
     *,
-    dtype: npt.DTypeLike = "float64",
+    dtype: npt.DTypeLike | None = None,
     threads: int | None = None,
     by: str | Ranker = "price",
     variants: int = 500,
@@ -200,7 +200,7 @@ def rank(
         if not whole or value < least:
             raise PlanError(f"{what} must be an integer of {least} or more, got {value!r}")
     found = list_variants(
-        problem_of(spec, sizes, dtype),
+        problem_of(spec, *read_sizes(spec, sizes, dtype)),
         Machine.load(machine),
         default_threads() if threads is None else check_threads(threads),
         count=int(variants),

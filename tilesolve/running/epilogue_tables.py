@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from tilesolve.contractions.epilogue import Epilogue, Operation
+from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS
 from tilesolve.kernels.runtime import epilogue_fields as fields
@@ -24,6 +25,8 @@ _LARGEST = {"relu": inf, "relu6": 6.0}
 @dataclass(frozen=True, slots=True, eq=False)
 class EpilogueTables:
     """What the pass over C reads, see `epilogue_fields`.
+
+    Of halves C is the last operand, which the last step writes.
 
     Parameters
     ----------
@@ -42,7 +45,7 @@ class EpilogueTables:
     @classmethod
     def of(
         cls,
-        epilogue: Epilogue,
+        epilogue: Epilogue | None,
         schedule: Schedule,
         boxes: Boxes,
         start: Mapping[str, int],
@@ -53,13 +56,13 @@ class EpilogueTables:
         Parameters
         ----------
         epilogue
-            The chain.
+            The chain; None for nothing but rounding.
         schedule, boxes
             How the part is walked.
         start
             Where each letter of the part begins.
         strides
-            Bytes along each letter, of each operand.
+            Bytes along each letter, of each operand, and of C where its elements are halves.
         """
         last = schedule.policy.last
         kept: list[Integers] = []
@@ -74,6 +77,17 @@ class EpilogueTables:
             kinds = np.array([_tables(schedule, sizes, of, kept) for sizes in boxes.sizes])
             records[:, number, 1:] = kinds[boxes.kinds]
         return cls(_program(epilogue, schedule.problem.dtype), records, kept)
+
+    def adding_program(self, dtype: str, factor: float) -> Integers:
+        """Return the program with a step before all others that adds a multiple of C, of halves."""
+        from tilesolve.kernels.runtime.half_steps import ADD_MULTIPLE, half_step_address
+
+        step = self.program[-fields.STEP_WORDS :].copy()  # it has C as its operand, too
+        step[fields.CODE] = half_step_address(ADD_MULTIPLE, dtype)
+        step[fields.FIRST_NUMBER] = np.array(factor, np.float64).view(np.int64)
+        head, steps = self.program[: fields.SIZE].copy(), self.program[fields.SIZE :]
+        head[fields.STEPS] += 1
+        return np.concatenate([head, step, steps])
 
 
 def check_epilogue(epilogue: Epilogue | None, problem: Problem) -> None:
@@ -102,8 +116,13 @@ def _code_address(one: Operation, dtype: str, joined: Operation | None = None) -
     from tilesolve.kernels.runtime.epilogue_steps import own_step_address, step_address
 
     if one.function is not None:
-        return own_step_address(one.function, dtype)
-    return step_address(one.name if joined is None else f"{one.name} {joined.name}", dtype)
+        return own_step_address(one.function, summed_dtype(dtype))
+    name = one.name if joined is None else f"{one.name} {joined.name}"
+    if is_half(dtype):
+        from tilesolve.kernels.runtime.half_steps import half_step_address
+
+        return half_step_address(name, dtype)
+    return step_address(name, dtype)
 
 
 def _tables(
@@ -118,10 +137,10 @@ def _tables(
     return [table.ctypes.data for table in found]
 
 
-def _program(epilogue: Epilogue, dtype: str) -> Integers:
-    """Return a chain as integers."""
+def _program(epilogue: Epilogue | None, dtype: str) -> Integers:
+    """Return a chain as integers; of halves with the step that rounds what it computes to C."""
     steps, operands = [], 0
-    for one, joined in _join_steps(epilogue.operations):
+    for one, joined in _join_steps(epilogue.operations if epilogue else ()):
         step = np.zeros(fields.STEP_WORDS, np.int64)
         step[fields.OPERAND] = operands if one.takes_operand else -1
         operands += one.takes_operand
@@ -131,6 +150,11 @@ def _program(epilogue: Epilogue, dtype: str) -> Integers:
         numbers = np.array(given, np.float64).view(np.int64)
         step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + len(numbers)] = numbers
         steps.append(step)
+    if is_half(dtype):
+        from tilesolve.kernels.runtime.half_steps import WRITE, half_step_address
+
+        code, dtype = half_step_address(WRITE, dtype), summed_dtype(dtype)
+        steps.append(np.array([code, operands, 0, 0], np.int64))
     head = np.zeros(fields.SIZE, np.int64)
     head[fields.STEPS], head[fields.ITEM_BYTES] = len(steps), np.dtype(dtype).itemsize
     return np.concatenate([head, *steps])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from math import prod
 from numbers import Real
 from typing import Any, Self
@@ -12,19 +13,27 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.tuning import MAX_LAYOUTS
-from tilesolve.packing.buffers import empty
+from tilesolve.kernels.tuning import MAX_LAYOUT_BYTES
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
+from tilesolve.planning import policy
 from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
+from tilesolve.running.addition import Addition
+from tilesolve.running.array_bytes import array_bytes
 from tilesolve.running.prepared import Prepared
 from tilesolve.running.recent import Argument, Recent
 from tilesolve.running.task import Task, Visit
 from tilesolve.system.checks import check_apart, check_dtype, check_output, check_writable
+from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
+
+_CALLS = count(1)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,15 +48,27 @@ class Layout:
         What each thread does; nothing if the output is empty.
     aligned
         Operands that are read in place only if they begin with a line, see `levels_if_unaligned`.
+    addition
+        How the parts of a sum that threads divide are added; None if each writes its part of C.
     recent
         How to tell such arrays again, once there were some.
+    used
+        The number of the last call that needed it, among all calls.
+    nbytes
+        Bytes of the tables.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     tasks: list[Task]
     aligned: tuple[int, ...]
+    addition: Addition | None = None
     recent: Recent | None = None
+    used: int = 0
+    nbytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nbytes = array_bytes(self.tasks)
 
     @classmethod
     def of(
@@ -67,7 +88,7 @@ class Layout:
         problem = solution.problem
         _check_count(problem)
         problem.check_operands(first, second)
-        text, shape, dtype = str(problem.spec), problem.shapes[0], np.dtype(problem.dtype)
+        text, shape, dtype = str(problem.spec), problem.shapes[0], array_dtype(problem.dtype)
         for name, array in zip(problem.spec.names[1:], (first, second), strict=True):
             check_dtype(array, f"operand {name} of {text!r}", dtype)
         if out is None:
@@ -85,13 +106,44 @@ class Layout:
             dict(zip(letters, array.strides, strict=True))
             for letters, array in zip(chain, operands, strict=True)
         ]
+        addition, written = None, [strides] * len(solution.parts)
+        if solution.partial_outputs:
+            like = steps if out is None else np.empty_like(out, subok=False).strides
+            given = [array.strides for array in operands]
+            addition = Addition.of(solution, steps, like, given)
+            written[1:] = [(like, *strides[1:])] * solution.partial_outputs
+            solution, others = replace(solution, epilogue=None), []
         tasks = [
-            Task.of(solution, *part, strides, unaligned, ready, others) for part in solution.parts
+            Task.of(solution, *part, of, unaligned, ready, others)
+            for part, of in zip(solution.parts, written, strict=True)
         ]
         for one in prepared:
             for task in tasks:
                 one.use_in(task)
-        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)))
+        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)), addition)
+
+    def run_tasks(
+        self,
+        arrays: Sequence[Array],
+        alpha: complex,
+        beta: complex,
+        places: Integers | None,
+        *,
+        long: bool,
+    ) -> None:
+        """Compute with several threads, given the addresses of the epilogue's operands."""
+        out, *operands = arrays
+        if self.addition is None:
+            jobs = [partial(task.run, arrays, alpha, beta, places) for task in self.tasks]
+            run_together(jobs, long=long)
+            return
+        parts = self.addition.allocate(out)
+        first, *others = self.tasks
+        jobs = [partial(first.run, arrays, alpha, beta)]
+        for task, part in zip(others, parts, strict=True):
+            jobs.append(partial(task.run, (part, *operands), alpha, 0.0))
+        run_together(jobs, long=long)
+        self.addition.run(out, parts, places)
 
 
 class Executor:
@@ -107,14 +159,17 @@ class Executor:
 
     Attributes
     ----------
+    long
+        Whether a call takes so long that the main thread has to hear interrupts meanwhile.
     shapes
         Of the epilogue's operands.
     """
 
-    __slots__ = ("layouts", "recent", "shapes", "solution")
+    __slots__ = ("layouts", "long", "recent", "shapes", "solution")
 
     def __init__(self, solution: Solution) -> None:
         self.solution = solution
+        self.long = solution.seconds >= policy.LONG_SECONDS
         self.layouts: dict[tuple[Any, ...], Layout] = {}
         self.recent: Recent | None = None
         epilogue = solution.epilogue
@@ -131,6 +186,10 @@ class Executor:
     ) -> Array:
         """Compute ``alpha * contraction + beta * out``; see `Plan.__call__`."""
         problem = self.solution.problem
+        if out is not None and not isinstance(out, np.ndarray):
+            given = view_output(out, _name_of_output(problem))
+            self.run(first, second, given, alpha, beta, operands)
+            return out
         prepared: tuple[Prepared, ...] = ()
         if type(first) is not np.ndarray or type(second) is not np.ndarray:
             prepared = self._find_prepared(first, second)
@@ -140,15 +199,15 @@ class Executor:
             if type(first) is not np.ndarray or type(second) is not np.ndarray:
                 first, second = _as_operands(problem, first, second)
         if type(alpha) is not float:
-            alpha = _factor(problem, "alpha", alpha)
+            alpha = read_factor(problem, "alpha", alpha)
         if type(beta) is not float:
-            beta = _factor(problem, "beta", beta)
+            beta = read_factor(problem, "beta", beta)
         others = self._check_operands(operands)
         layout = self._layout(first, second, out, prepared, others)
         if out is None:
             if beta:
                 raise PlanError(f"beta is {beta}: there is no out to multiply by it")
-            out = empty(layout.shape, layout.dtype)
+            out = new_result(layout.shape, layout.dtype)
         elif np.may_share_memory(out, first) or np.may_share_memory(out, second):
             names = (f"operand {name}" for name in problem.spec.names[1:])
             given = dict(zip(names, (first, second), strict=True))
@@ -158,13 +217,12 @@ class Executor:
             if any(np.may_share_memory(out, array) for array in others):
                 check_apart(out, _name_of_output(problem), self._named(others))
             places = np.array([array.ctypes.data for array in others], np.int64)
-        tasks = layout.tasks
-        if len(tasks) > 1:
-            arrays = (out, first, second)
-            run_together([partial(task.run, arrays, alpha, beta, places) for task in tasks])
+        tasks, arrays = layout.tasks, (out, first, second)
+        if len(tasks) > 1 or (tasks and self.long):
+            layout.run_tasks(arrays, alpha, beta, places, long=self.long)
         elif tasks:
-            tasks[0].run((out, first, second), alpha, beta, places)
-            if not prepared and not others:
+            tasks[0].run(arrays, alpha, beta, places)
+            if not (prepared or others or tasks[0].schedule.block):
                 if layout.recent is None:
                     told = Argument(out, out), (Argument(first, first), Argument(second, second))
                     layout.recent = Recent.of(tasks[0], *told, aligned=layout.aligned)
@@ -182,8 +240,8 @@ class Executor:
         layout = self._layout(
             first.view, second.array, out.view, (second,), tuple(one.view for one in others)
         )
-        if len(layout.tasks) != 1:
-            return None
+        if len(layout.tasks) != 1 or layout.tasks[0].schedule.block or self.long:
+            return None  # sums of halves lie in no array; compiled code hears no interrupts
         return Recent.of(
             layout.tasks[0],
             out,
@@ -198,9 +256,10 @@ class Executor:
         found = Prepared.of(self.solution, operand, array)
         problem = self.solution.problem
         _check_count(problem)
-        given = [np.empty(shape, problem.dtype) for shape in problem.shapes[1:]]
+        dtype = array_dtype(problem.dtype)
+        given = [np.empty(shape, dtype) for shape in problem.shapes[1:]]
         given[found.operand] = found.array
-        others = tuple(np.empty(shape, problem.dtype) for shape in self.shapes)
+        others = tuple(np.empty(shape, dtype) for shape in self.shapes)
         self._layout(given[0], given[1], None, (found,), others)
         return found
 
@@ -225,16 +284,19 @@ class Executor:
                 f"epilogue {str(epilogue or '')!r} of {str(problem.spec)!r} takes {len(shapes)} "
                 f"operands, got {len(operands)}"
             )
-        arrays = tuple(map(np.asarray, operands))
+        arrays = tuple(
+            read_array(one, f"operand {at} of epilogue {str(epilogue)!r}")
+            for at, one in enumerate(operands)
+        )
         if all(
-            array.shape == shape and array.dtype == problem.dtype
+            array.shape == shape and array.dtype.name == problem.dtype
             for array, shape in zip(arrays, shapes, strict=True)
         ):
             return arrays
         for (name, array), shape in zip(self._named(arrays).items(), shapes, strict=True):
             if array.shape != shape:
                 raise SizeError(f"{name} must have shape {shape}, got {array.shape}")
-            check_dtype(array, name, np.dtype(problem.dtype))
+            check_dtype(array, name, array_dtype(problem.dtype))
         return arrays
 
     def _named(self, operands: Sequence[Array]) -> dict[str, Array]:
@@ -259,7 +321,7 @@ class Executor:
         key = (first.shape, first.strides, first.dtype, second.shape, second.strides, second.dtype)
         key += (*prepared, *(array.strides for array in others))
         if out is not None:
-            if not isinstance(out, np.ndarray) or not out.flags.writeable:
+            if not out.flags.writeable:
                 check_writable(out, _name_of_output(self.solution.problem))
             key += (out.shape, out.strides, out.dtype)
         layout = self.layouts.get(key)
@@ -268,6 +330,7 @@ class Executor:
                 key,
                 Layout.of(self.solution, first, second, out, prepared=prepared, operands=others),
             )
+        layout.used = next(_CALLS)
         if layout.aligned:
             unaligned = tuple(
                 at for at in layout.aligned if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
@@ -280,12 +343,18 @@ class Executor:
                         key,
                         Layout.of(self.solution, first, second, out, unaligned, prepared, others),
                     )
+                layout.used = next(_CALLS)
         return layout
 
     def _keep(self, key: tuple[Any, ...], layout: Layout) -> Layout:
-        """Remember a layout, and forget all others where these have become many."""
-        if len(self.layouts) >= MAX_LAYOUTS:
-            self.layouts.clear()
+        """Remember a layout; forget those not used for longest where the others are too large."""
+        others = sorted(self.layouts.copy().items(), key=lambda pair: pair[1].used)
+        kept = sum(other.nbytes for _, other in others)
+        for old, other in others:
+            if kept <= MAX_LAYOUT_BYTES:
+                break
+            self.layouts.pop(old, None)  # another thread may have forgotten it
+            kept -= other.nbytes
         self.layouts[key] = layout
         return layout
 
@@ -300,7 +369,7 @@ def trace_calls(solution: Solution) -> list[Visit]:
         `kernels.state.TRACE`.
     """
     out, first, second = (
-        np.zeros(shape, solution.problem.dtype) for shape in solution.problem.shapes
+        np.zeros(shape, array_dtype(solution.problem.dtype)) for shape in solution.problem.shapes
     )
     tasks = Layout.of(solution, first, second, out).tasks
     return [call for task in tasks for call in task.trace((out, first, second))]
@@ -329,14 +398,20 @@ def _name_of_output(problem: Problem) -> str:
     return f"out of {str(problem.spec)!r}"
 
 
-def _factor(problem: Problem, name: str, factor: complex) -> complex:
-    """Return a factor as a float, or as a complex number where the problem is complex."""
+def read_factor(problem: Problem, name: str, factor: complex) -> complex:
+    """Return a factor as a float, or as a complex number where the problem is complex.
+
+    Examples
+    --------
+    >>> read_factor(Problem.of("ij-ik-kj", 4), "alpha", 2)
+    2.0
+    """
     if isinstance(factor, Real):
         try:
             return float(factor)
         except OverflowError:
             raise DtypeError(f"{name} is a number beyond all floats") from None
-    number = np.asarray(factor)
+    number = read_array(factor, name)
     if number.ndim or number.dtype.kind not in "buifc":
         raise DtypeError(f"{name} must be a number, got {factor!r}")
     if number.dtype.kind != "c":

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.packing.buffers import Bytes, allocate
 from tilesolve.packing.memory_overlap import Array
@@ -49,7 +50,7 @@ class Prepared:
         """
         problem = solution.problem
         names = problem.spec.names[1:]
-        if operand not in names:
+        if not isinstance(operand, str) or operand not in names:
             raise PlanError(
                 f"there is no operand {operand!r} in {str(problem.spec)!r}; "
                 f"there are {', '.join(names)}"
@@ -57,7 +58,7 @@ class Prepared:
         at = names.index(operand)
         given = problem.check_operand(at, array)
         what = f"operand {operand} of {str(problem.spec)!r}"
-        check_dtype(given, what, np.dtype(problem.dtype))
+        check_dtype(given, what, array_dtype(problem.dtype))
         return cls(solution, at, given.copy(order="C"))
 
     @property

@@ -11,9 +11,10 @@ import numpy as np
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays
 from tilesolve.kernels.runtime.fast_call import ADDRESSES, MAX_PLACES, prepare_call
-from tilesolve.packing.buffers import empty, workspace
+from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.running.task import Task
+from tilesolve.system.result_buffers import new_result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +120,7 @@ class Recent:
     ) -> Array | None:
         """Return what the call gives if its arrays are like these, or nothing if it is another."""
         if out is None:
-            if beta:
+            if type(beta) is not float or beta:
                 return None
-            out = empty(self.shape, self.dtype)
+            out = new_result(self.shape, self.dtype)
         return self.call(alpha, beta, workspace(self.workspace_bytes).bytes, out, *given)

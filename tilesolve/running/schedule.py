@@ -35,6 +35,7 @@ from tilesolve.planning.layout_policy import (
     contiguous_letter,
     letter_of_row_vectors,
 )
+from tilesolve.running.sum_block import SumBlock
 
 Known = dict[tuple[int, tuple[int, ...]], tuple[RoleAxis, Integers]]
 
@@ -116,6 +117,8 @@ class Schedule:
     strides
         Bytes along each letter, of the output, the rows' operand and the columns' one as calls
         read it: of its window copy, if it has one.
+    block
+        Where calls write sums, if not to the output.
 
     Raises
     ------
@@ -127,6 +130,7 @@ class Schedule:
     policy: LayoutPolicy
     family: Family
     strides: tuple[Strides, Strides, Strides]
+    block: SumBlock | None = None
 
     def __post_init__(self) -> None:
         count = len(self.nest.bands)
@@ -170,7 +174,7 @@ class Schedule:
         width of it; else the innermost letter of which a register tile has several.
         """
         if side == ROWS:
-            return letter_of_row_vectors(self.problem, self.roles, self.strides[0])
+            return letter_of_row_vectors(self.problem, self.roles, self.policy.strides[0])
         columns = [i for i in self.roles.columns if self.problem.sizes[i] > 1]
         preferred = contiguous_letter(self.problem, self.strides[2])
         register = self.nest.bands[0]
@@ -263,6 +267,7 @@ class Schedule:
             key = (role, tuple(sizes[letter] for letter in letters))
             if key not in known:
                 axis = self._axis(role, self._tiles(role, sizes), self.strides)
+                axis = self.block.place(axis) if self.block else axis
                 known[key] = axis, self._table(role, axis)
             axes.append(known[key][0])
             tables.append(known[key][1])
@@ -275,7 +280,7 @@ class Schedule:
             sums,
             batches,
             self._is_aligned(axes, tables),
-            _mean_run_bytes(axes, self.element) >= tuning.MIN_STAGED_RUN_BYTES,
+            _mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES,
         )
 
     def _largest_segment(
@@ -311,7 +316,12 @@ class Schedule:
         if role not in (ROWS, COLUMNS):
             return offset_table(axis, transposed=blocks)
         return offset_table(
-            axis, operand=1 + role, group=self.group(role), element=self.element, transposed=blocks
+            axis,
+            operand=1 + role,
+            group=self.group(role),
+            element=self.element,
+            written=self.problem.sum_itemsize,
+            transposed=blocks,
         )
 
     def _is_aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:
@@ -329,7 +339,13 @@ class Schedule:
 
     def step(self, side: int) -> int:
         """Return the bytes of one step of k of a micro-panel."""
-        return self.group(side) * self.element
+        return self.group(side) * self.problem.sum_itemsize
+
+    @property
+    def corner_strides(self) -> tuple[Strides, Strides, Strides]:
+        """Bytes that tensors' parts are away from their beginning for each index of a corner."""
+        output = self.block.corner_strides if self.block else self.strides[0]
+        return output, *self.strides[1:]
 
     def indices(self, role: int, sizes: Mapping[str, int]) -> dict[str, Integers]:
         """Return each letter's index in the order in which a box is walked."""

@@ -10,12 +10,13 @@ from math import prod
 
 import numpy as np
 
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_lane
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.runtime import box_fields, macrokernel
+from tilesolve.kernels.runtime import box_fields, call_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.boxes import pack_boxes
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
@@ -29,6 +30,7 @@ from tilesolve.planning.layout_policy import Strides, contiguous_letter, policy_
 from tilesolve.planning.solution import Solution
 from tilesolve.running.epilogue_tables import EpilogueTables
 from tilesolve.running.schedule import Boxes, Schedule
+from tilesolve.running.sum_block import SumBlock
 from tilesolve.running.window_copies import lay_out_windows, read_strides, window_records
 from tilesolve.system import cancellation
 
@@ -63,7 +65,9 @@ class Task:
     prepared_bytes
         Bytes of both operands' prepared copies; 0 for none.
     workspace_bytes
-        Bytes of the copies of both operands that each run makes.
+        Bytes of the copies of both operands that each run makes, and of the block of sums.
+    sums_at
+        Bytes from the workspace's beginning to that block.
     """
 
     schedule: Schedule
@@ -77,6 +81,7 @@ class Task:
     epilogue: EpilogueTables | None
     prepared_bytes: tuple[int, int]
     workspace_bytes: int
+    sums_at: int
 
     @classmethod
     def of(
@@ -109,7 +114,10 @@ class Task:
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
         policy = policy_of(solution, problem, given, unaligned, prepared)
         windows = lay_out_windows(solution.problem, problem, policy, strides)
-        schedule = Schedule(problem, policy, family, read_strides(policy, windows))
+        block = SumBlock.of(problem, policy)
+        output, *read = read_strides(policy, windows)
+        output = block.strides if block else output
+        schedule = Schedule(problem, policy, family, (output, read[0], read[1]), block)
         boxes = schedule.boxes()
         records = [
             None if copy is None else window_records(copy, boxes, problem, policy, start)
@@ -124,6 +132,7 @@ class Task:
         bases = [_distance(start, of) + _distance(policy.last, of) for of in in_order]
         for side, copy in enumerate(windows):
             bases[1 + side] *= copy is None  # records count from the array's first element
+        bases[0] *= block is None
         state[fields.BASES : fields.BASES + 3] = bases
         for side, row in enumerate(sums):
             state[fields.PACKED_SUM_OFFSETS + side] = row.ctypes.data
@@ -136,11 +145,13 @@ class Task:
             taken += 0 if policy.prepared[side] else segment
             state[fields.WINDOW_COPY + side] = taken
             taken += buffer_bytes(copy.size_bytes) if copy else 0
-        steps, ready = _steps(schedule, boxes, records)
+        sums_at, taken = taken, taken + (buffer_bytes(block.size_bytes) if block else 0)
+        steps, ready = tabulate_boxes(schedule, boxes, records)
         epilogue = None
-        if solution.epilogue is not None:
-            epilogue = EpilogueTables.of(solution.epilogue, schedule, boxes, start, operands)
-            _add_epilogue(state, steps, epilogue)
+        if solution.epilogue is not None or block:
+            given_last = [*operands, given[0]] if block else operands
+            epilogue = EpilogueTables.of(solution.epilogue, schedule, boxes, start, given_last)
+            add_epilogue(state, steps, epilogue)
         words = np.array([state.ctypes.data, steps.ctypes.data, len(boxes), rows], np.int64)
         return cls(
             schedule,
@@ -154,6 +165,7 @@ class Task:
             epilogue,
             ready,
             taken,
+            sums_at,
         )
 
     def prepare(self, side: int, address: int, copy: Bytes) -> None:
@@ -187,19 +199,36 @@ class Task:
 
         `operands` are the addresses of the epilogue's.
         """
-        memory = workspace(self.workspace_bytes)
+        memory, words = workspace(self.workspace_bytes), self.words
+        if self.schedule.block is not None:
+            out, *others = arrays
+            known = () if operands is None else operands
+            operands = np.array([*known, out.ctypes.data], np.int64)
+            arrays = (memory.bytes[self.sums_at :], *others)
+            adding = self._adding(beta.real) if beta else None
+            words, beta = (adding[-1] if adding else words), 0
         calls: int = macrokernel.run(
-            self.words.ctypes.data,
+            words.ctypes.data,
             *map(id, arrays),
             memory.address,
             0 if operands is None else operands.ctypes.data,
             0 if trace is None else trace.ctypes.data,
+            cancellation.stop_address(),
             alpha.real,
             alpha.imag,
             beta.real,
             beta.imag,
         )
         return calls
+
+    def _adding(self, beta: float) -> tuple[Integers, Integers, Integers]:
+        """Return a program that adds so much of C to the sums, and state and words with it."""
+        assert self.epilogue is not None
+        program = self.epilogue.adding_program(self.schedule.problem.dtype, beta)
+        state, words = self.state.copy(), self.words.copy()
+        state[fields.EPILOGUE_PROGRAM] = program.ctypes.data
+        words[call_fields.STATE] = state.ctypes.data
+        return program, state, words
 
     def trace(self, arrays: Sequence[Array]) -> list[Visit]:
         """Run the task and return what each call covered."""
@@ -237,7 +266,7 @@ def _largest_segment_bytes(schedule: Schedule, boxes: Boxes, side: int) -> int:
     return buffer_bytes(max(box.segment_bytes(side, step) for box in boxes.tables))
 
 
-def _steps(
+def tabulate_boxes(
     schedule: Schedule, boxes: Boxes, records: Sequence[Integers | None]
 ) -> tuple[Integers, tuple[int, int]]:
     """Return a row of `box_fields` for each box, in a row, and the bytes of prepared copies."""
@@ -254,8 +283,9 @@ def _steps(
         )
         row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.has_long_runs and stages
     rows = kinds[boxes.kinds]
-    strides = np.array([[of.get(i, 0) for i in letters] for of in schedule.strides], np.int64)
-    offsets = boxes.corners @ strides.reshape(len(schedule.strides), len(letters)).T
+    tensors = schedule.corner_strides
+    strides = np.array([[of.get(i, 0) for i in letters] for of in tensors], np.int64)
+    offsets = boxes.corners @ strides.reshape(len(tensors), len(letters)).T
     rows[:, box_fields.OFFSETS : box_fields.OFFSETS + len(schedule.strides)] = offsets
     sums = [at for at, letter in enumerate(letters) if letter in schedule.roles[SUMS]]
     rows[:, box_fields.HAS_FIRST_SUM] = ~boxes.corners[:, sums].any(axis=1)
@@ -313,7 +343,7 @@ def _place_prepared(
     return int(ends[-1])
 
 
-def _add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> None:
+def add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> None:
     """Tell runs of the pass over C; what is compiled for it is loaded where it is needed."""
     from tilesolve.kernels.runtime.epilogues import ADDRESS
 
@@ -353,7 +383,7 @@ def _state(schedule: Schedule) -> Integers:
         state[fields.PACK_KIND + side] = schedule.pack_kinds[side]
         state[fields.STEP_BYTES + side] = schedule.step(side)
         state[fields.GROUP + side] = schedule.group(side)
-    state[fields.SINGLE] = dtype in ("float32", "complex64")
+    state[fields.SINGLE] = summed_dtype(dtype) in ("float32", "complex64")
     state[fields.NON_TEMPORAL_BYTES] = family.bits // 8 if policy.non_temporal else 0
     state[fields.PREFETCHES_NEXT_TILE] = policy.prefetches_next_rows
     state[fields.PREFETCHED : fields.PREFETCHED + 2] = policy.prefetched

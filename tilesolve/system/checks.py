@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array, view_output
+from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
+from tilesolve.contractions.half_precision import array_dtype, is_half
 from tilesolve.packing.memory_overlap import Array, overlap, overlaps_itself
+
+MAX_THREADS = 8192
+"""The most threads that share work: more than the cores of any one computer."""
 
 
 def check_output(
@@ -23,7 +30,9 @@ def check_output(
     whose: str = "the plan's dtype",
     operands: Mapping[str, Array] = MappingProxyType({}),
 ) -> Array:
-    """Return `out` as a plain array, whatever subclass it is of, if a result may be written to it.
+    """Return `out` as a plain array, if a result may be written to it.
+
+    It may be of a subclass, or a tensor that exports its memory.
 
     Parameters
     ----------
@@ -56,7 +65,7 @@ def check_output(
 the result has 4
     """
     if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+        out = view_output(out, name)
     if out.shape != shape:
         if letters and out.ndim == len(shape):
             axis = next(at for at, extent in enumerate(shape) if out.shape[at] != extent)
@@ -77,10 +86,8 @@ the result has 4
     return out if type(out) is np.ndarray else np.asarray(out)
 
 
-def check_writable(out: object, name: str) -> None:
-    """Raise an error if something is no array that can be written to."""
-    if not isinstance(out, np.ndarray):
-        raise DtypeError(f"{name} must be a numpy array, got {type(out).__name__}")
+def check_writable(out: Array, name: str) -> None:
+    """Raise an error if an array cannot be written to."""
     if not out.flags.writeable:
         raise PlanError(f"{name} is read-only")
 
@@ -113,8 +120,10 @@ def check_threads(value: object) -> int:
     tilesolve.contractions.errors.MachineError: threads must be a positive integer, got 0
     """
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
+        if value > MAX_THREADS:
+            raise MachineError(f"threads must be at most {MAX_THREADS}, got {value}")
         return int(value)
-    raise MachineError(f"threads must be a positive integer, got {value!r}")
+    raise MachineError(f"threads must be a positive integer, got {value!r:.80}")
 
 
 def check_tries(value: object) -> int:
@@ -138,32 +147,51 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     >>> common_dtype([np.dtype("f4"), np.dtype("i4")])
     dtype('float64')
     """
-    return np.result_type(*dtypes).newbyteorder("=")
+    try:
+        return np.result_type(*dtypes).newbyteorder("=")
+    except TypeError as error:
+        names = ", ".join(map(str, dtypes))
+        raise DtypeError(f"the operands have no common dtype: {names}") from error
+
+
+def _is_of_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether a dtype is one of numbers, truth values or objects; bfloat16 has no kind."""
+    return dtype.kind in _KINDS or is_half(dtype.name)
+
+
+_KINDS = "biufcO"
+_TAKEN = "einsum takes numbers, booleans and objects"
 
 
 def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype[Any]:
-    """Return a dtype, if it is one of numbers or truth values.
+    """Return a dtype, if it is one of numbers, truth values or objects.
 
     Examples
     --------
     >>> as_dtype("f4", "dtype")
     dtype('float32')
-    >>> as_dtype(object, "operand 0")
+    >>> as_dtype("U3", "operand 0")
     Traceback (most recent call last):
         ...
-    tilesolve.contractions.errors.DtypeError: operand 0 is object; einsum takes numbers and booleans
+    tilesolve.contractions.errors.DtypeError: operand 0 is <U3; \
+einsum takes numbers, booleans and objects
     """
+    written = written_name(value)
+    if written is not None and is_half(written):
+        return array_dtype(written)
     try:
-        dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError) as error:
+        dtype = find_dtype(value)
+    except TypeError as error:
         raise DtypeError(f"{name} is {value!r}, which numpy does not know") from error
-    if dtype.kind not in "biufc":
-        raise DtypeError(f"{name} is {dtype}; einsum takes numbers and booleans")
+    if not _is_of_numbers(dtype):
+        raise DtypeError(f"{name} is {dtype}; {_TAKEN}")
     return dtype
 
 
 def as_array(value: npt.ArrayLike, number: int) -> Array:
     """Return an operand as an array.
+
+    What is no array becomes one of objects only where each of them is a number, such as a fraction.
 
     Examples
     --------
@@ -174,11 +202,23 @@ def as_array(value: npt.ArrayLike, number: int) -> Array:
 with a sequence. The requested array has an inhomogeneous shape after 1 dimensions. The detected \
 shape was (2,) + inhomogeneous part.
     """
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DtypeError(f"operand {number} is no array: {error}") from error
-    if array.dtype.kind not in "biufc":
-        what = f"{array.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise DtypeError(f"operand {number} is {what}; einsum takes numbers and booleans")
+    array = read_array(value, f"operand {number}")
+    given = isinstance(value, np.ndarray)
+    if not _is_of_numbers(array.dtype):
+        what = f"{array.dtype}" if hasattr(value, "dtype") else type(value).__name__
+        raise DtypeError(f"operand {number} is {what}; {_TAKEN}")
+    if array.dtype.kind == "O" and not given:
+        for element in array.flat:
+            if not isinstance(element, Number):
+                raise DtypeError(_no_number(value, element, number))
     return array
+
+
+def _no_number(value: object, element: object, number: int) -> str:
+    """Say what an operand is that has an element which is neither a number nor in an array."""
+    if element is value:
+        return f"operand {number} is {type(value).__name__}, which is no array"
+    return (
+        f"operand {number} is {type(value).__name__} with an element of {type(element).__name__}, "
+        "which is no number; an array of dtype object may have any"
+    )

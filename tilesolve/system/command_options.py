@@ -6,10 +6,20 @@ import shlex
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, overload
 
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.spec import Spec
+
 if TYPE_CHECKING:
     import typer
 
-DTYPES = {"f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128"}
+DTYPES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+}
 """Short names of dtypes."""
 
 
@@ -26,6 +36,25 @@ def full_dtype(name: str | None) -> str | None:
     ('complex64', 'float32')
     """
     return None if name is None else DTYPES.get(name, name)
+
+
+def read_spec(text: str) -> Spec:
+    """Return a spec; letters alone, an operand that is its own output, are taken for a slip.
+
+    Examples
+    --------
+    >>> read_spec("abc")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SpecError: 'abc' is one tensor alone: a spec has an output and \
+operands, such as 'abcd-aebf-dfce' or 'ij,jk->ik'
+    """
+    if text.strip() and not set("-,") & set(text):
+        raise SpecError(
+            f"{text!r} is one tensor alone: a spec has an output and operands, "
+            "such as 'abcd-aebf-dfce' or 'ij,jk->ik'"
+        )
+    return Spec.parse(text)
 
 
 def _given(context: typer.Context) -> Iterator[Any]:

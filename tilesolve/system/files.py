@@ -20,6 +20,7 @@ SETTINGS = {
     "TILESOLVE_CACHE_DIR": "folder of saved plans and compiled code, safe to delete",
     "TILESOLVE_CACHE_LIMIT": "size of that folder, such as 1 GiB; else 512 MiB",
     "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
+    "TILESOLVE_RESULT_BUFFERS": "size of freed results whose memory is kept; else 256 MiB",
     "TILESOLVE_PROGRESS": "whether a line tells of compiling; else it does on a terminal",
     "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }
@@ -357,7 +358,7 @@ def describe_error(error: OSError) -> str:
     return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
 
 
-def warn_once(message: str) -> None:
+def warn_once(message: str, category: type[TilesolveWarning] = TilesolveWarning) -> None:
     """Issue a `TilesolveWarning`, but only once per message and process.
 
     Examples
@@ -371,4 +372,4 @@ def warn_once(message: str) -> None:
     """
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, TilesolveWarning, stacklevel=3)
+        warnings.warn(message, category, stacklevel=3)

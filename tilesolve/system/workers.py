@@ -1,17 +1,41 @@
-"""Threads that share the work of one call."""
+"""Threads that share the work of one call.
+
+An interrupt may come between any two steps of Python code in the main thread, also amid Python's
+own executors, whose locks stay locked then. So what is shared here goes through a queue and a lock
+that are C code each.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import lru_cache
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+
+from tilesolve.system.cancellation import Stop
+
+Job = Callable[[], object]
+"""What one thread does."""
 
 
-def run_together(jobs: Sequence[Callable[[], object]]) -> None:
+def run_together(jobs: Sequence[Job], *, long: bool = False) -> None:
     """Run some jobs at once, the first one in the calling thread.
 
     While Python shuts down and starts no threads, the calling thread runs the others, too.
+
+    Python tells of interrupts in the main thread alone, and not while that is in compiled code.
+    So the main thread leaves long jobs to others and waits. What a signal's handler raises there
+    ends the jobs (see `cancellation.stop_address`), and is raised once none of them runs.
+
+    Parameters
+    ----------
+    jobs
+        One or more.
+    long
+        Whether they take so long that an interrupt has to end them.
 
     Examples
     --------
@@ -20,27 +44,86 @@ def run_together(jobs: Sequence[Callable[[], object]]) -> None:
     >>> sorted(done)
     [1, 2]
     """
-    first, *others = jobs
-    futures = []
-    try:
-        for job in others:
-            futures.append(_pool(len(others)).submit(job))
-    except RuntimeError:  # Python is shutting down, and starts no threads any more
-        pass
-    try:
-        first()
-        for job in others[len(futures) :]:
-            job()
-    finally:
-        wait(futures)  # no job runs on once an error is seen
-        for future in futures:
-            future.result()
+    waits = long and threading.current_thread() is threading.main_thread()
+    if len(jobs) == 1 and not waits:
+        jobs[0]()
+        return
+    own = 0 if waits else 1
+    errors: list[BaseException] = []
+    with Stop() as stop:
+        try:
+            shared = _Shared(stop, len(jobs) - own, errors)
+            taken = shared.give(jobs[own:], _WATCHED if waits else _HELPING)
+            for job in (*jobs[:own], *jobs[own + taken :]):
+                try:
+                    job()
+                except Exception as error:
+                    errors.append(error)
+            if taken:
+                shared.done.acquire()
+        except BaseException:  # an interrupt, mostly
+            stop.end()
+            raise
+    if errors:
+        raise errors[0]
 
 
-@lru_cache(maxsize=8)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="tilesolve")
+class _Shared:
+    """Jobs of one call that other threads run."""
+
+    __slots__ = ("_count", "_ends", "_errors", "_stop", "done")
+
+    def __init__(self, stop: Stop, jobs: int, errors: list[BaseException]) -> None:
+        self._stop, self._count, self._errors = stop, jobs, errors
+        self._ends = count(1)
+        self.done = threading.Lock()
+        self.done.acquire()  # until the last one ends
+
+    def give(self, jobs: Sequence[Job], team: _Team) -> int:
+        """Give each job to a thread; return how many were given, all or none."""
+        try:
+            team.grow(len(jobs))
+        except RuntimeError:  # Python is shutting down, and starts no threads any more
+            return 0
+        for job in jobs:
+            team.queue.put(partial(self._run, job))
+        return len(jobs)
+
+    def _run(self, job: Job) -> None:
+        try:
+            self._stop.run(job)
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            if next(self._ends) == self._count:
+                self.done.release()
 
 
-if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+class _Team:
+    """Threads that take what is in a queue."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)  # a child has none of its parent's threads
+
+    def _renew(self) -> None:
+        self.queue: SimpleQueue[Job] = SimpleQueue()
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        """Start threads until there are so many."""
+        while self._size < size:
+            start_new_thread(_take_jobs, (self.queue,))
+            self._size += 1
+
+
+def _take_jobs(queue: SimpleQueue[Job]) -> None:
+    while True:
+        queue.get()()
+
+
+_HELPING = _Team()
+"""Threads that help with calls of any thread."""
+
+_WATCHED = _Team()
+"""Threads that run what the main thread waits for: it holds up no calls of others."""

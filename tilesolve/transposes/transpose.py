@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, SizeError
 from tilesolve.machine.detect import default_threads
-from tilesolve.packing.buffers import empty
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_apart, check_output, check_threads
+from tilesolve.system.result_buffers import new_result
 from tilesolve.transposes.walk_setup import copy_strided
 
 
@@ -57,7 +58,7 @@ def transpose(
     >>> transpose(np.arange(6).reshape(1, 2, 3), (2, 0, 1)).tolist()
     [[[0, 3]], [[1, 4]], [[2, 5]]]
     """
-    source = np.asarray(a)
+    source = read_array(a, "a")
     transposed = source.transpose(_checked_axes(source, axes))
     if source.dtype.hasobject:
         raise DtypeError(
@@ -65,14 +66,14 @@ def transpose(
         )
     shared = default_threads() if threads is None else check_threads(threads)
     if out is None:
-        out = empty(transposed.shape, source.dtype)
+        out = target = new_result(transposed.shape, source.dtype)
     else:
         shape, dtype = transposed.shape, transposed.dtype
-        check_output(out, "out", shape, dtype=dtype, whose="the array's dtype")
-        if np.may_share_memory(out, transposed):
-            check_apart(out, "out", {"the array": transposed})
+        target = check_output(out, "out", shape, dtype=dtype, whose="the array's dtype")
+        if np.may_share_memory(target, transposed):
+            check_apart(target, "out", {"the array": transposed})
     if transposed.nbytes:
-        copy_strided(out, transposed, shared)
+        copy_strided(target, transposed, shared)
     return out
 
 

@@ -22,6 +22,8 @@ from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array, data_pointer_address
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
+from tilesolve.planning import policy
+from tilesolve.system.cancellation import stop_address
 from tilesolve.system.workers import run_together
 from tilesolve.transposes.limits import Limits, limits_in_force
 from tilesolve.transposes.tiles import Staging, WalkAxis, blocks_are_lines, cut_tiles
@@ -61,10 +63,7 @@ class Walk:
     def run(self, target: Array, source: Array) -> None:
         """Copy one array to the other."""
         jobs = [partial(self._run_part, target, source, *part) for part in self.parts]
-        if len(jobs) == 1:
-            jobs[0]()
-        else:
-            run_together(jobs)
+        run_together(jobs, long=target.nbytes >= policy.LONG_COPY_BYTES)
 
     def _run_part(self, target: Array, source: Array, first: int, last: int) -> None:
         # A store that crosses pages is slow: the staging buffer begins with a page.
@@ -77,6 +76,7 @@ class Walk:
             buffer,
             first,
             last,
+            stop_address(),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from math import nan
+from math import inf, nan
 from typing import Any
 
 from tilesolve.bench.contenders import OURS
@@ -19,7 +19,7 @@ from tilesolve.contractions.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is predicted of a layer's plan.
+    """What is predicted of a layer's plan, and how long its packing takes.
 
     Parameters
     ----------
@@ -29,12 +29,16 @@ class Figures:
         What bounds the prediction.
     packed
         Bytes that each call packs; weights are packed before.
+    packing, predicted_packing
+        Packing's share of a call, as it was measured and as the price has it.
     """
 
     roofline: float
     predicted: float
     bottleneck: str
     packed: float
+    packing: float
+    predicted_packing: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,8 @@ class LayerSweep(Record[LayerCase]):
     HOLDS = "a sweep of layers"
     COLUMNS = (
         *("networks", "times", "contender", "median_s", "least_s", "most_s", "rounds", "gflops"),
-        *("roofline_s", "predicted_s", "packed_bytes", "preparation_s", "memory_bytes", "reason"),
+        *("roofline_s", "predicted_s", "packed_bytes", "packing_share", "predicted_packing_share"),
+        *("preparation_s", "memory_bytes", "reason"),
     )
 
     @staticmethod
@@ -195,7 +200,7 @@ class LayerSweep(Record[LayerCase]):
                 *((entry.median, min(rounds), max(rounds)) if rounds else ("", "", "")),
                 len(rounds),
                 case.speed(name) / 1e9 if rounds else "",
-                *((figures.roofline, figures.predicted, figures.packed) if figures else [""] * 3),
+                *(_list_numbers(figures) if figures else [""] * 5),
                 "" if entry.preparation is None else entry.preparation,
                 "" if entry.memory is None else entry.memory,
                 entry.reason,
@@ -223,13 +228,25 @@ def _read_layer(data: Data, dtype: str) -> Convolution:
     )
 
 
+def _list_numbers(figures: Figures) -> tuple[float, ...]:
+    return (
+        *(figures.roofline, figures.predicted, figures.packed),
+        *(figures.packing, figures.predicted_packing),
+    )
+
+
 def _read_figures(data: Data) -> Figures:
-    packed = read_value(data, "packed")
-    if not (isinstance(packed, int | float) and packed >= 0):
-        raise BenchmarkError(f"'packed' must be a number of bytes, got {packed!r}")
     return Figures(
         read_positive(data, "roofline"),
         read_positive(data, "predicted"),
         read_text(data, "bottleneck"),
-        packed,
+        *(_read_count(data, what) for what in ("packed", "packing", "predicted_packing")),
     )
+
+
+def _read_count(data: Data, what: str) -> float:
+    """Return a number that may be zero."""
+    found = read_value(data, what)
+    if not (isinstance(found, int | float) and 0 <= found < inf):
+        raise BenchmarkError(f"{what!r} must be a number that is not negative, got {found!r}")
+    return found

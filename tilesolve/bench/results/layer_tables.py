@@ -15,7 +15,9 @@ from tilesolve.system.units import format_count, format_duration, format_volume
 
 LAYER_UNITS = (
     "speeds in GFLOP/s; convolution, bias and ReLU, padding inside, weights prepared; ratios are "
-    "of the fastest of ours to the fastest of others, in one layout or in any; packed in each call"
+    "of the fastest of ours to the fastest of others, in one layout or in any; packed: in each "
+    "call; packing: its share of a call's time, by a clock read before and after each copy in runs "
+    "of their own, and the share that the price gives it"
 )
 """What stands below the table of layers."""
 
@@ -29,6 +31,8 @@ MODEL_COLUMNS = {
     "to best peers": "right",
     "to im2col": "right",
     "ahead": "right",
+    "packing": "right",
+    "predicted packing": "right",
 }
 """Headers of the table of networks."""
 
@@ -63,7 +67,8 @@ def list_layer_columns(sweep: LayerSweep) -> dict[str, str]:
     """Return the headers of the table of layers, each with the side that its cells stand on."""
     ratios = ("to best peer", *(f"in {layout}" for layout in LAYOUTS), "to im2col")
     figures = (
-        *("times", "GFLOP", "roofline", *ratios, "predicted", "bound by", "packed", "planning"),
+        *("times", "GFLOP", "roofline", *ratios, "predicted", "bound by", "packed"),
+        *("packing", "predicted packing", "planning"),
         *list_layer_contenders(sweep),
     )
     return {"layer": "left"} | dict.fromkeys(figures, "right")
@@ -91,6 +96,7 @@ def list_layer_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
                 _format_ratio(figures.predicted / case.ours) if figures else "-",
                 figures.bottleneck if figures else "-",
                 format_volume(figures.packed) if figures else "-",
+                *(_format_shares(figures.packing, figures.predicted_packing) if figures else "--"),
                 "-" if planning is None else format_duration(planning),
                 *(_format_speed(case, name) for name in names),
             )
@@ -100,6 +106,10 @@ def list_layer_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
 
 def _format_ratio(value: float) -> str:
     return f"{value:.2f}" if isfinite(value) else "-"
+
+
+def _format_shares(*shares: float) -> list[str]:
+    return [f"{share:.1%}" for share in shares]
 
 
 def _format_speed(case: LayerCase, name: str) -> str:
@@ -149,7 +159,21 @@ def _sum_model(model: str, sweep: LayerSweep) -> tuple[str, ...]:
         f"{peers / spent[OURS]:.2f}" if peers else "-",
         f"{copies / spent[OURS]:.2f}" if copies else "-",
         f"{ahead / there:.0%}" if peers else "-",
+        *_share_of_packing(measured),
     )
+
+
+def _share_of_packing(layers: Sequence[tuple[LayerCase, int]]) -> list[str]:
+    """Return packing's share of the time of our plans for layers: measured, and predicted."""
+    spent, packed = [0.0, 0.0], [0.0, 0.0]
+    for case, times in layers:
+        figures = case.figures.get(case.fastest(ours=True))
+        if figures is not None:
+            shares = figures.packing, figures.predicted_packing
+            for at, seconds in enumerate((case.ours, figures.predicted)):
+                spent[at] += times * seconds
+                packed[at] += times * seconds * shares[at]
+    return _format_shares(packed[0] / spent[0], packed[1] / spent[1]) if spent[0] else ["-", "-"]
 
 
 def _list_peers(sweep: LayerSweep) -> list[str]:
@@ -169,6 +193,9 @@ def list_layer_means(sweep: LayerSweep) -> dict[str, str]:
     total = sum(case.times for case in sweep.cases)
     right = sum(case.times for case in sweep.cases if isfinite(case.ours))
     found = {"layers with a result": f"{right} of {total}, {len(sweep.cases)} different"}
+    measured, predicted = _share_of_packing([(case, case.times) for case in sweep.cases])
+    if measured != "-":
+        found["packing"] = f"{measured} of the time, {predicted} predicted"
     whole: list[tuple[str, Callable[[LayerCase], float]]] = [
         ("to the best peer", lambda case: case.ratio()),
         *((f"to the best peer in {at}", _ratio_in(at)) for at in LAYOUTS),

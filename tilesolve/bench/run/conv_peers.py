@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilesolve.bench.results.layer_sweeps import Figures
 from tilesolve.bench.run.im2col import make_im2col
 from tilesolve.bench.run.layer_oracle import channels_first
 from tilesolve.bench.run.oracle import Array
@@ -25,6 +24,9 @@ from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.machine.model import Machine
 from tilesolve.packing.buffers import empty
+
+if TYPE_CHECKING:
+    from tilesolve.convolutions.layer import ConvLayer
 
 ONNX_OPSET = 17
 """Version of the operators in models for ONNX Runtime."""
@@ -44,12 +46,12 @@ class Made:
     ----------
     run
         Computes it and returns the result, with channels first.
-    figures
-        What is predicted of a plan; None for others.
+    layer
+        Of ours; None for others.
     """
 
     run: Callable[[], Any]
-    figures: Figures | None = None
+    layer: ConvLayer | None = None
 
 
 def tilesolve(
@@ -72,14 +74,13 @@ def tilesolve(
         threads=threads,
     )
     out = _poisoned(layer)
-    view, plan = channels_first(layer, out), made.plan
+    view = channels_first(layer, out)
 
     def run() -> Array:
         made(x, out)
         return view
 
-    packed = sum(plan.price.packed) * plan.problem.itemsize
-    return Made(run, Figures(plan.roofline, plan.seconds, plan.price.bottleneck, packed))
+    return Made(run, made)
 
 
 def im2col(layer: Convolution, _: Machine, __: int, x: Array, w: Array, bias: Array) -> Made:

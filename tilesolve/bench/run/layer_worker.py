@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +21,14 @@ from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.machine.model import Machine
 
+if TYPE_CHECKING:
+    from tilesolve.convolutions.layer import ConvLayer
+
 TINY = Convolution.of((1, 2, 4, 4), (2, 2, 3, 3), padding=1)
 """The layer that is computed first in a process."""
+
+PACKING_RUNS = 3
+"""Runs in which packing is timed, and as many beside them for the share that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +90,32 @@ class LayerOrder:
         fault = _find_fault(layer, result) or describe_fault(result[tuple(at.T)], values, slack)
         if not fault and not np.array_equal(compute_results(layer, x, w, bias, at)[0], values):
             fault = CHANGED
+        timed = make_timer(first.run, trash)
         found = LayerReady(
             *(first.preparation, first.seconds, sum_parts(result), fault, first.memory),
-            made[0].figures,
+            _find_figures(made[0].layer, timed) if made[0].layer else None,
         )
-        timed = make_timer(first.run, trash)
         if self.paced:
             meter = peak_meter(self.machine, layer.dtype, self.threads)
             return found, measure_peak_around(timed, meter, first.seconds)
         return found, lambda: Turn(timed())
+
+
+def _find_figures(layer: ConvLayer, timed: Callable[[], float]) -> Figures:
+    """Return what is predicted of a layer's plan, and packing's share of timed runs."""
+    from tilesolve.running.packing_time import time_packing
+
+    plan = layer.plan
+    pairs = [(time_packing(plan.executor, timed), timed()) for _ in range(PACKING_RUNS)]
+    packing, whole = map(median, zip(*pairs, strict=True))
+    return Figures(
+        plan.roofline,
+        plan.seconds,
+        plan.price.bottleneck,
+        sum(plan.price.packed) * plan.problem.itemsize,
+        packing / whole,
+        plan.packing_share,
+    )
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles, shared_lane
 from tilesolve.kernels.dtypes import lanes, register_tiles
@@ -17,14 +18,14 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.copies import repeats
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
-from tilesolve.model.price import price, stores, with_epilogue
+from tilesolve.model.price import price, stores, with_passes
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors, roles_of
 from tilesolve.planning.reading import reads_well
 from tilesolve.planning.register_tile import Sides, microkernel_of
-from tilesolve.planning.solution import Composed, Solution, share_of
+from tilesolve.planning.solution import Composed, Solution, count_partials, divisible_sums, share_of
 
 Copies = tuple[tuple[str | None, CopyKind], ...]
 """For each operand the level and the kind of its copy."""
@@ -115,7 +116,8 @@ def build(scheme: Scheme, target: Target) -> Built:
     if len(problem.spec.operands) != 2:
         raise PlanError(f"a scheme runs with two operands, {str(problem.spec)!r} has not")
     whole = without_rest(scheme, problem.sizes, target.lanes)
-    split, own = divide(whole, problem.spec.output.letters, target.threads)
+    sums = divisible_sums(problem, target.threads)
+    split, own = divide(whole, problem.spec.output.letters, target.threads, sums)
     last = problem.spec.output.letters[-1:]
     along = next((one.letter for one in own.specifiers if isinstance(one, Vector)), None)
     vector = along if along is not None and (along,) != last else None
@@ -145,6 +147,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
     good = [one for one in found if reads_well(built.share, one[0], machine)]
     nest, cost = min(good or found, key=lambda one: one[1].ranking)
     demand, threads = target.demand, target.threads
+    partials = count_partials(target.problem, built.split, threads)
     solution = Solution(
         problem=target.problem,
         machine=machine,
@@ -157,7 +160,7 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         choice=(),
         classes=(),
         nest=nest,
-        cost=with_epilogue(cost, built.share, demand.epilogue, machine, threads),
+        cost=with_passes(cost, built.share, demand.epilogue, machine, threads, partials),
         origin=origin,
     )
     return solution.with_class_tiles()
@@ -278,6 +281,8 @@ def copy_kinds(
     """
     if operand in share.constant:
         return ["prepared"]
+    if is_half(share.dtype):
+        return ["strips"]
     rows = bool(set(roles.rows) & set(share.spec.tensors[operand].letters))
     windows: list[CopyKind] = ["windows"] if repeats(share.spec, operand) and not rows else []
     if any(one.tensor == operand for one in share.padding):

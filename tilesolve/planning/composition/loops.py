@@ -173,10 +173,14 @@ def without_rest(scheme: Scheme, sizes: Mapping[str, int], lanes: int) -> Scheme
     return Scheme(tuple(found))
 
 
-def divide(scheme: Scheme, output: Iterable[str], threads: int) -> tuple[str | None, Scheme]:
+def divide(
+    scheme: Scheme, output: Iterable[str], threads: int, sums: Iterable[str] = ()
+) -> tuple[str | None, Scheme]:
     """Return the letter that threads divide, and the scheme of one thread's share.
 
-    It is the letter of the outermost `T` over a letter of C whose iterations they divide evenly.
+    It is the letter of the outermost `T` over a letter of C whose iterations they divide evenly;
+    or that of the scheme's first loop, if it is over one of some sums and has one iteration for
+    each thread.
 
     Raises
     ------
@@ -188,9 +192,15 @@ def divide(scheme: Scheme, output: Iterable[str], threads: int) -> tuple[str | N
     >>> letter, share = divide(Scheme.of("[T3,i,T4,j,Vj]"), "ij", 2)
     >>> letter, str(share)
     ('j', '[T3,i,T2,j,Vj]')
+    >>> letter, share = divide(Scheme.of("[T2,k,T4,j,T8,k,Vj]"), "j", 2, "k")
+    >>> letter, str(share)
+    ('k', '[T4,j,T8,k,Vj]')
     """
     if threads == 1:
         return None, scheme
+    first, *inner = scheme.specifiers
+    if isinstance(first, Tile) and first.letter in set(sums) and first.trips == threads:
+        return first.letter, Scheme(tuple(inner))
     letters, around = set(output), set()
     for at, one in enumerate(scheme.specifiers):
         outermost = one.letter in letters and one.letter not in around

@@ -34,7 +34,7 @@ from tilesolve.planning.policy import (
     MOST_SPLITS,
 )
 from tilesolve.planning.register_tile import fits_second_cache, microkernel_of
-from tilesolve.planning.solution import Composed, Solution, share_of
+from tilesolve.planning.solution import Composed, Solution, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
 
@@ -137,7 +137,12 @@ def _shares(target: Target) -> list[_Share]:
     usual = vector_letter(problem, target.machine) or next(iter(output[-1:]), None)
     divided = [i for i in output if problem.sizes[i] % threads == 0 and problem.sizes[i] > 1]
     divided.sort(key=problem.sizes.__getitem__, reverse=True)
-    splits: Sequence[str | None] = divided[:MOST_SPLITS] if threads > 1 else [None]
+    sums = [
+        i
+        for i in split_letters(problem, threads)
+        if i is not None and i not in output and problem.sizes[i] % threads == 0
+    ]
+    splits: Sequence[str | None] = [*divided[:MOST_SPLITS], *sums] if threads > 1 else [None]
     for vector in sorted(output, key=lambda letter: letter != usual):
         turned = problem.with_vector(vector)
         roles = roles_of(turned)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last, shared_lane
 from tilesolve.machine.microkernel import Microkernel
@@ -117,7 +118,8 @@ def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
     """Return the kinds of copies that tiles are first found for; empty if all are micro-panels.
 
     Constant operands are prepared. Columns that share elements are copied as windows, which
-    kernels read as fast as micro-panels; rows are read as vectors, which windows do not hold.
+    kernels read as fast as micro-panels; rows are read as vectors, which windows do not hold, and
+    halves from micro-panels alone.
     """
     found: list[CopyKind] = []
     if shared_lane(share):
@@ -126,7 +128,7 @@ def _copy_kinds(share: Problem, fused: Fused) -> tuple[CopyKind, ...]:
         columns = not set(fused.letters(fused.rows) if fused.rows else ()) & set(operand.letters)
         if at in share.constant:
             found.append("prepared")
-        elif columns and repeats(share.spec, at):
+        elif columns and repeats(share.spec, at) and not is_half(share.dtype):
             found.append("windows")
         else:
             found.append("strips")
@@ -175,7 +177,7 @@ def _tiled_stores(
     places: Sequence[Store] = stores(machine, threads)
     rows, columns, costs = microkernel.rows, microkernel.columns, machine.costs
     seconds = 2 * rows * columns / core_rates(machine, share.dtype, microkernel, threads)[0]
-    needed = (rows + columns) * share.itemsize / seconds
+    needed = (rows + columns) * share.sum_itemsize / seconds
     if len(places) > 2 and places[1].bandwidth >= costs.feeding_ratio * needed:
         fed = places[1]
         registers = replace(places[0], server=fed.server, bandwidth=fed.bandwidth, read=fed.read)

@@ -254,12 +254,15 @@ def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Sig
     ]
     whole = float(prod(problem.shape(0)))
     for at, place in enumerate(setting.places):
-        crossings = 2 if at == 0 else PACK_CROSSINGS
         unread = setting.output == "stream" or (setting.output == "store" and at == 0)
-        volumes = [2 * moved[at][0] - whole * unread]
+        # Sums are as wide as copies, but where they leave the last cache.
+        written = setting.width(0, at + 1) if at + 1 < len(setting.places) else 1.0
+        volumes = [written * (2 * moved[at][0] - whole * unread)]
         for t, buffer in enumerate(buffers[1:], start=1):
+            width = setting.width(t, at + 1)
+            crossings = 1 + width * ((2 if at == 0 else PACK_CROSSINGS) - 1)
             copied = crossings * packed[t] if at < buffer else Signomial(())
-            volumes.append(moved[at][t] + copied)
+            volumes.append(width * moved[at][t] + copied)
         yield place.server, place.seconds(volumes) * size
     cycles = calls * setting.microkernel.call_cycles
     kernel = setting.microkernel
@@ -288,7 +291,11 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
             continue
         ones = _unit_indices(setting, level)
         held = setting.spec_at(level).tensors
-        sides = [symbolic_footprint(t, level, setting.levels, ones) * size for t in held]
+        widths = [setting.width(t, level) for t in range(len(held))]
+        sides = [
+            symbolic_footprint(t, level, setting.levels, ones) * (size * width)
+            for t, width in zip(held, widths, strict=True)
+        ]
         coming = Signomial.constant(0)
         if first := next((c for c in choice[level - 1 :] if c), None):
             sweep = _sweep(setting, choice, level, first[0])

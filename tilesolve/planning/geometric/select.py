@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 
 from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
@@ -270,7 +271,8 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
 
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
-    few elements of each line would wait for lines more than it computes.
+    few elements of each line would wait for lines more than it computes. Halves are read from
+    micro-panels alone, in which they are float32.
 
     Parameters
     ----------
@@ -291,6 +293,7 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
         unit = operand.subscripts[-1] if operand.subscripts else None
         along = unit is not None and unit.plain and unit.letters == (share.lane,)
         readable = copy and (along or not loaded) and at + 1 not in padded
+        readable = readable and not is_half(share.dtype)
         usual = (copy, tiles.kind(at))
         options.append([usual, (None, "in place")] if readable else [usual])
     priced = []

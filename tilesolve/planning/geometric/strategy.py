@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from tilesolve.contractions.errors import PlanError, SolverError
+from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
 from tilesolve.contractions.spec import Spec
@@ -14,7 +15,7 @@ from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Nest, Output
-from tilesolve.model.price import stores, with_epilogue
+from tilesolve.model.price import stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
@@ -30,7 +31,7 @@ from tilesolve.planning.geometric.tilings import Chain, nest_of
 from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.setting import Choice, Setting
-from tilesolve.planning.solution import Search, Solution, share_of, split_letters
+from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 
 
@@ -56,13 +57,16 @@ class GeometricProgram:
         if demand.overwrite:
             kept = min(places[-1].capacity, machine.last_cache_bytes)
             # What is written across rows, or gone over once more, is written through the caches.
-            near = vector is not None or demand.epilogue is not None
+            again = demand.epilogue is not None or is_half(problem.dtype)
+            near = vector is not None or again
             streams = not near and _outgrows(problem, kept)
             output = "stream" if streams else "store"
-        found = [
-            _solution(problem, machine, threads, split, vector, output, demand)
-            for split in split_letters(problem, threads)
-        ]
+        found = []
+        for split in _letters_to_try(problem, threads):
+            # Partial outputs are read again, so that they stay in caches where they fit.
+            added = count_partials(problem, split, threads) > 0
+            written: Output = "store" if added and output == "stream" else output
+            found.append(_solution(problem, machine, threads, split, vector, written, demand))
         yield from found
         for one in found:
             # Whole sums leave few bytes where a cache is small: parts of them may be faster.
@@ -109,6 +113,33 @@ def _outgrows(problem: Problem, kept: float) -> bool:
     return once and sum(problem.bytes) > kept
 
 
+def _letters_to_try(problem: Problem, threads: int) -> Sequence[str | None]:
+    """Return the letters that threads may divide and that a program is solved for.
+
+    Where a program takes seconds, that is one letter of the output and one sum at most: times of
+    others differ little.
+    """
+    letters = split_letters(problem, threads)
+    if _convex(problem.spec):
+        return letters
+    outer = (None, *problem.spec.output.letters)
+    kinds = [i for i in letters if i in outer], [i for i in letters if i not in outer]
+    return [_lightest(problem, kind, threads) for kind in kinds if kind]
+
+
+def _lightest(problem: Problem, letters: Sequence[str | None], threads: int) -> str | None:
+    """Return the letter whose division leaves a thread the least work, then the fewest bytes.
+
+    Of letters that are alike in that it is the longest.
+    """
+
+    def weight(letter: str | None) -> tuple[int, int, int]:
+        share = share_of(problem, letter, threads)
+        return share.flops, sum(share.bytes), -problem.sizes.get(letter or "", 1)
+
+    return min(letters, key=weight)
+
+
 def _solution(
     problem: Problem,
     machine: Machine,
@@ -121,6 +152,7 @@ def _solution(
     share = share_of(problem, split, threads).with_vector(vector)
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
     found = best_candidate(Target(setting, share, machine, threads), relaxed)
+    partials = count_partials(problem, split, threads)
     return Solution(
         problem=problem,
         machine=machine,
@@ -133,7 +165,7 @@ def _solution(
         choice=found.optimum.choice,
         classes=found.integral.chains,
         nest=found.nest,
-        cost=with_epilogue(found.price, share, demand.epilogue, machine, threads),
+        cost=with_passes(found.price, share, demand.epilogue, machine, threads, partials),
         origin=_search(found, relaxed),
     )
 
@@ -179,7 +211,9 @@ def alternatives(best: Solution) -> list[Solution]:
             choice=one.optimum.choice,
             classes=one.integral.chains,
             nest=one.nest,
-            cost=with_epilogue(one.price, share, best.epilogue, machine, threads),
+            cost=with_passes(
+                one.price, share, best.epilogue, machine, threads, best.partial_outputs
+            ),
             origin=_search(one, relaxed),
         )
         found.setdefault(_walk_of(one.nest), other)
@@ -224,7 +258,7 @@ def with_nest(
         choice=choice,
         classes=tuple(chains.items()),
         nest=nest,
-        cost=with_epilogue(cost, share, found.epilogue, machine, threads),
+        cost=with_passes(cost, share, found.epilogue, machine, threads, found.partial_outputs),
         origin=replace(found.search, integral=cost.seconds),
     )
 

@@ -245,7 +245,10 @@ def _keeps_limits(
     boxes = _boxes(setting, columns)
     good = np.ones(_width(columns), dtype=bool)
     for level, place in enumerate(setting.places[1:], start=1):
-        held = [footprint(problem, t, boxes[level], 1) for t in setting.spec_at(level).tensors]
+        held = [
+            setting.width(t, level) * footprint(problem, tensor, boxes[level], 1)
+            for t, tensor in enumerate(setting.spec_at(level).tensors)
+        ]
         fits = sum(held) <= place.capacity
         if (ways := place.ways_for(len(held))) is not None:
             way = place.capacity / ways

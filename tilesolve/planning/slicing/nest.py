@@ -105,7 +105,7 @@ operands; 'i-ij' has 1
             windows=self._count(self.windows),
             filters=self._count(self.filters),
             taps=self._count(self.taps),
-            element_bytes=self.problem.itemsize,
+            element_bytes=self.problem.sum_itemsize,
         )
 
     @property

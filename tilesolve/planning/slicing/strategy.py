@@ -10,12 +10,12 @@ from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
 from tilesolve.model.nest import Output
-from tilesolve.model.price import price, stores, with_epilogue
+from tilesolve.model.price import price, stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.planning.slicing.csa import Caches, both_slices
 from tilesolve.planning.slicing.nest import SlicedLayer
-from tilesolve.planning.solution import Sliced, Solution, share_of, split_letters
+from tilesolve.planning.solution import Sliced, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import longest_letter_of_one, vector_letter
 
 
@@ -48,6 +48,7 @@ class Slicing:
         output: Output = "store" if demand.overwrite else "accumulate"
         for split in split_letters(problem, threads):
             share = share_of(problem, split, threads).with_vector(vector)
+            partials = count_partials(problem, split, threads)
             layer = SlicedLayer.of(share)
             kernel = register_tile(share, machine)
             names, caches = _caches(machine, threads)
@@ -75,7 +76,7 @@ class Slicing:
                     choice=(),
                     classes=(),
                     nest=nest,
-                    cost=with_epilogue(cost, share, demand.epilogue, machine, threads),
+                    cost=with_passes(cost, share, demand.epilogue, machine, threads, partials),
                     origin=Sliced(str(slices)),
                 )
                 yield found.with_class_tiles()

@@ -1,0 +1,107 @@
+"""Arrays as users give them: numpy's, what numpy makes arrays of, and other libraries' tensors.
+
+A tensor is what exports its memory through DLPack (``__dlpack__``), as those of torch and JAX do.
+It is read, and written to, where it lies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, TensorError
+
+HOST_DEVICES = (1, 3, 11)
+"""Kinds of devices whose memory CPUs address, as DLPack numbers them: CPUs, and pinned memory."""
+
+_PENDING = {
+    "is_conj": ("conjugation", "resolve_conj"),
+    "is_neg": ("negation", "resolve_neg"),
+}
+"""What torch notes on a view instead of doing it, and what does it."""
+
+
+def read_array(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return what was given as an array, by its name in messages.
+
+    Raises
+    ------
+    DtypeError
+        If it is no array.
+    TensorError
+        If it is a tensor whose memory cannot be read.
+
+    Examples
+    --------
+    >>> read_array([1.0], "x").shape
+    (1,)
+    """
+    if type(value) is np.ndarray:
+        return value
+    if is_tensor(value):
+        return view_tensor(value, name)
+    try:
+        return np.asarray(value)
+    except Exception as error:  # of whatever kind the object raises
+        raise DtypeError(f"{name} is no array: {error}") from error
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether something exports its memory through DLPack, and is no array of numpy."""
+    return hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray)
+
+
+def view_output(out: object, name: str) -> npt.NDArray[Any]:
+    """Return an array or a tensor that a result is written to as an array of the same memory.
+
+    It may be read-only.
+
+    Raises
+    ------
+    DtypeError
+        If it is something else.
+    TensorError
+        If it is a tensor whose memory cannot be used.
+    """
+    if isinstance(out, np.ndarray):
+        return out
+    if is_tensor(out):
+        return view_tensor(out, name)
+    raise DtypeError(
+        f"{name} must be a numpy array, or a tensor that shares its memory, "
+        f"got {type(out).__name__}"
+    )
+
+
+def view_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:  # noqa: ANN401 - of any library
+    """Return an array of a tensor's memory, without a copy.
+
+    What tells of no protection from writing, as older exporters do, counts as read-only.
+
+    Raises
+    ------
+    TensorError
+        If gradients or another operation depend on it, or its memory is not the CPU's.
+    """
+    if getattr(tensor, "requires_grad", False) is True:
+        raise TensorError(
+            f"{name} requires a gradient, which would not pass through here: "
+            "give tensor.detach(), which shares its memory"
+        )
+    for test, (what, cure) in _PENDING.items():
+        if hasattr(tensor, test) and getattr(tensor, test)():
+            raise TensorError(
+                f"{name} is a view whose {what} is pending: give tensor.{cure}(), a copy"
+            )
+    try:
+        kind, number = tensor.__dlpack_device__()
+        if kind in HOST_DEVICES:
+            return np.from_dlpack(tensor)
+    except Exception as error:  # of whatever kind the library raises
+        raise TensorError(
+            f"{name} is a {type(tensor).__name__} whose memory cannot be read: {error}"
+        ) from error
+    place = getattr(tensor, "device", f"{int(kind)}:{number}")
+    raise TensorError(f"{name} is on the device {place}: give a copy in the CPU's memory")

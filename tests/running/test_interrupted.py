@@ -1,0 +1,130 @@
+"""Ctrl-C ends what runs for long, and leaves all usable: in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from patience import PATIENCE
+
+START = """
+import os, signal, threading, time
+import numpy as np
+import tilesolve
+from tilesolve.planning import policy
+
+usual = signal.getsignal(signal.SIGINT)
+
+def interrupted(call, error=KeyboardInterrupt):
+    "Interrupt a call a moment after it has begun, and return the seconds until it ends."
+    sent = []
+    def send():
+        time.sleep(0.005)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+    sender = threading.Thread(target=send)
+    try:
+        sender.start()
+        call()
+        raise SystemExit("the call was not interrupted")
+    except error:
+        end = time.perf_counter()
+    finally:
+        sender.join()
+    return end - sent[0]
+
+def check(call, out, expected, error=KeyboardInterrupt):
+    "Be interrupted until a call ends amid its work, and at once: others may need the cores."
+    for _ in range(5):
+        out.fill(np.nan)
+        if interrupted(call, error) < 0.2 and np.isnan(out).any():
+            break
+    else:
+        raise SystemExit("no interrupt ended the call at once")
+    call()
+    assert np.allclose(out, expected)
+
+n = 1600
+first, second = np.random.default_rng(0).random((2, n, n))
+out = np.empty((n, n))
+def product(threads):
+    found = tilesolve.plan("ik-ij-jk", n, "i7-6700k", threads=threads)
+    assert found.seconds > policy.LONG_SECONDS
+    found(first, second, out)
+    return found
+"""
+
+CASES = {
+    "a plan": """
+found = product({threads})
+check(lambda: found(first, second, out), out, first @ second)
+assert signal.getsignal(signal.SIGINT) is usual
+""",
+    "a batch": """
+small = np.random.default_rng(0).random((500, 160, 160))
+found, outs = tilesolve.plan("ik-ij-jk", 160, "i7-6700k", threads={threads}), np.empty(small.shape)
+check(lambda: found.batch(small, small, outs), outs, small @ small)
+""",
+    "a transpose": """
+source = np.zeros((64, 64, 64, 64), np.float64)
+target = np.empty(source.shape)
+check(lambda: tilesolve.transpose(source, out=target, threads={threads}), target, 0)
+""",
+    "a layer": """
+images = np.random.default_rng(0).random((4, 192, 64, 64), np.float32)
+weights = np.zeros((192, 192, 3, 3), np.float32)
+layer = tilesolve.conv_layer(images.shape, weights, machine="i7-6700k", threads={threads})
+results = np.empty(layer.out_shape, np.float32)
+check(lambda: layer(images, out=results), results, 0)
+""",
+    "an einsum": """
+check(
+    lambda: tilesolve.einsum("ij,jk->ki", first, second, out=out, threads={threads}),
+    out, (first @ second).T,
+)
+""",
+    "another thread": """
+found = product({threads})
+others = np.empty((n, n))
+def work():
+    others.fill(np.nan)
+    found(first, second, others)
+for _ in range(2):
+    thread = threading.Thread(target=work)
+    def both():
+        thread.start()
+        found(first, second, out)
+    interrupted(both)
+    thread.join()
+    assert np.allclose(others, first @ second)
+""",
+    "a handler of the user's": """
+found, heard = product({threads}), []
+signal.signal(signal.SIGINT, lambda *_: heard.append(True))
+found(first, second, out)
+interrupted(lambda: [found(first, second, out), 1 / 0], ZeroDivisionError)
+assert heard and np.allclose(out, first @ second)
+class Mine(Exception):
+    pass
+def raise_mine(*_):
+    raise Mine
+signal.signal(signal.SIGINT, raise_mine)
+check(lambda: found(first, second, out), out, first @ second, Mine)
+assert signal.getsignal(signal.SIGINT) is raise_mine
+""",
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_ends_it_and_leaves_all_usable(threads):
+    """Its output is written in part; the next call is right, and the handler what it was."""
+    cases = (f"print({name!r}){text.format(threads=threads)}" for name, text in CASES.items())
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([START, *cases])],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # the expected results, on busy cores
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)

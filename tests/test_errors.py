@@ -1,0 +1,271 @@
+"""Whatever public functions are given: what they refuse, they refuse by errors of ours.
+
+The walk is made of signatures. A new public name is walked by itself; it needs a sample of each
+argument that no other function has.
+"""
+
+import inspect
+from functools import cache, partial
+
+import numpy as np
+import pytest
+
+import tilesolve
+from tilesolve.contractions.errors import TilesolveError
+
+MACHINE = "i7-6700k"
+FEW = np.ones((4, 4))
+IMAGES, FILTERS = np.ones((1, 2, 5, 5)), np.ones((3, 2, 3, 3))
+
+WRONG = {
+    "None": lambda: None,
+    "text": lambda: "§?",
+    "no text": lambda: "",
+    "bytes": lambda: b"\x00ij",
+    "minus": lambda: -3,
+    "zero": lambda: 0,
+    "huge": lambda: 10**30,
+    "float": lambda: 2.5,
+    "NaN": lambda: float("nan"),
+    "infinity": lambda: float("inf"),
+    "complex": lambda: 1j,
+    "object": object,
+    "function": lambda: len,
+    "type": lambda: int,
+    "rank": lambda: np.ones((1, 2, 1, 2, 1, 2)),
+    "objects": lambda: np.array([object(), None]),
+    "texts": lambda: np.array(["a", "b"]),
+    "whole numbers": lambda: np.ones((4, 4), "int8"),
+    "empty": list,
+    "nested": lambda: [[1, [2]], [3]],
+    "list of None": lambda: [None, None],
+    "mapping": lambda: {"§": object()},
+    "set": lambda: {1, "a"},
+    "generator": lambda: (one for one in (4, 4)),
+}
+"""What is given in place of each argument."""
+
+SAMPLES = {
+    "a": FEW,
+    "array": FEW,
+    "at": 0,
+    "b": FEW,
+    "bandwidth": 1e11,
+    "beta": 0.0,
+    "bits": 256,
+    "capacity": 32768,
+    "cores": 4,
+    "dtype": "float64",
+    "extents": (("i", 4), ("k", 4), ("j", 4)),
+    "factor": 0.5,
+    "figure": "cores",
+    "first": FEW,
+    "firsts": [FEW],
+    "flops": 1e11,
+    "fma_latency": 4,
+    "fma_rate": 2.0,
+    "frequency": 3e9,
+    "function": lambda x: x * x,
+    "gamma": np.ones(3),
+    "letter": "i",
+    "mean": np.ones(3),
+    "operands": (),
+    "output": tilesolve.Spec.parse("ij,jk->ik").output,
+    "peak": 1e11,
+    "problem": tilesolve.Problem.of("ij,jk->ik", 4),
+    "second": FEW,
+    "seconds": [FEW],
+    "sizes": 4,
+    "spec": "ij,jk->ik",
+    "subscripts": "ij,jk->ik",
+    "tensor": 0,
+    "threads": 1,
+    "var": np.ones(3),
+    "vector_bits": 256,
+    "vector_registers": 16,
+    "w": FILTERS,
+    "x": IMAGES,
+    "x_shape": IMAGES.shape,
+}
+"""What an argument may be, by its name."""
+
+
+@cache
+def objects():
+    """An object of each public class, whose methods are walked."""
+    machine = tilesolve.Machine.load(MACHINE)
+    return {
+        "ConvLayer": tilesolve.conv_layer(IMAGES.shape, FILTERS, machine=MACHINE),
+        "Expression": tilesolve.expression("ij,jk->ik", (4, 4), (4, 4)),
+        "Level": machine.levels[0],
+        "Machine": machine,
+        "Peak": machine.peaks[0],
+        "Plan": tilesolve.plan("ij,jk->ik", 4, MACHINE),
+        "Problem": tilesolve.Problem.of("ij,jk->ik", 4),
+        "Spec": tilesolve.Spec.parse("ij,jk->ik"),
+        "TilesolveError": TilesolveError("the root of all errors"),
+    }
+
+
+OWN = {
+    "ConvLayer.__call__": {"x": IMAGES},
+    "Expression.__call__": {"operands": (FEW, FEW)},
+    "Level": {"name": "L1"},
+    "Machine": {
+        "name": "mine",
+        "levels": tilesolve.Machine.load(MACHINE).levels,
+        "peaks": tilesolve.Machine.load(MACHINE).peaks,
+    },
+    "Machine.bandwidth": {"level": tilesolve.Machine.load(MACHINE).levels[0]},
+    "Machine.cost": {"name": "pack_cycles"},
+    "Machine.from_toml": {"text": tilesolve.Machine.load(MACHINE).to_toml()},
+    "Machine.level": {"name": "L1"},
+    "Machine.replace": {"changes": {"cores": 2}},
+    "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
+    "Plan.whatif": {"factors": {"compute": 0.5}},
+    "Problem": {"spec": tilesolve.Spec.parse("ij,jk->ik")},
+    "Problem.check_operands": {"arrays": (FEW, FEW)},
+    "Problem.from_arrays": {"arrays": (FEW, FEW)},
+    "Problem.part": {"sizes": {"i": 2, "j": 4, "k": 4}},
+    "Spec": {"operands": tilesolve.Spec.parse("ij,jk->ik").operands},
+    "Spec.parse": {"text": "ij,jk->ik"},
+    "conv_transpose": {"w": np.ones((2, 3, 3, 3))},
+    "einsum": {"subscripts": "ij,jk->ik", "operands": (FEW, FEW)},
+    "einsum_path": {"subscripts": "ij,jk->ik", "operands": (FEW, FEW)},
+    "expression": {"shapes": ((4, 4), (4, 4))},
+    "fold_batchnorm": {"beta": np.ones(3)},
+    "onnx.layers": {"source": b""},
+    "onnx.load": {"source": b""},
+    "plan": {"sizes": 4, "machine": MACHINE},
+    "reference": {"arrays": (FEW, FEW)},
+    "suite": {"name": "gemm"},
+}
+"""What arguments of single functions are."""
+
+MADE = {"ConvLayer", "Expression", "TilesolveError"}
+"""Classes that nobody makes by calling them."""
+
+INSIDE = {"Expression.run", "clear_cache"}
+"""What takes arguments that have been checked; and what takes none, and would empty the caches."""
+
+CALLED = {
+    "arrays": ("operand",),
+    "a": ("operand 0",),
+    "array": ("operand",),
+    "b": ("operand 1",),
+    "changes": ("cores",),
+    "constants": ("is constant",),
+    "dilation": ("window",),
+    "dtype": ("computes in", "cast"),
+    "factor": ("bandwidth",),
+    "factors": ("compute", "flops"),
+    "first": ("operand A",),
+    "firsts": ("first operand", "first and", "operand A"),
+    "function": ("elementwise",),
+    "levels": ("the last level",),
+    "name": ("no level", "no suite", "suite", "name"),
+    "operands": ("operand",),
+    "optimize": ("order",),
+    "out": ("the result",),
+    "outs": ("out of",),
+    "second": ("operand B",),
+    "seconds": ("second operand", "second", "operand B"),
+    "shapes": ("operand", "einsum"),
+    "sizes": ("size", "extent"),
+    "source": ("the model",),
+    "spec": ("at character",),
+    "subscripts": ("operand", "a subscript of"),
+    "text": ("machine file", "spec", "plan", "at character"),
+    "x_shape": ("x",),
+}
+"""How else messages call an argument."""
+
+
+def functions():
+    """All public functions, constructors and methods by name."""
+    for name in tilesolve.__all__:
+        found = getattr(tilesolve, name)
+        if inspect.ismodule(found):
+            inside = inspect.getmembers(found, inspect.isfunction)
+            yield from (
+                (f"{name}.{own}", function)
+                for own, function in inside
+                if not own.startswith("_") and own in ("layers", "load", "operators")
+            )
+        elif inspect.isclass(found):
+            yield from ([] if name in MADE else [(name, found)])
+            for method, function in inspect.getmembers(objects()[name], inspect.isroutine):
+                if method == "__call__" or not method.startswith("_"):
+                    yield f"{name}.{method}", function
+        else:
+            yield name, found
+
+
+NAMES = [
+    name
+    for name, _ in functions()
+    if name not in INSIDE | {"TilesolveError.add_note", "TilesolveError.with_traceback"}
+]
+
+
+def right_arguments(name, parameters):
+    """Arguments that a function takes, by the names of its parameters."""
+    own = OWN.get(name, {})
+    found = {}
+    for one in parameters:
+        if one.name in own:
+            value = own[one.name]
+            found[one.name] = value(objects()["Plan"]) if isinstance(value, partial) else value
+        elif one.default is not one.empty:
+            found[one.name] = one.default
+        elif one.name == "solution":
+            found[one.name] = objects()["Plan"].solution
+        else:
+            found[one.name] = SAMPLES[one.name]
+    return found
+
+
+def wrong_arguments(parameter, right):
+    """What stands in place of one parameter's argument: each kind of wrong value, by its name."""
+    for kind, make in WRONG.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            for at in range(len(right)):
+                yield kind, (*right[:at], make(), *right[at + 1 :])
+            yield kind, (make(),)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            yield kind, dict.fromkeys(right, make())
+            yield kind, {"nothing": make()}
+        else:
+            yield kind, make()
+
+
+def call(function, arguments):
+    """Call a function with arguments by the names of its parameters."""
+    bound = inspect.signature(function).bind_partial()
+    bound.arguments.update(arguments)
+    return function(*bound.args, **bound.kwargs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_arguments_are_errors_of_ours(name, monkeypatch):
+    """Nothing but a `TilesolveError` comes out, whatever one argument is, and it is named."""
+    monkeypatch.setenv("TILESOLVE_MACHINE", MACHINE)
+    if name.startswith("onnx."):
+        pytest.importorskip("onnx")
+    function = dict(functions())[name]
+    parameters = inspect.signature(function).parameters.values()
+    right = right_arguments(name, parameters)
+    found = []
+    for parameter in parameters:
+        names = (parameter.name, *CALLED.get(parameter.name, ()))
+        for kind, given in wrong_arguments(parameter, right[parameter.name]):
+            if given is parameter.default or (name, kind) == ("Plan.certify", "float"):
+                continue  # right: the default, and seconds that SCIP would take
+            try:
+                call(function, right | {parameter.name: given})
+            except TilesolveError as error:
+                if not any(one in str(error) for one in (*names, "nothing")):
+                    found.append(f"{parameter.name}={kind}: not named in {error}")
+            except Exception as error:
+                found.append(f"{parameter.name}={kind}: {type(error).__name__}: {error}")
+    assert found == [], "\n".join(found)

@@ -1,0 +1,111 @@
+"""Memory of results: large ones take the pages of results that are gone, which need not be new.
+
+The system fills each new page with zeros when it is first written, which takes as long as a result
+of some MiB itself. Nothing here waits for a lock: Python may let go of an array anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.contractions.errors import SettingError
+from tilesolve.packing.buffers import Bytes, allocate
+from tilesolve.packing.sizes import HUGE_PAGE_BYTES
+from tilesolve.system.files import read_setting
+from tilesolve.system.units import parse_size
+
+DEFAULT_KEPT_BYTES = 256 * 1024**2
+"""Bytes of results that are gone that are kept unless ``TILESOLVE_RESULT_BUFFERS`` says otherwise.
+"""
+
+
+class _Block:
+    """Pages for a result."""
+
+    __slots__ = ("bytes", "size")
+
+    def __init__(self, size: int) -> None:
+        self.bytes: Bytes = allocate(size)
+        self.size = size
+
+
+class _Pool:
+    """Blocks that no array refers to, the one that was let go of first in front."""
+
+    def __init__(self) -> None:
+        self.idle: list[_Block] = []
+        self.limit = 0
+
+    def take(self, size: int) -> _Block:
+        """Return a block of so many bytes."""
+        for block in reversed(self.idle.copy()):
+            if block.size == size:
+                with contextlib.suppress(ValueError):  # another thread has taken it
+                    self.idle.remove(block)
+                    return block
+        return _Block(size)
+
+    def give_back(self, block: _Block) -> None:
+        """Keep a block for later, and forget others where they are too much."""
+        self.idle.append(block)
+        kept = self.idle.copy()
+        total = sum(one.size for one in kept)
+        for one in kept:
+            if total <= self.limit:
+                return
+            total -= one.size
+            with contextlib.suppress(ValueError):
+                self.idle.remove(one)
+
+
+class _Lent:
+    """What the arrays of one result refer to: with the last of them, the block goes back."""
+
+    __slots__ = ("__array_interface__", "_block", "_pool")
+
+    def __init__(self, pool: _Pool, block: _Block) -> None:
+        self._pool, self._block = pool, block
+        self.__array_interface__ = block.bytes.__array_interface__
+
+    def __del__(self) -> None:
+        self._pool.give_back(self._block)
+
+
+_pool = _Pool()
+
+
+def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a new array in C order, of unknown content.
+
+    Examples
+    --------
+    >>> new_result((2, 3), np.dtype("float32")).shape
+    (2, 3)
+    """
+    size = prod(shape) * dtype.itemsize
+    if size < HUGE_PAGE_BYTES:
+        return np.empty(shape, dtype)
+    _pool.limit = _limit(read_setting("TILESOLVE_RESULT_BUFFERS"))
+    block = _pool.take(size + -size % HUGE_PAGE_BYTES)
+    return np.asarray(_Lent(_pool, block))[:size].view(dtype).reshape(shape)
+
+
+def forget_results() -> None:
+    """Give the system back what waits for the next results."""
+    _pool.idle.clear()
+
+
+@lru_cache(maxsize=1)
+def _limit(wanted: str | None) -> int:
+    if wanted is None:
+        return DEFAULT_KEPT_BYTES
+    try:
+        return parse_size(wanted)
+    except ValueError as error:
+        raise SettingError(f"TILESOLVE_RESULT_BUFFERS must be {error}") from None
