@@ -307,6 +307,8 @@ NUMBERS = {
         "bench.run.sweep": "FLUSHED_CACHES SPARE_BYTES START_SECONDS",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
         "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",
+        "bench.studies.ranked": "FIRST_FEW",
+        "bench.studies.ranking": "VARIANTS VARIANT_SECONDS",
         "bench.studies.misses": "TABLE_2 SIMULATED_ELEMENTS",
         "bench.run.timed_plans": "HOPELESS_RATIO",
         "bench.studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS "

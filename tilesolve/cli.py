@@ -277,20 +277,11 @@ def _suites(
     console().print(text_table("", {"suite": "left", "problems": "right"}, rows))
     counts = [(found, list_layers(found)) for found in layer_suites()]
     columns = {"suite of layers": "left", "layers": "right", "different": "right"}
-    console().print(
-        text_table(
-            "",
-            columns,
-            [
-                (
-                    found,
-                    str(sum(row.times for row in layers)),
-                    str(len({row.convolution for row in layers})),
-                )
-                for found, layers in counts
-            ],
-        )
-    )
+    sums = [
+        (found, sum(row.times for row in layers), len({row.convolution for row in layers}))
+        for found, layers in counts
+    ]
+    console().print(text_table("", columns, [(name, *map(str, found)) for name, *found in sums]))
 
 
 @app.command("plan")
@@ -393,8 +384,7 @@ def _print_expressions(spec: str, machine: str | None, levels: int | None) -> No
     from tilesolve.machine.model import Machine
     from tilesolve.model.formulas import listing, output_stationary_order
 
-    count = levels if levels is not None else len(Machine.load(machine).caches)
-    parsed = read_spec(spec)
+    parsed, count = read_spec(spec), levels or len(Machine.load(machine).caches)
     typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
 
 

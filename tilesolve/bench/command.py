@@ -22,6 +22,7 @@ class Study(StrEnum):
 
     TILES = "tiles"
     MISSES = "misses"
+    RANKING = "ranking"
 
 
 def bench(
@@ -89,7 +90,11 @@ def bench(
     ] = None,
     plans: Annotated[
         int | None,
-        typer.Option(min=1, help="Random plans of a case that --study tiles runs; else 30."),
+        typer.Option(
+            min=1,
+            help="Random plans of a case that --study tiles runs, else 30; variants of a case that "
+            "--study ranking does, else 60.",
+        ),
     ] = None,
 ) -> None:
     """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
@@ -98,7 +103,8 @@ def bench(
     bias and ReLU, beside libraries that have them.
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
-    runners-up and random ones; `--study misses` simulates the caches of a machine.
+    runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
+    them; `--study misses` simulates the caches of a machine.
 
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     Example: $ tilesolve bench sconv --case ResNet-50 --peers torch,im2col
@@ -136,6 +142,10 @@ def bench(
         from tilesolve.bench.studies.printed import study_tiles
 
         right = study_tiles(job, plans)
+    elif study is Study.RANKING:
+        from tilesolve.bench.studies.printed import study_ranking
+
+        right = study_ranking(job, plans)
     else:
         from tilesolve.bench.run.suite_sweep import sweep_suite
 
@@ -147,12 +157,15 @@ def _check_study(context: typer.Context, study: Study | None) -> None:
     """Refuse options that a study, or a sweep, would ignore."""
     if study is None:
         if context.params["plans"] is not None:
-            raise typer.BadParameter("--plans counts those of --study tiles, which is missing")
+            raise typer.BadParameter("--plans counts those of --study, which is missing")
         return
     taken = ["suite", "machine", "study"]
     told = "takes --machine alone: no --case, no file,"
-    if study is Study.TILES:
+    if study is not Study.MISSES:
         taken += ["case", "dtype", "threads", "repeat", "seconds", "plans", "as_json", "csv"]
         told = "takes, of files, --json and --csv;"
+    if study is Study.RANKING:
+        taken += ["page"]
+        told = "takes, of files, --json, --csv and --page;"
     if ignored := list_ignored(context, taken):
         raise typer.BadParameter(f"--study {study} {told} no {ignored}")

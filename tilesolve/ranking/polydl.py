@@ -47,7 +47,7 @@ class Tiles:
         The letter whose outermost loop threads divide; None for one thread.
     """
 
-    outer: tuple[int, int, int]
+    outer: tuple[int, ...]
     inner: int
     divided: str | None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tilesolve.bench.cases import find_case_or_suite
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.outputs import Job
+from tilesolve.bench.results.performance_page import name_section, write_section
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
-from tilesolve.bench.studies import misses, tiles, trials
+from tilesolve.bench.studies import misses, ranked, ranking, tiles, trials
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.system.files import write_atomically
@@ -51,6 +52,50 @@ def study_tiles(job: Job, plans: int | None) -> bool:
             rows = trials.list_trial_rows(case)
             screen.print(text_table(str(case.problem), trials.TRIAL_COLUMNS, rows))
     screen.print(*trials.summarize_studies(found.cases), sep="\n")
+    return not any(case.fault for case in found.cases)
+
+
+def study_ranking(job: Job, plans: int | None) -> bool:
+    """Rank and run the variants of a problem, or of each of a suite, and print what was found.
+
+    Parameters
+    ----------
+    job
+        The problems, how to measure, and what to write.
+    plans
+        Variants of each problem; None for the usual number.
+
+    Returns
+    -------
+    bool
+        Whether every variant gave a right result.
+    """
+    procedure, outputs, plans = job.procedure, job.outputs, plans or ranking.VARIANTS
+    problems = find_case_or_suite(job.suite, chosen=job.chosen, dtype=job.dtype)
+    outputs.check()
+    machine, screen = Machine.load(job.machine), console()
+    start = ranked.RankedCases(
+        collect_conditions(job.suite, job.dtype, (), machine, procedure, plans),
+        collect_provenance(machine, job.command),
+        machine.to_toml(),
+        (),
+    )
+    if outputs.json is not None:
+        start = start.resume(outputs.json)
+    waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
+    print_estimate(ranking.estimate_rankings(waiting, machine, procedure, plans).values())
+    with keep_results(start, outputs.json) as keeper, progress_bar("ranking") as tell:
+        ranking.study_rankings(problems, machine, procedure, start, keeper.update, tell)
+    found = keeper.found
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, found.to_csv())
+    if outputs.page is not None:
+        write_section(outputs.page, f"ranking {name_section(found)}", ranked.render_rankings(found))
+    rows, columns = ranked.list_rank_rows(found), ranked.list_rank_columns()
+    screen.print(text_table("shares of the fastest variant's speed", columns, rows))
+    for what, value in ranked.summarize_rankings(list(found.rankings.values())).items():
+        screen.print(f"{what}: {value}")
+    screen.print(*ranked.list_rank_notes(found), sep="\n")
     return not any(case.fault for case in found.cases)
 
 

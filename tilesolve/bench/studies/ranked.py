@@ -1,0 +1,195 @@
+"""The results of studies of rankings, as values, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+from tilesolve.bench.results.fields import read_text, read_value
+from tilesolve.bench.results.performance_page import render_pairs, render_table
+from tilesolve.bench.results.record import Record
+from tilesolve.bench.results.summary import geometric_mean, list_facts
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.problem import Problem
+from tilesolve.ranking.rankers import RANKERS
+from tilesolve.ranking.ranking import Ranking
+from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
+from tilesolve.system.units import format_count, format_duration
+
+FIRST_FEW = 5
+"""Variants of each ranker that are run in the hope that one is fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCase:
+    """The ranking of one problem, all variants measured.
+
+    Parameters
+    ----------
+    name, problem
+        What was computed.
+    ranking
+        None if there is none.
+    skipped
+        Why there is none; empty otherwise.
+    fault
+        Which variant gave a wrong result, and what was wrong; there is no ranking then.
+    """
+
+    name: str
+    problem: Problem
+    ranking: Ranking | None = None
+    skipped: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCases(Record[RankedCase]):
+    """All rankings of a suite so far."""
+
+    HOLDS = "a study of rankings"
+    COLUMNS = (
+        *("variant", "around", "tiles", "split", "packed", "fits", "predicted_s"),
+        *(*RANKERS, "median_s", "reason"),
+    )
+
+    @property
+    def rankings(self) -> dict[str, Ranking]:
+        """The rankings by case."""
+        return {case.name: case.ranking for case in self.cases if case.ranking is not None}
+
+    @staticmethod
+    def case_data(case: RankedCase) -> dict[str, Any]:
+        """Return what is kept of a ranking beside its problem."""
+        if case.ranking is None:
+            return {"fault": case.fault}
+        return {"ranking": json.loads(case.ranking.to_json())}
+
+    @staticmethod
+    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> RankedCase:
+        """Return the ranking that was kept as such data."""
+        if data.get("skipped"):
+            return RankedCase(name, problem, skipped=read_text(data, "skipped"))
+        if data.get("fault"):
+            return RankedCase(name, problem, fault=read_text(data, "fault"))
+        found = Ranking.from_json(json.dumps(read_value(data, "ranking")))
+        if None in found.measured:
+            raise BenchmarkError(f"the ranking of {name} has a variant without a time")
+        return RankedCase(name, problem, found)
+
+    @staticmethod
+    def case_rows(case: RankedCase) -> Iterator[tuple[object, ...]]:
+        """Yield a line for each variant, in the order of its ranking."""
+        found = case.ranking
+        if found is None:
+            yield (*[""] * (len(RankedCases.COLUMNS) - 1), case.skipped or case.fault)
+            return
+        scores = dict(found.scores)
+        for at, variant in enumerate(found.variants):
+            plan = variant.plan
+            yield (
+                *(variant.kind, describe_around(plan), describe_tiles(plan), plan.split or ""),
+                *(describe_copies(plan), variant.fits, plan.seconds),
+                *(scores[name][at] if name in scores else "" for name in RANKERS),
+                *(found.measured[at], ""),
+            )
+
+
+def list_rank_columns() -> dict[str, str]:
+    """Return the headers of the table of cases, each with the side that its cells stand on."""
+    figures = [
+        f"{name}: {what}"
+        for name in RANKERS
+        for what in ("first", f"best of {FIRST_FEW}", "correlation")
+    ]
+    return {"case": "left"} | dict.fromkeys(
+        ("variants", "fastest", "solver's plan", *figures), "right"
+    )
+
+
+def list_rank_rows(found: RankedCases) -> list[tuple[str, ...]]:
+    """Return the cells of the table of cases, those first whose solver's plan is furthest off."""
+    rankings = sorted(found.rankings.items(), key=lambda item: -item[1].excess)
+    return [
+        (
+            name,
+            str(len(one)),
+            format_duration(one.fastest),
+            f"{1 / (1 + one.excess):.3f}",
+            *(cell for ranker in RANKERS for cell in _cells(one, ranker)),
+        )
+        for name, one in rankings
+    ]
+
+
+def _cells(found: Ranking, ranker: str) -> tuple[str, str, str]:
+    if ranker not in found.rankers:
+        return "-", "-", "-"
+    few = min(FIRST_FEW, len(found))
+    shares = (1 / (1 + found.regret(count, ranker)) for count in (1, few))
+    first, best = (f"{share:.3f}" for share in shares)
+    return first, best, f"{found.correlation(ranker):.2f}"
+
+
+def summarize_rankings(rankings: Sequence[Ranking]) -> dict[str, str]:
+    """Return what the rankings of many problems come to.
+
+    Examples
+    --------
+    >>> summarize_rankings([])
+    {}
+    """
+    if not rankings:
+        return {}
+    shares = [1 / (1 + one.excess) for one in rankings]
+    found = {
+        "the solver's plan": f"{geometric_mean(shares):.3f} of the fastest variant's speed in the "
+        f"geometric mean, {min(shares):.3f} at worst"
+    }
+    for ranker in RANKERS:
+        ranked = [one for one in rankings if ranker in one.rankers]
+        if not ranked:
+            continue
+        first = [1 / (1 + one.regret(1, ranker)) for one in ranked]
+        best = [1 / (1 + one.regret(min(FIRST_FEW, len(one)), ranker)) for one in ranked]
+        known = [value for one in ranked if not isnan(value := one.correlation(ranker))]
+        found[ranker] = (
+            f"its first {geometric_mean(first):.3f} in the geometric mean, {min(first):.3f} at "
+            f"worst; the best of its first {FIRST_FEW} {geometric_mean(best):.3f} and "
+            f"{min(best):.3f}; median rank correlation "
+            f"{statistics.median(known) if known else nan:.2f}"
+        )
+    return found
+
+
+def render_rankings(found: RankedCases) -> str:
+    """Return a study's section of a page: what it is, what it comes to, and its cases."""
+    return "\n".join(_render(found))
+
+
+def list_rank_notes(found: RankedCases) -> list[str]:
+    """Return a line for each case without a ranking, and for what rankers lack."""
+    notes = [f"{c.name}: {c.skipped or c.fault}" for c in found.cases if c.skipped or c.fault]
+    lacking: Mapping[str, str] = {
+        name: why for one in found.rankings.values() for name, why in one.lacking
+    }
+    return [*notes, *(f"{name}: {why}" for name, why in lacking.items())]
+
+
+def _render(found: RankedCases) -> Iterator[str]:
+    made = found.conditions
+    yield f"## ranking of variants, {made.suite}, {format_count(made.threads, 'thread')}"
+    units = (
+        "speeds as shares of the fastest variant's: of the solver's plan, of the first by each "
+        f"ranker, and of the best of its first {FIRST_FEW}, where ties count as their mean; "
+        "Spearman's correlation of scores and times"
+    )
+    yield from render_pairs("measured", {**list_facts(found), "units": units})
+    yield from render_pairs("all cases", summarize_rankings(list(found.rankings.values())))
+    yield from render_table(list_rank_columns(), list_rank_rows(found))
+    if notes := list_rank_notes(found):
+        yield from render_table({"notes": "left"}, [(note,) for note in notes])
