@@ -102,6 +102,7 @@ def objects():
         "Peak": machine.peaks[0],
         "Plan": tilesolve.plan("ij,jk->ik", 4, MACHINE),
         "Problem": tilesolve.Problem.of("ij,jk->ik", 4),
+        "Ranking": tilesolve.rank("ij,jk->ik", 4, MACHINE, variants=3),
         "Spec": tilesolve.Spec.parse("ij,jk->ik"),
         "TilesolveError": TilesolveError("the root of all errors"),
     }
@@ -127,6 +128,12 @@ OWN = {
     "Problem.check_operands": {"arrays": (FEW, FEW)},
     "Problem.from_arrays": {"arrays": (FEW, FEW)},
     "Problem.part": {"sizes": {"i": 2, "j": 4, "k": 4}},
+    "Ranking.agreement": {"first": "price", "second": "price"},
+    "Ranking.from_json": {"text": partial(tilesolve.Ranking.to_json)},
+    "Ranking.sorted_by": {"by": "price"},
+    "Ranking.ranks": {"name": "price"},
+    "Ranking.scores_by": {"name": "price"},
+    "Ranking.ties": {"name": "price"},
     "Spec": {"operands": tilesolve.Spec.parse("ij,jk->ik").operands},
     "Spec.parse": {"text": "ij,jk->ik"},
     "conv_transpose": {"w": np.ones((2, 3, 3, 3))},
@@ -137,16 +144,18 @@ OWN = {
     "onnx.layers": {"source": b""},
     "onnx.load": {"source": b""},
     "plan": {"sizes": 4, "machine": MACHINE},
+    "rank": {"sizes": 4, "machine": MACHINE, "variants": 3},
     "reference": {"arrays": (FEW, FEW)},
     "suite": {"name": "gemm"},
 }
 """What arguments of single functions are."""
 
-MADE = {"ConvLayer", "Expression", "TilesolveError"}
+MADE = {"ConvLayer", "Expression", "Ranking", "TilesolveError"}
 """Classes that nobody makes by calling them."""
 
-INSIDE = {"Expression.run", "clear_cache"}
-"""What takes arguments that have been checked; and what takes none, and would empty the caches."""
+INSIDE = {"Expression.run", "Ranking.draw", "Ranking.run", "clear_cache"}
+"""What takes arguments that have been checked; what takes any path, and would write there; what
+runs many plans; and what takes none, and would empty the caches."""
 
 CALLED = {
     "arrays": ("operand",),
@@ -159,23 +168,25 @@ CALLED = {
     "dtype": ("computes in", "cast"),
     "factor": ("bandwidth",),
     "factors": ("compute", "flops"),
-    "first": ("operand A",),
+    "count": ("measured",),
+    "by": ("ranked by", "ranker", "measured"),
+    "first": ("operand A", "ranked by"),
     "firsts": ("first operand", "first and", "operand A"),
     "function": ("elementwise",),
     "levels": ("the last level",),
-    "name": ("no level", "no suite", "suite", "name"),
+    "name": ("no level", "no suite", "suite", "name", "ranked by"),
     "operands": ("operand",),
     "optimize": ("order",),
     "out": ("the result",),
     "outs": ("out of",),
-    "second": ("operand B",),
+    "second": ("operand B", "ranked by"),
     "seconds": ("second operand", "second", "operand B"),
     "shapes": ("operand", "einsum"),
     "sizes": ("size", "extent"),
     "source": ("the model",),
     "spec": ("at character",),
     "subscripts": ("operand", "a subscript of"),
-    "text": ("machine file", "spec", "plan", "at character"),
+    "text": ("ranking", "machine file", "spec", "plan", "at character"),
     "x_shape": ("x",),
 }
 """How else messages call an argument."""
@@ -194,9 +205,9 @@ def functions():
             )
         elif inspect.isclass(found):
             yield from ([] if name in MADE else [(name, found)])
-            for method, function in inspect.getmembers(objects()[name], inspect.isroutine):
+            for method, _ in inspect.getmembers(found, inspect.isroutine):
                 if method == "__call__" or not method.startswith("_"):
-                    yield f"{name}.{method}", function
+                    yield f"{name}.{method}", getattr(objects()[name], method)
         else:
             yield name, found
 
@@ -215,7 +226,9 @@ def right_arguments(name, parameters):
     for one in parameters:
         if one.name in own:
             value = own[one.name]
-            found[one.name] = value(objects()["Plan"]) if isinstance(value, partial) else value
+            found[one.name] = (
+                value(objects()[name.split(".")[0]]) if isinstance(value, partial) else value
+            )
         elif one.default is not one.empty:
             found[one.name] = one.default
         elif one.name == "solution":

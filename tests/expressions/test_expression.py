@@ -301,7 +301,7 @@ def test_shapes_that_are_none():
     for shape in (3, "ab", (2, -1), (2, 1.5), None):
         with pytest.raises(SizeError, match="operand 1"):
             tilesolve.expression("ij,jk", (2, 3), shape)
-    with pytest.raises(DtypeError, match="operand 0 is datetime64"):
+    with pytest.raises(DtypeError, match="dtype is datetime64"):
         tilesolve.expression("ij", (2, 3), dtype="M8[s]")
     with pytest.raises(DtypeError, match="bad"):
         tilesolve.expression("ij", (2, 3), dtype="bad")

@@ -167,7 +167,7 @@ def test_capacities_have_bounds(change, message):
         ({"peaks": ()}, "no arithmetic peak"),
         ({"name": 5}, "must be text"),
         ({"levels": ()}, "the last level must be 'memory'"),
-        ({"sources": (("cores", "guessed"),)}, "source of cores must be one of .*'guessed'"),
+        ({"sources": (("cores", "guessed"),)}, "the source of it, one of .*'guessed'"),
     ],
 )
 def test_impossible_machine(change, message):

@@ -117,7 +117,7 @@ def test_there_is_no_nonlinear_program():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("ij-ik-kl-lj", "two operands; 'ij-ik-kl-lj' has 3"),
+        ("ij-ik-kl-lj", "'ij-ik-kl-lj' has 3 operands, a plan has two"),
         ("ij-ik-kjl", "has 'l', which is summed, in one alone"),
         ("h-[h+r]-[h+r]r", "has windows in both"),
     ],

@@ -240,7 +240,7 @@ def test_options_that_make_no_sense_together_are_refused(home, arguments, monkey
     monkeypatch.chdir(home)
     done = tilesolve("plan", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "Error" in done.stderr
+    assert done.stderr.startswith("error: ")
     assert not list(home.glob("plan.*"))
 
 

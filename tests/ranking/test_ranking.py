@@ -148,7 +148,7 @@ def test_what_was_not_measured_has_no_figures(found):
             ask()
     with pytest.raises(PlanError, match="13 variants have to be measured, 12 are"):
         timed(found, [1.0] * 12).regret(13)
-    with pytest.raises(PlanError, match="first 1 or more variants, got 0"):
+    with pytest.raises(PlanError, match="count must be 1 or more first variants, got 0"):
         timed(found, [1.0] * 12).regret(0)
 
 

@@ -239,11 +239,11 @@ def test_an_interrupt_leaves_workers_only_memory_of_their_own(monkeypatch):
     operands = draw_operands(found.problem)
     usual = execution.run_together
 
-    def interrupted(jobs):
+    def interrupted(jobs, *, long):
         def raising():
             raise KeyboardInterrupt
 
-        usual([raising, *jobs[1:]])
+        usual([raising, *jobs[1:]], long=long)
 
     with monkeypatch.context() as patched:
         patched.setattr(execution, "run_together", interrupted)

@@ -64,12 +64,7 @@ def poisoned(problem):
 @pytest.mark.parametrize(("bits", "registers"), WIDTHS)
 @pytest.mark.parametrize(
     ("dtype", "spec"),
-    [
-        ("float16", "mn-mk-kn"),
-        ("bfloat16", "nm-km-nk"),
-        ("float16", "mnb-mkb-nkb"),
-        ("bfloat16", "mnb-mkb-nkb"),
-    ],
+    [("float16", "mn-mk-kn"), ("bfloat16", "nm-km-nk"), ("bfloat16", "mnb-mkb-nkb")],
 )
 def test_edges_of_register_tiles_at_every_width(dtype, bits, registers, spec):
     """One less, as many and one more rows and columns than a register tile has."""

@@ -1,7 +1,7 @@
 """Random calls on arrays between pages that nobody may touch: a read beyond one ends the process.
 
-``python tests/support/guard_pages.py SEED CALLS FILE`` makes calls and notes in the file which one
-is under way. It ends with 0 if every result was right.
+``python tests/support/guard_pages.py SEED CALLS FILE DTYPE...`` makes calls and notes in the file
+which one is under way. It ends with 0 if every result was right.
 """
 
 import ctypes
@@ -16,7 +16,6 @@ from tilesolve.contractions.reference import reference
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _READ = 1  # PROT_READ
-DTYPES = ("f4", "f8", "c8", "c16")
 TOLERANCES = {"f4": 1e-4, "f8": 1e-11, "c8": 1e-4, "c16": 1e-11}
 PRODUCTS = ("ik-ij-jk", "ki-ji-kj", "abc-bda-dc", "ab-acb-c", "xyk-xk-yk", "n-nk-k", "ab-cad-dcb")
 LAYERS = (
@@ -87,14 +86,15 @@ def poison(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.n
 class Calls:
     """What random calls are drawn from; plans and layers are made once."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, plans: int, dtypes: list[str]) -> None:
         rng = np.random.default_rng(seed)
+        self.dtypes = dtypes
         self.plans, self.layers = [], []
-        for _ in range(12):
+        for _ in range(plans):
             spec = PRODUCTS[rng.integers(len(PRODUCTS))]
             letters = sorted(set(spec) - {"-"})
             sizes = {letter: int(rng.integers(1, 36)) for letter in letters}
-            dtype = DTYPES[rng.integers(len(DTYPES))]
+            dtype = str(rng.choice(dtypes))
             found = tilesolve.plan(spec, sizes, dtype=dtype, threads=int(rng.integers(1, 3)))
             self.plans.append((found, dtype))
         for number in rng.permutation(len(LAYERS))[:2]:
@@ -125,7 +125,7 @@ class Calls:
         ]
         known = sorted(set("".join(terms)))
         output = "".join(rng.permutation(known)[: rng.integers(0, len(known) + 1)])
-        dtype, text = DTYPES[rng.integers(len(DTYPES))], ",".join(terms) + "->" + output
+        dtype, text = str(rng.choice(self.dtypes)), ",".join(terms) + "->" + output
         values = [draw(tuple(sizes[i] for i in term), dtype, rng) for term in terms]
         wide = [one.astype("c16" if dtype in ("c8", "c16") else "f8") for one in values]
         expected = np.asarray(np.einsum(text, *wide, optimize=len(wide) > 2))
@@ -157,7 +157,7 @@ class Calls:
     def transpose(self, rng: np.random.Generator) -> None:
         """Move an array."""
         shape = tuple(int(n) for n in rng.integers(1, 14, rng.integers(1, 5)))
-        dtype = DTYPES[rng.integers(len(DTYPES))]
+        dtype = str(rng.choice(self.dtypes))
         values, axes = draw(shape, dtype, rng), tuple(rng.permutation(len(shape)).tolist())
         expected = values.transpose(axes)
         out = poison(expected.shape, dtype, rng)
@@ -171,9 +171,9 @@ def compare(found: np.ndarray, expected: np.ndarray, dtype: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCES[dtype] * scale)
 
 
-def main(seed: int, calls: int, file: str) -> None:
+def main(seed: int, calls: int, file: str, dtypes: list[str]) -> None:
     """Make so many calls, each with a seed of its own."""
-    drawn = Calls(seed)
+    drawn = Calls(seed, 4 + calls // 100, dtypes)
     with Path(file).open("w", encoding="utf-8") as notes:
         for number in range(calls):
             notes.seek(0)
@@ -183,4 +183,4 @@ def main(seed: int, calls: int, file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:])

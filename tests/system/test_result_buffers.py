@@ -108,7 +108,7 @@ def test_threads_never_share_a_result():
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert idle() <= 8 * HUGE_PAGE_BYTES
+    assert idle() <= 16 * HUGE_PAGE_BYTES  # a thread has four while it goes on to its next two
 
 
 def test_a_forked_process_has_memory_of_its_own():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilesolve.calibration.peak_rate import peak_meter
-from tilesolve.contractions.errors import MachineError
+from tilesolve.contractions.errors import DtypeError, MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.object_code import LoadedCode, build
 from tilesolve.kernels.dtypes import real_of
@@ -39,12 +39,17 @@ def measure_catalogues(
     ------
     MachineError
         If the machine was measured on another CPU, or has wider vectors than this one.
+    DtypeError
+        If there are no kernels of a dtype: those of float32 sum halves.
 
     Examples
     --------
     >>> [found.dtype for found in measure_catalogues(Machine.detect(), ["float32"]).catalogues]
     ['float32']
     """
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise DtypeError(f"there are kernels of {', '.join(DTYPES)}, got {dtype!r}")
     here = Machine.detect()
     if machine.fingerprint != here.fingerprint:
         raise MachineError(f"machine {machine.name!r} is not this computer: measure it there")

@@ -288,7 +288,7 @@ def packing_share(
     >>> nest = Nest.of(problem, boxes, packed=(None, "L1"))
     >>> cost, kernel = price(problem, nest, machine), default_microkernel(machine, "float64")
     >>> round(packing_share(cost, nest, machine, kernel, "float64"), 2)
-    0.04
+    0.1
     """
     if not cost.seconds:
         return 0.0

@@ -117,6 +117,10 @@ def find_ranker(by: str | Ranker) -> Ranker:
     'price'
     """
     if not isinstance(by, str):
+        if not isinstance(getattr(by, "name", None), str) or not callable(getattr(by, "score", 0)):
+            raise PlanError(
+                f"by must be the name of a ranker, or have a name and score(plan), got {by!r:.80}"
+            )
         return by
     if by in RANKERS:
         return RANKERS[by]

@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.plans.plan import Plan
@@ -88,6 +89,7 @@ class Standings:
         PlanError
             If there is no such ranker.
         """
+        check_kind(name, str, "name", "the name of a ranker", PlanError)
         found = dict(self.scores)
         if name in (why := dict(self.lacking)):
             raise PlanError(f"nothing is ranked by {name!r}: {why[name]}")
@@ -116,6 +118,8 @@ class Standings:
         return spearman(*self._both(self.by if by is None else by, MEASURED))
 
     def _both(self, first: str, second: str) -> tuple[list[float], list[float]]:
+        for what, name in (("first", first), ("second", second)):
+            check_kind(name, str, what, "the name of a ranker", PlanError)
         wanted = list(range(len(self)))
         if MEASURED in (first, second):
             wanted = self._timed(1)
@@ -164,7 +168,7 @@ class Standings:
             The ranker that says which; that of the ranking if None.
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise PlanError(f"a regret is of the first 1 or more variants, got {count!r}")
+            raise PlanError(f"count must be 1 or more first variants, got {count!r:.80}")
         wanted = self._timed(int(count))
         scores = _pick(self.scores_by(self.by if by is None else by), wanted)
         return best_of_first(scores, self._seconds(wanted), int(count)) / self.fastest - 1

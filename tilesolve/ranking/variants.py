@@ -74,7 +74,7 @@ def list_variants(
     >>> len(found), found[0].kind
     (20, 'solver')
     """
-    if like not in (None, POLYDL):
+    if like is not None and not (isinstance(like, str) and like == POLYDL):
         raise PlanError(f"there are no variants like {like!r}; there are those like {POLYDL!r}")
     best, *others = rank(problem, machine, threads, Demand())
     head = [Variant(SOLVER, Plan(best))]
