@@ -92,7 +92,9 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
         for box, outer, kind, place in zip(
             tiles, [*tiles[1:], whole], choice, places[1:], strict=True
         ):
-            assume(held(fused.problem, box | {kind: outer[kind]}) > place.capacity)
+            sides = box | {kind: outer[kind]}
+            touched = sum(prod(sides[i] for i in one.letters) for one in fused.problem.spec.tensors)
+            assume(touched * fused.problem.itemsize > place.capacity)
     program = formulate(setting, choice)
     values = {tile(at, i, levels): float(t) for at, b in enumerate(boxes) for i, t in b.items()}
     found = {name: amount.at(values) for name, amount in program.times.items()}
