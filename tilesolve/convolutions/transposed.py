@@ -29,6 +29,7 @@ from tilesolve.convolutions.conv import conv
 from tilesolve.convolutions.layer_plans import as_operand
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_dtype, check_output
+from tilesolve.system.result_buffers import new_result
 
 
 def conv_transpose(
@@ -96,8 +97,9 @@ def conv_transpose(
     pixels = tuple(axis.out for axis in axes)
     shape = (len(images), *pixels, len(filters)) if last else (len(images), len(filters), *pixels)
     apart = {"x": images, "w": weights} | ({} if shift is None else {"bias": shift})
-    target = np.empty(shape, images.dtype)
-    if out is not None:
+    if out is None:
+        target = new_result(shape, images.dtype)
+    else:
         target = check_output(out, "out", shape, dtype=images.dtype, whose="x", operands=apart)
     first = 1 if last else 2
     for phases in product(*(axis.phases() for axis in axes)):

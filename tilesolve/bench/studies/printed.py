@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from tilesolve.bench.cases import find_case_or_suite
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.performance_page import name_section, write_section
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
+from tilesolve.bench.results.record import Record
 from tilesolve.bench.studies import misses, ranked, ranking, tiles, trials
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.system.files import write_atomically
+
+Some = TypeVar("Some", bound=Record[Any])
 
 
 def study_tiles(job: Job, plans: int | None) -> bool:
@@ -32,14 +37,7 @@ def study_tiles(job: Job, plans: int | None) -> bool:
     problems = find_case_or_suite(job.suite, chosen=job.chosen, dtype=job.dtype)
     outputs.check()
     machine, screen = Machine.load(job.machine), console()
-    start = trials.Studies(
-        collect_conditions(job.suite, job.dtype, (), machine, procedure, plans),
-        collect_provenance(machine, job.command),
-        machine.to_toml(),
-        (),
-    )
-    if outputs.json is not None:
-        start = start.resume(outputs.json)
+    start = _begin(trials.Studies, job, machine, plans)
     waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
     print_estimate(tiles.estimate_studies(waiting, machine, procedure, plans).values())
     with keep_results(start, outputs.json) as keeper, progress_bar("studying") as tell:
@@ -74,14 +72,7 @@ def study_ranking(job: Job, plans: int | None) -> bool:
     problems = find_case_or_suite(job.suite, chosen=job.chosen, dtype=job.dtype)
     outputs.check()
     machine, screen = Machine.load(job.machine), console()
-    start = ranked.RankedCases(
-        collect_conditions(job.suite, job.dtype, (), machine, procedure, plans),
-        collect_provenance(machine, job.command),
-        machine.to_toml(),
-        (),
-    )
-    if outputs.json is not None:
-        start = start.resume(outputs.json)
+    start = _begin(ranked.RankedCases, job, machine, plans)
     waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
     print_estimate(ranking.estimate_rankings(waiting, machine, procedure, plans).values())
     with keep_results(start, outputs.json) as keeper, progress_bar("ranking") as tell:
@@ -97,6 +88,17 @@ def study_ranking(job: Job, plans: int | None) -> bool:
         screen.print(f"{what}: {value}")
     screen.print(*ranked.list_rank_notes(found), sep="\n")
     return not any(case.fault for case in found.cases)
+
+
+def _begin(kind: type[Some], job: Job, machine: Machine, plans: int) -> Some:
+    """Return what a study goes on with: nothing, or what its file has already."""
+    start = kind(
+        collect_conditions(job.suite, job.dtype, (), machine, job.procedure, plans),
+        collect_provenance(machine, job.command),
+        machine.to_toml(),
+        (),
+    )
+    return start if job.outputs.json is None else start.resume(job.outputs.json)
 
 
 def study_misses(name: str, machine: str | None) -> None:
