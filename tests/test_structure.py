@@ -43,6 +43,8 @@ LAYERS = (
     "bench.run",
     "ranking",
     "bench.studies",
+    "ranking.learning.trial_files",
+    "ranking.learning.command",
     "bench.command",
     "cli",
     "__main__",
@@ -292,6 +294,7 @@ NUMBERS = {
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
+        "calibration.latency": "CHASE_ROUNDS CHASE_RATIO LEAST_LOADS SEED",
         "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
@@ -318,9 +321,16 @@ NUMBERS = {
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
+        "ranking.learning.learned": "FORMAT",
         "ranking.grid": "TILINGS_PER_VARIANT STRATA",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
         "ranking.table": "MOST_ROWS",
+    },
+    "how rankers learn, and when one is kept": {
+        "ranking.learning.judging": "FIRST_FEW LEAST_PROBLEMS LEAST_GAIN",
+        "ranking.learning.logistic": "RIDGE MOST_STEPS",
+        "ranking.learning.network": "WIDTHS SOFTSIGN_LAYER WIN_PROBABILITY STEPS BATCH_PAIRS RATE "
+        "MEAN_DECAY SQUARE_DECAY TINY",
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",

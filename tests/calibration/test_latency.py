@@ -1,4 +1,4 @@
-"""Latencies: blocks that show each level, what is kept of the times, and what contradicts itself."""
+"""Latencies: blocks that show each level, what is kept of the times, and contradictions."""
 
 from dataclasses import replace
 
@@ -97,7 +97,9 @@ def test_tables_show_latencies(monkeypatch, latency):
     headers = [column.header for column in rates.columns]
     assert ("latency" in headers) == (latency is not None)
     shown = calibration_tables(Calibration(machine, (), (), (), 0.0))[0]
-    (cells,) = [list(map(str, column.cells)) for column in shown.columns if column.header == "latency"]
+    (cells,) = [
+        list(map(str, column.cells)) for column in shown.columns if column.header == "latency"
+    ]
     assert cells == ["2.5 ns (10.5 cycles)" if latency else "-"] * 4
 
 
