@@ -59,7 +59,7 @@ def here():
 @pytest.fixture(scope="module")
 def rankings(here):
     """Variants of some problems."""
-    return [rank("mn-mk-kn", one, here, variants=14, dtype="float32") for one in SIZES]
+    return [rank("mn-mk-kn", one, here, variants=9, dtype="float32") for one in SIZES]
 
 
 def timed(found, take):
@@ -259,7 +259,7 @@ def test_the_command_keeps_what_ranks_better(tmp_path, rankings, here):
     assert done.exit_code == 0, done.output
     for words in ("price", "reuses", "sets", "logistic", "network", "median", "saved in"):
         assert words in done.stdout
-    found = rank("mn-mk-kn", SIZES[0], here, variants=14, dtype="float32", by="learned")
+    found = rank("mn-mk-kn", SIZES[0], here, variants=9, dtype="float32", by="learned")
     assert found.by == "learned"
     told = timed(found, by_second_level)
     assert told.correlation("learned") > max(0.8, told.correlation("price"))
@@ -298,7 +298,7 @@ def test_a_learned_ranker_reads_back_as_it_was(kind, rankings, here):
     again = load_learned().among(plans)
     assert [again.score(plan) for plan in plans] == [made.among(plans).score(p) for p in plans]
     assert isinstance(made.score(plans[0]), float)
-    found = rank("mn-mk-kn", SIZES[0], here, variants=14, dtype="float32", by="learned")
+    found = rank("mn-mk-kn", SIZES[0], here, variants=9, dtype="float32", by="learned")
     assert list(found.scores_by("learned")) == sorted(again.score(plan) for plan in plans)
 
 
