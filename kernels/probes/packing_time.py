@@ -21,7 +21,6 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     invoke,
     on_stack,
-    renew,
     result,
 )
 from tilesolve.packing.offsets import Integers
@@ -57,8 +56,6 @@ def _time_copy_windows(s, source, target, record):
     invoke(watch[_COPY_WINDOWS], s, source, target, record)
     watch[_NANOSECONDS] += _read_clock(watch) - begin
 
-
-renew(__name__)
 
 _FIELDS = [state.PACK_SEGMENT, state.COPY_WINDOWS]
 _TIMED = [address(_time_pack_segment), address(_time_copy_windows)]

@@ -8,38 +8,20 @@ dtype by itself (`epilogue_steps`), this for all of them.
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-from numba.extending import intrinsic
-
 from tilesolve.kernels.runtime import epilogue_fields as fields
 from tilesolve.kernels.runtime import state
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
-    REAL,
     address,
     as_pointer,
     compiled,
+    double,
     inlined,
     invoke,
-    renew,
 )
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import WORD_BYTES
-
-_intrinsic: Any = intrinsic  # numba's types do not describe it well
-
-
-@_intrinsic
-def _double(_context, bits):
-    """Return the double that has some bits."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return REAL(bits), generate
 
 
 @inlined
@@ -58,7 +40,7 @@ def _run_program(s, run, count, high, pitch, x, y, b, down):
             place += across[y] + as_pointer(known[fields.BATCHES])[b]
             distance = along[x + 1] - along[x] if count > 1 else 0
             apart = across[y + 1] - across[y] if high > 1 else 0
-        first, second = _double(step[fields.FIRST_NUMBER]), _double(step[fields.SECOND_NUMBER])
+        first, second = double(step[fields.FIRST_NUMBER]), double(step[fields.SECOND_NUMBER])
         code = step[fields.CODE]
         invoke(code, run, count, high, pitch, place, distance, apart, first, second)
 
@@ -120,8 +102,6 @@ def _pass_over(s, r, n, k, b, R, N, K, B):
                 x += count
             y += high
 
-
-renew(__name__)
 
 ADDRESS = address(_pass_over)
 """Where the pass is."""

@@ -25,7 +25,6 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     invoke,
     on_stack,
-    renew,
     result,
     store_fence,
     word,
@@ -438,8 +437,6 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
         store_fence()
     return s[state.CALLS]
 
-
-renew(__name__)
 
 ADDRESSES = np.array(
     [

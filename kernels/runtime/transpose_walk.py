@@ -33,7 +33,6 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     invoke,
     on_stack,
-    renew,
     store_fence,
 )
 from tilesolve.kernels.runtime.copy_lines import ALL_LINES, WHOLE_LINES, copy_run, flush_run
@@ -406,8 +405,6 @@ def run(walk, target, source, buffer, first, last, stop):
     if w[fields.NON_TEMPORAL]:
         store_fence()
 
-
-renew(__name__)
 
 TILE_FUNCTION = address(_transpose_tile)
 """The field `walk_fields.TILE_FUNCTION` of all walks."""

@@ -14,7 +14,7 @@ from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.codegen.transpose_blocks import TURNED_KINDS, turn_blocks
 from tilesolve.kernels.runtime import frames, state
-from tilesolve.kernels.runtime.compiled import INT, POINTER, address, as_pointer, compiled, renew
+from tilesolve.kernels.runtime.compiled import INT, POINTER, address, as_pointer, compiled
 from tilesolve.kernels.runtime.staging_buffer import COLUMN_OFFSETS, ROW_OFFSETS, count_steady
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import LINE_BYTES
@@ -99,8 +99,6 @@ def turn_tiles(s, into, out, r, n, rows, columns, R, N):
             across += wide
         down += high
 
-
-renew(__name__)
 
 ADDRESSES = np.array([address(function) for function in (lay_out_turned, turn_tiles)])
 """The fields of a state from `LAY_OUT_TURNED` on, where C may be turned."""
