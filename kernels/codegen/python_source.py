@@ -21,13 +21,13 @@ class Source:
     python
         The function.
     parameters, returns
-        Types of what it takes and returns. Without them it becomes part of each function that
-        calls it, for the types of the call.
+        Types of what it takes and returns. Without a type of what it returns it becomes part of
+        each function that calls it, for the types of the call.
     """
 
     python: Any
-    parameters: Sequence[ir.Type] | None = None
-    returns: ir.Type = ir.VoidType()  # noqa: RUF009 (no two of them differ)
+    parameters: Sequence[ir.Type] = ()
+    returns: ir.Type | None = None
 
     @property
     def name(self) -> str:

@@ -64,7 +64,7 @@ class Unit:
     def declare(self, source: Source) -> ir.Function:
         """Return the function of a source, and have it translated if it is new."""
         if source.name not in self.module.globals:
-            kind = ir.FunctionType(source.returns, source.parameters or ())
+            kind = ir.FunctionType(source.returns, source.parameters)
             found = ir.Function(self.module, kind, source.name)
             found.linkage = "internal"
             found.attributes.add("nounwind")
@@ -474,7 +474,7 @@ class Body:
         source = getattr(function, "source", None)
         if not isinstance(source, Source):
             raise TypeError(f"{ast.unparse(node.func)!r} cannot be called")
-        if source.parameters is None:
+        if source.returns is None:
             return self._insert(source, given)
         kinds = zip(given, source.parameters, strict=True)
         result = builder.call(

@@ -197,7 +197,8 @@ def load_functions(module: str) -> LoadedCode:
 
 def _name(module: str) -> str:
     """Return the name of the file with a module's functions: it tells all that these depend on."""
-    parts = (LAYOUT, version("llvmlite"), sys.version, TargetCpu.here(), module)
+    ways = [(one.name, *map(str, (one.returns, *one.parameters))) for one in _functions[module]]
+    parts = (LAYOUT, version("llvmlite"), sys.version, TargetCpu.here(), ways)
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
     return f"{module.rpartition('.')[2]}-{digest}.o"
 
