@@ -261,6 +261,13 @@ def _parse_module(
 
 @cache
 def target(cpu: TargetCpu) -> Any:
+    """Return what makes code for a CPU.
+
+    Raises
+    ------
+    MachineError
+        If LLVM was built without the CPU's architecture.
+    """
     # Every architecture that LLVM was built with: registering one costs nothing.
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

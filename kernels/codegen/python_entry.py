@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -22,8 +22,8 @@ FASTCALL = 0x0080
 _WORD = ir.IntType(8).as_pointer()
 
 
-class _Definition(ctypes.Structure):
-    """Python's `PyMethodDef`."""
+class Definition(ctypes.Structure):
+    """Python's `PyMethodDef`: kept as long as there are functions of it."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -32,21 +32,20 @@ class _Definition(ctypes.Structure):
         ("documentation", ctypes.c_char_p),
     )
 
+    @classmethod
+    def of(cls, address: int) -> Self:
+        """Return the definition of the code at an address."""
+        return cls(b"call", address, FASTCALL, None)
+
+    def bind(self, myself: object = None) -> Callable[..., Any]:
+        """Return a Python function that runs the code, which gets an object as its first."""
+        function: Callable[..., Any] = _new(ctypes.byref(self), myself, None)
+        return function
+
 
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
-
-
-def define(address: int) -> Any:
-    """Return a definition of the code at an address; whoever makes functions of it keeps it."""
-    return _Definition(b"call", address, FASTCALL, None)
-
-
-def as_python(definition: Any, myself: object = None) -> Callable[..., Any]:
-    """Return a Python function that a definition has the code of; the code gets ``myself``, too."""
-    function: Callable[..., Any] = _new(ctypes.byref(definition), myself, None)
-    return function
 
 
 def emit_entry(function: ir.Function) -> None:

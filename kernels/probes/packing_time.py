@@ -58,7 +58,6 @@ def _time_copy_windows(s, source, target, record):
 
 
 _FIELDS = [state.PACK_SEGMENT, state.COPY_WINDOWS]
-_TIMED = [address(_time_pack_segment), address(_time_copy_windows)]
 
 
 def start_timing(fields: Integers) -> Integers:
@@ -67,7 +66,8 @@ def start_timing(fields: Integers) -> Integers:
     watch = np.zeros(_WORDS, np.int64)
     watch[_CLOCK], watch[_CLOCK_NUMBER] = clock.value or 0, time.CLOCK_MONOTONIC
     watch[_PACK_SEGMENT : _COPY_WINDOWS + 1] = fields[_FIELDS]
-    fields[_FIELDS], fields[state.STOPWATCH] = _TIMED, watch.ctypes.data
+    timed = [address(_time_pack_segment), address(_time_copy_windows)]
+    fields[_FIELDS], fields[state.STOPWATCH] = timed, watch.ctypes.data
     return watch
 
 

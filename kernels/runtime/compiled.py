@@ -20,7 +20,7 @@ from llvmlite import ir
 from tilesolve.kernels.codegen import object_code, vectors
 from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.object_code import LoadedCode, TargetCpu
-from tilesolve.kernels.codegen.python_entry import as_python, define, emit_entry, export_python
+from tilesolve.kernels.codegen.python_entry import Definition, emit_entry, export_python
 from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import BIT, INT, PAIR, POINTER, REAL, VOID
 from tilesolve.kernels.codegen.translation import translate
@@ -122,8 +122,9 @@ class Compiled:
         """Call the code from Python, with integers for pointers, and without Python's lock."""
         if self._entry is None:
             name = f"{self.source.name}()"
-            self._definition = define(load_functions(self.source.python.__module__).address(name))
-            self._entry = as_python(self._definition)
+            loaded = load_functions(self.source.python.__module__)
+            self._definition = Definition.of(loaded.address(name))
+            self._entry = self._definition.bind()
         return self._entry(*arguments)
 
 

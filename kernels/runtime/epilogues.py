@@ -13,7 +13,6 @@ from tilesolve.kernels.runtime import state
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
-    address,
     as_pointer,
     compiled,
     double,
@@ -71,7 +70,7 @@ def _find_indices(X, segment):
 
 
 @compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
-def _pass_over(s, r, n, k, b, R, N, K, B):
+def pass_over(s, r, n, k, b, R, N, K, B):
     """Go over what a segment of the first level has of C, if it has the last of all sums."""
     sums = _find_indices(K, k)
     if not s[state.HAS_LAST_SUM] or sums[1] < s[state.SUM_COUNT]:
@@ -101,7 +100,3 @@ def _pass_over(s, r, n, k, b, R, N, K, B):
                 _run_program(s, run, count, high, pitch, x, y, batch, goes_down)
                 x += count
             y += high
-
-
-ADDRESS = address(_pass_over)
-"""Where the pass is."""

@@ -8,11 +8,12 @@ Python's C interface) and looks by itself. See docs/decisions/054.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
 from tilesolve.kernels.codegen.intrinsics import external
-from tilesolve.kernels.codegen.python_entry import as_python, define
+from tilesolve.kernels.codegen.python_entry import Definition
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import match_arrays
 from tilesolve.kernels.runtime.compiled import (
@@ -150,16 +151,21 @@ def prepare_call(words: Integers) -> Callable[..., Array | None]:
     >>> from tilesolve.kernels.runtime.array_guard import describe_arrays
     >>> array = np.zeros((2, 2))
     >>> words = [np.zeros(call_fields.ARRAYS, np.int64), describe_arrays([array])]
-    >>> words[0][call_fields.RUN : call_fields.GIVEN + 1] = *ADDRESSES, 1
+    >>> words[0][call_fields.RUN : call_fields.GIVEN + 1] = *addresses(), 1
     >>> prepare_call(np.concatenate(words))(1.0, 0.0, array, None) is None
     True
     """
-    function: Callable[..., Array | None] = as_python(_DEFINITION, words)
+    function: Callable[..., Array | None] = _definition().bind(words)
     return function
 
 
-_DEFINITION = define(address(_repeat_run))
-"""Python keeps its address: it stays as long as the module."""
+@cache
+def addresses() -> Integers:
+    """Return the fields of `call_fields` from `RUN` to `GIVEN`."""
+    return np.array([address(run), id(None), id(np.ndarray), id(float)])
 
-ADDRESSES = np.array([address(run), id(None), id(np.ndarray), id(float)])
-"""The fields of `call_fields` from `RUN` to `GIVEN`."""
+
+@cache
+def _definition() -> Definition:
+    """Return what Python calls; it has its address as long as this is kept."""
+    return Definition.of(address(_repeat_run))

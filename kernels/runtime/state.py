@@ -272,7 +272,7 @@ STOPWATCH = SINGLE + 1
 """Address of the record of `kernels.probes.packing_time`; 0 where packing is not timed."""
 
 PACK_SEGMENT = STOPWATCH + 1
-"""Address of `pack_segment.pack_segment`; `macrokernel.ADDRESSES` has this and four
+"""Address of `pack_segment.pack_segment`; `macrokernel.addresses` has this and four
 more."""
 
 ENQUEUE_NEXT = PACK_SEGMENT + 1

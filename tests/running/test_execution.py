@@ -33,8 +33,8 @@ from tilesolve.kernels import tuning
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.runtime import compiled
 from tilesolve.kernels.runtime.state import KIND_GATHER, KIND_TRANSPOSE_ROWS
-from tilesolve.model.nest import Band
 from tilesolve.machine import kernel_cache
+from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
