@@ -19,8 +19,6 @@ from tilesolve.kernels.codegen.scalars import INT, POINTER, REAL, VOID
 FASTCALL = 0x0080
 """Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
 
-_WORD = ir.IntType(8).as_pointer()
-
 
 class Definition(ctypes.Structure):
     """Python's `PyMethodDef`: kept as long as there are functions of it."""
@@ -52,7 +50,7 @@ def emit_entry(function: ir.Function) -> None:
     """Add the code of a Python function that calls another one, without Python's lock.
 
     It takes integers and doubles. For what is neither, and for another number of arguments, it
-    raises what Python raises.
+    raises what Python raises. Without a result it returns the object that it is bound to: None.
     """
     module, kind = function.module, function.ftype
     entry = ir.Function(module, ir.FunctionType(INT, [INT, POINTER, INT]), f"{function.name}()")
@@ -81,7 +79,8 @@ def emit_entry(function: ir.Function) -> None:
     if kind.return_type == INT:
         builder.ret(call("PyLong_FromLongLong", INT, result))
     elif kind.return_type == VOID:
-        builder.ret(call("PyBool_FromLong", INT, INT(0)))
+        call("Py_IncRef", VOID, entry.args[0])
+        builder.ret(entry.args[0])
     else:
         raise TypeError(f"{function.name} returns {kind.return_type} to Python")
 

@@ -2,7 +2,7 @@
 
 The functions of a module are one object file, made when the first of them is needed. Small
 functions of other modules are part of it. Large ones are called where they are instead (`invoke`).
-See docs/decisions/063.
+See docs/decisions/055.
 """
 
 from __future__ import annotations
