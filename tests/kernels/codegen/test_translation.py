@@ -42,7 +42,7 @@ def divide_by_constants(x):
 def mix(x, y):
     low, high = min(x, y, 100), max(x, -y)
     low, high = high, low
-    flag = x < y <= 50 and not x != y
+    flag = x < y <= 50 and not x & 1
     found = (x & 255) | (y << 2) if flag else (x >> 3) - -y
     found += low * (y == 4) + (x or y) - (y and x)
     return found + (high if y in (1, 2, 5) else TABLE[x & 3])
@@ -190,7 +190,7 @@ def use_text(x):
 def change_type(x, y):
     z = (x, y)
     z = x
-    return 1
+    return z + y
 
 
 @pytest.mark.parametrize(
