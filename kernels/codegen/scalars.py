@@ -52,6 +52,8 @@ def as_bit(builder: ir.IRBuilder, value: Any) -> ir.Value:
 
 def compare(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
     """Return whether a comparison is true."""
+    if kind not in _COMPARISONS:
+        raise TypeError(f"{kind.__name__} cannot be translated")
     sign, known = _COMPARISONS[kind]
     if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
         return known(first, second)
@@ -65,6 +67,8 @@ def compare(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
 
 def operate(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
     """Return the result of an operation on two integers."""
+    if kind not in _OPERATIONS:
+        raise TypeError(f"{kind.__name__} cannot be translated")
     if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
         return _KNOWN[kind](first, second)
     return _OPERATIONS[kind](builder, as_value(builder, first, INT), as_value(builder, second, INT))

@@ -84,7 +84,7 @@ def walk(first, last, step):
         total = 2 * total + at
     while total % 3:
         total += 1
-        if total > 10**9:
+        if total > 1_000_000_000:
             return -total
     return total + last_seen
 
@@ -168,6 +168,10 @@ def use_list(x):
     return [x]
 
 
+def use_power(x):
+    return x**2
+
+
 def loop_over_list(x):
     for one in TABLE:
         x += one
@@ -194,7 +198,8 @@ def change_type(x, y):
 
 
 @pytest.mark.parametrize(
-    "function", [use_list, loop_over_list, call_something, use_unknown, use_text, change_type]
+    "function",
+    [use_list, use_power, loop_over_list, call_something, use_unknown, use_text, change_type],
 )
 def test_what_cannot_be_translated_is_an_error_that_names_the_line(function):
     count = function.__code__.co_argcount
