@@ -13,10 +13,12 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = (
     "contractions",
+    "contractions.statements",
     "packing",
     "system",
     "kernels",
     "kernels.codegen",
+    "kernels.programs",
     "kernels.runtime",
     "kernels.probes",
     "machine",
@@ -36,6 +38,7 @@ LAYERS = (
     "transposes",
     "expressions",
     "convolutions",
+    "nests",
     "caches",
     "show",
     "bench",
