@@ -79,9 +79,9 @@ def emit_vector_loop(
                 )
                 _emit_body(emitter, loop.body, inner, past)
 
-    def run(begin: ir.Value, past: int | None) -> ir.Value:
-        """Emit the whole vectors from a distance on, and return where they end."""
-        trips = builder.sdiv(builder.sub(extent, begin), INT64(lanes))
+    def run(begin: ir.Value, end: ir.Value, past: int | None) -> ir.Value:
+        """Emit the whole vectors between two distances, and return where they end."""
+        trips = builder.sdiv(builder.sub(end, begin), INT64(lanes))
         trips = builder.select(builder.icmp_signed(">", trips, INT64(0)), trips, INT64(0))
         first = builder.add(low.value(builder), begin)
 
@@ -92,20 +92,17 @@ def emit_vector_loop(
         vectors.repeat(builder, trips, trip)
         return builder.add(begin, builder.mul(trips, INT64(lanes)))
 
-    def tail(done: ir.Value) -> None:
+    if past_caches is not None:
+        _emit_aligned(
+            emitter, (loop, past_caches), (scope, bool(block)), (low, extent, lanes), (part, run)
+        )
+        return
+    done = run(INT64(0), extent, None)
+    trips = count_trips(loop, scope.ranges)
+    if not (trips.exact and trips.most % lanes == 0):
         left = builder.sub(extent, done)
         with builder.if_then(builder.icmp_signed(">", left, INT64(0))):
             part(Place(builder.add(low.value(builder), done)), left)
-
-    if past_caches is not None:
-        _emit_aligned(
-            emitter, (loop, past_caches), (scope, bool(block)), (low, extent, lanes), (part, run, tail)
-        )
-        return
-    done = run(INT64(0), None)
-    trips = count_trips(loop, scope.ranges)
-    if not (trips.exact and trips.most % lanes == 0):
-        tail(done)
 
 
 def _past_caches(emitter: Emitter, loop: Loop) -> int | None:
@@ -132,7 +129,7 @@ def _emit_aligned(
     what: tuple[Loop, int],
     around: tuple[Scope, bool],
     sizes: tuple[Place, ir.Value, int],
-    parts: tuple[Any, Any, Any],
+    parts: tuple[Any, Any],
 ) -> None:
     """Emit a loop whose whole vectors begin where lines do, after a masked first one.
 
@@ -140,7 +137,7 @@ def _emit_aligned(
     """
     builder = emitter.builder
     (loop, stage), (scope, in_block) = what, around
-    (low, extent, lanes), (part, run, tail) = sizes, parts
+    (low, extent, lanes), (part, run) = sizes, parts
     target = emitter.targets[emitter.stage(stage).name]
     size = lanes * target.itemsize
     where = _address(emitter, stage, scope.at(loop.name, low), rows=not in_block)
@@ -149,22 +146,25 @@ def _emit_aligned(
     whole = builder.icmp_signed("==", rest, INT64(0))
     if in_block:
         whole = builder.and_(whole, rows_aligned(builder, target, size))
-    apart = builder.udiv(builder.and_(builder.sub(INT64(0), amid), INT64(size - 1)), INT64(target.itemsize))
+    apart = builder.udiv(
+        builder.and_(builder.sub(INT64(0), amid), INT64(size - 1)), INT64(target.itemsize)
+    )
     head = builder.select(builder.icmp_signed("<", apart, extent), apart, extent)
-    head = builder.select(whole, head, INT64(0))
-    with builder.if_then(builder.icmp_signed(">", head, INT64(0))):
-        part(low, head)
-    with builder.if_else(whole, likely=True) as (yes, no):
-        with yes:
-            ends = [run(head, stage)]
-            blocks = [builder.block]
-        with no:
-            ends.append(run(head, None))
-            blocks.append(builder.block)
-    done = builder.phi(INT64)
-    for end, block in zip(ends, blocks, strict=True):
-        done.add_incoming(end, block)
-    tail(done)
+    done = run(head, builder.select(whole, extent, INT64(0)), stage)
+    # The first and the last vector, or all of them: none is aligned as it should be.
+    all_vectors = builder.sdiv(builder.add(extent, INT64(lanes - 1)), INT64(lanes))
+    count = builder.select(whole, INT64(2), all_vectors)
+
+    def partial(trip: ir.Value) -> None:
+        first = builder.icmp_signed("==", trip, INT64(0))
+        usual = builder.mul(trip, INT64(lanes))
+        begin = builder.select(whole, builder.select(first, INT64(0), done), usual)
+        end = builder.select(builder.and_(whole, first), head, extent)
+        left = builder.sub(end, begin)
+        with builder.if_then(builder.icmp_signed(">", left, INT64(0))):
+            part(Place(builder.add(low.value(builder), begin)), left)
+
+    vectors.repeat(builder, count, partial)
 
 
 def rows_aligned(builder: ir.IRBuilder, target: Target, size: int) -> ir.Value:
