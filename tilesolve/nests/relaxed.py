@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, best_of, cos
 from tilesolve.planning.policy import (
     NEST_CAP_ROUNDS,
     NEST_REPAIR_LINES,
-    NEST_REPAIR_RATIOS,
+    NEST_REPAIR_RATIO,
+    NEST_REPAIR_TILES,
     SOLVER_TOLERANCE,
 )
 from tilesolve.solver.ipopt import solve
@@ -206,7 +208,9 @@ def repair_tiles(setting: Setting, relaxed: RelaxedTiles) -> dict[str, int]:
         widest = max(setting.tiled, key=lambda x: tiles[x] / setting.least[x])
         half = tiles[widest] // 2 // steps[widest] * steps[widest]
         tiles[widest] = max(half, setting.least[widest])
-    ways: list[Moves] = [_scaled, _shifted]
+    count = int(NEST_REPAIR_TILES ** (1 / len(setting.tiled))) // 2 * 2 + 1
+    ratios = np.geomspace(1 / NEST_REPAIR_RATIO, NEST_REPAIR_RATIO, count)
+    ways: list[Moves] = [partial(_scaled, ratios), _shifted]
     for move in ways:
         better, best = tiles, np.inf
         while (price := float(cost_of(setting, ends, better))) < best:
@@ -219,10 +223,9 @@ Moves = Callable[[int, int], Any]
 """What gives the sizes to try in place of one, given the step of its letter."""
 
 
-def _scaled(tile: int, step: int) -> Any:  # noqa: ANN401 - an array
+def _scaled(ratios: Any, tile: int, step: int) -> Any:  # noqa: ANN401 - arrays
     del step
-    ratios = np.array(NEST_REPAIR_RATIOS)
-    return (np.concatenate([1 / ratios[::-1], [1.0], ratios]) * tile).astype(np.int64)
+    return (ratios * tile).astype(np.int64)
 
 
 def _shifted(tile: int, step: int) -> Any:  # noqa: ANN401 - an array
