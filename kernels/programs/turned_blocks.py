@@ -27,7 +27,8 @@ def load_turned(
     letter = _row_letter(target, subscripts, scope)
     if letter is None:
         return None
-    assert scope.lanes is not None and target.unit is not None
+    assert scope.lanes is not None
+    assert target.unit is not None
     count, trip = scope.lanes.count, scope.trips[letter]
     number = trip.number % count
     places = [emit_position_before(emitter, one, scope, letter, number) for one in subscripts]
