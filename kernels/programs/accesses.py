@@ -1,4 +1,4 @@
-"""Loads and stores of a lowered program: whole vectors, single numbers, and lanes that lie apart."""
+"""Loads and stores of a lowered program: vectors, single numbers, and lanes that lie apart."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ def _load_near(
 ) -> ir.Value | None:
     """Load lanes that lie a few elements apart; None if they are to be gathered."""
     lanes = scope.lanes
-    assert lanes is not None and target.unit is not None
+    assert lanes is not None
+    assert target.unit is not None
     kind = ir.VectorType(memory_type(target.dtype), lanes.count)
     first = list(places)
     if factor < 0:
@@ -180,9 +181,7 @@ def _load_near(
     where = emit_pointer(builder, target, first)
     begins = [min(at * lanes.count, span - lanes.count) for at in range(pieces)]
     loaded = [
-        vectors.load(
-            builder, _step(builder, where, INT64(begin * target.itemsize)), kind, 1
-        )
+        vectors.load(builder, _step(builder, where, INT64(begin * target.itemsize)), kind, 1)
         for begin in begins
     ]
     wanted = [abs(factor) * lane for lane in range(lanes.count)]
@@ -311,9 +310,7 @@ def lane_pointers(
     return pointers_at(builder, target.base, total)
 
 
-def _local_lanes(
-    builder: ir.IRBuilder, target: Target, axis: int, positions: ir.Value
-) -> ir.Value:
+def _local_lanes(builder: ir.IRBuilder, target: Target, axis: int, positions: ir.Value) -> ir.Value:
     """Return where positions along an axis lie in a room."""
     if not target.origin:
         return positions

@@ -72,7 +72,7 @@ class Lowering:
         for node in body:
             match node:
                 case Loop():
-                    self._loop(without_needless_bounds(node, scope.ranges), scope)
+                    self._loop(node, scope)
                 case Compute(stage=stage):
                     emit_compute(self.emitter, stage, scope, non_temporal=False)
                 case Start(stage=stage):
@@ -89,6 +89,7 @@ class Lowering:
     def _loop(self, loop: Loop, scope: Scope) -> None:
         if self.emitter.held_stage is not None and held_place(self.emitter, loop, scope, self.emit):
             return
+        loop = without_needless_bounds(loop, scope.ranges)
         match loop.kind:
             case "vector" if not self._single(loop.body):
                 emit_vector_loop(self.emitter, loop, scope, (), self.emit)
@@ -106,9 +107,7 @@ class Lowering:
             for node in body
         )
 
-    def _trips(
-        self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None
-    ) -> None:
+    def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""
         emitter, builder = self.emitter, self.emitter.builder
         low = emit_extreme(builder, loop.low, scope, ">")
@@ -173,7 +172,9 @@ class Lowering:
         scopes, needed = [scope], []
         for loop in chain:
             count = check_written_out(loop, scopes[0].ranges, tuning.MAX_TRIPS_WRITTEN_OUT)
-            needed.append((loop, scopes[0], Trips(count, count_trips(loop, scopes[0].ranges).exact)))
+            needed.append(
+                (loop, scopes[0], Trips(count, count_trips(loop, scopes[0].ranges).exact))
+            )
             low = emit_extreme(builder, loop.low, scope, ">")
             scopes = [
                 enter_trip(loop, one, low, Trip(number, count))

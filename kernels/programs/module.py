@@ -174,9 +174,7 @@ class _Function:
         rest = iter(others[len(self.rooms) :])
         targets = {array.name: self._target(array, rest) for array in arrays}
         params = {name: next(rest) for name, _ in self.program.computation.params}
-        emitter = Emitter(
-            builder, self.program, self.bits, targets, params, failure, stop
-        )
+        emitter = Emitter(builder, self.program, self.bits, targets, params, failure, stop)
         lowering = Lowering(emitter, rooms, (part, parts))
         for node in body:
             if has_threads((node,)):
