@@ -259,6 +259,31 @@ def _parse_module(
     return parsed, machine
 
 
+def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
+    """Return a module as LLVM optimises it, and the machine that code for it is made with.
+
+    Loops become no vectors: what is to be one is written so.
+
+    Examples
+    --------
+    >>> parsed, machine = optimise(ir.Module(name="empty"), TargetCpu.here())
+    >>> len(machine.emit_object(parsed)) > 0
+    True
+    """
+    machine = target(cpu)
+    module.triple = machine.triple
+    with pause_collection():
+        text = str(module)
+    parsed = llvm.parse_assembly(text)
+    parsed.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_interleaving = options.loop_unrolling = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(parsed, passes)
+    return parsed, machine
+
+
 @cache
 def target(cpu: TargetCpu) -> Any:
     """Return what makes code for a CPU.

@@ -22,7 +22,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.system import files
 
-SHIPPED_NAMES = ("e5-2680v4", "i7-6700k")
+SHIPPED_NAMES = ("cortex-a15", "e5-2680v4", "i7-5930k", "i7-6700", "i7-6700k")
 
 
 def sample():
@@ -349,7 +349,10 @@ def test_load_unknown(home, monkeypatch, wanted):
 
 def test_load_unknown_lists_names(home):
     """The error for an unknown name lists the shipped ones."""
-    with pytest.raises(MachineError, match=r"no machine 'nowhere'.*e5-2680v4, i7-6700k"):
+    with pytest.raises(
+        MachineError,
+        match=r"no machine 'nowhere'.*cortex-a15, e5-2680v4, i7-5930k, i7-6700, i7-6700k",
+    ):
         Machine.load("nowhere")
 
 
