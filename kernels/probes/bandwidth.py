@@ -85,9 +85,9 @@ def sweep(dtype: str, bits: int) -> Kernel:
     run = make_intrinsic(types.void, (types.int64,) * 3 + (real, real), emit)
 
     def kernel(block, passes, scale, shift):
-        run((_address(block), block.size, passes, scale, shift))
+        run((aligned_address(block), block.size, passes, scale, shift))
 
-    return compile_probe(kernel, types.void(_BLOCK, types.int64, real, real))
+    return compile_probe(kernel, types.void(BLOCK, types.int64, real, real))
 
 
 @cache
@@ -122,14 +122,14 @@ def read(bits: int) -> Kernel:
             return sums
 
         sums = _passes(builder, args, bits, [zero] * tuning.READ_ACCUMULATORS, step)
-        return _total(builder, sums, builder.add)
+        return total_lanes(builder, sums, builder.add)
 
     run = make_intrinsic(types.int64, (types.int64,) * 3, emit)
 
     def kernel(block, passes):
-        return run((_address(block), block.size, passes))
+        return run((aligned_address(block), block.size, passes))
 
-    return compile_probe(kernel, types.int64(_BLOCK, types.int64))
+    return compile_probe(kernel, types.int64(BLOCK, types.int64))
 
 
 @cache
@@ -161,9 +161,9 @@ def stream(bits: int) -> Kernel:
     run = _streaming(bits, write)
 
     def kernel(block, passes, value):
-        run((_address(block), block.size, passes, value))
+        run((aligned_address(block), block.size, passes, value))
 
-    return compile_probe(kernel, types.void(_BLOCK, types.int64, types.float64))
+    return compile_probe(kernel, types.void(BLOCK, types.int64, types.float64))
 
 
 @cache
@@ -210,9 +210,9 @@ def lines(bits: int) -> Kernel:
     def kernel(block, passes, value):
         if block.size % PAGE_BYTES:
             raise ValueError("a block must be a multiple of 4096 bytes")
-        run((_address(block), block.size, passes, value))
+        run((aligned_address(block), block.size, passes, value))
 
-    return compile_probe(kernel, types.void(_BLOCK, types.int64, types.float64))
+    return compile_probe(kernel, types.void(BLOCK, types.int64, types.float64))
 
 
 @cache
@@ -249,7 +249,7 @@ def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
             for number in range(accumulators)
         ]
         values = vectors.emit_loop(builder, trips, starts, step)
-        return _total(builder, values, builder.fadd)
+        return total_lanes(builder, values, builder.fadd)
 
     run = make_intrinsic(real, (types.int64, real, real), emit)
 
@@ -336,7 +336,7 @@ def _streaming(
     return make_intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
 
 
-def _total(
+def total_lanes(
     builder: ir.IRBuilder,
     values: list[ir.Value],
     add: Callable[[ir.Value, ir.Value], ir.Value],
@@ -373,8 +373,8 @@ def _aligned_address(block):
     return address
 
 
-_address = njit(_aligned_address)
-_BLOCK = types.Array(types.uint8, 1, "C")
+aligned_address = njit(_aligned_address)
+BLOCK = types.Array(types.uint8, 1, "C")
 
 
 def compile_probe(kernel: Callable[..., Any], signature: Any) -> Kernel:

@@ -2,7 +2,8 @@
 
 The benchmark is the paper's (section 6.2): load, FMA, store over a block without reuse, for blocks
 from under half of L1 to several times the last cache. Read-only sweeps, non-temporal stores and the
-arithmetic peak are measured beside it, and the same with all cores at once; then what loads wait.
+arithmetic peak are measured beside it, and the same with all cores at once; then what loads wait,
+and what runs of lines take.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from tilesolve.calibration.latency import measure_latencies
 from tilesolve.calibration.measure import MeasuringTime, Probe, add_rounds, block_sizes, make_probes
+from tilesolve.calibration.runs import RunTimes, measure_runs
 from tilesolve.calibration.staircase import (
     BEYOND_RATIO,
     LARGEST_RATIO,
@@ -61,6 +63,8 @@ class Calibration:
         What a reader of the figures should know, in sentences.
     elapsed
         Seconds that it took.
+    runs
+        What runs of lines take at each level that was measured; nothing of a quick calibration.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Calibration:
     curves: tuple[Curve, ...]
     notes: tuple[str, ...]
     elapsed: float
+    runs: tuple[RunTimes, ...] = ()
 
     def curve(self, kernel: str, cores: int = 1) -> Curve | None:
         """Return one of the curves; None if it was not measured."""
@@ -100,6 +105,7 @@ class Calibration:
                 }
                 for curve in self.curves
             ],
+            "runs": [one.to_dict() for one in self.runs],
             "notes": list(self.notes),
             "elapsed": self.elapsed,
         }
@@ -117,7 +123,8 @@ def calibrate(
     Parameters
     ----------
     quick
-        Settle for fewer rounds and sizes: done within 20 seconds instead of 3 minutes.
+        Settle for fewer rounds and sizes, and no runs of lines: done within 20 seconds instead of 3
+        minutes.
     progress
         Called often with the fraction that is done and what is being done; an exception that it
         raises ends the calibration.
@@ -164,11 +171,14 @@ def calibrate(
                     ) from None
             add_rounds(rates, crew, replace(effort, seconds=effort.seconds / 3), tell)
         machine, more = measure_latencies(machine, crew, limit, tell)
-    notes = (*notes, *more)
+        notes, runs = (*notes, *more), ()
+        if not quick:
+            machine, runs, more = measure_runs(machine, crew, limit, tell)
+            notes = (*notes, *more)
     if repeat:
         notes = (*notes, f"It took {repeat + 1} measurements to put the levels in order.")
     tell(1.0, "done")
-    return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin)
+    return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin, runs)
 
 
 def keep_others(machine: Machine, path: Path) -> Machine:

@@ -64,6 +64,8 @@ class DetectedCpu:
         Cores that share the memory controller; None if unknown.
     frequency
         Hz; None if unknown.
+    threads_per_core
+        Hardware threads of a core; None if unknown.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class DetectedCpu:
     cores: int
     package_cores: int | None
     frequency: float | None
+    threads_per_core: int | None = None
 
     @property
     def name(self) -> str:
@@ -127,6 +130,7 @@ def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
         cores=_cores(root, proc),
         package_cores=_distinct_cores(root, _cpu_list(folder, "core_siblings_list")),
         frequency=_frequency(folder, said, cpuid),
+        threads_per_core=len(_cpu_list(folder, "thread_siblings_list")) or None,
     )
 
 

@@ -89,6 +89,7 @@ def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
         "name": here.name,
         "levels": levels,
         "cores": here.cores,
+        "threads_per_core": here.threads_per_core or 1,
         "frequency": frequency,
         "vector_bits": bits,
         "vector_registers": registers,
@@ -101,6 +102,7 @@ def detect(root: Path = SYS, proc: Path = PROC) -> dict[str, Any]:
         "sources": (
             *sources,
             ("cores", "detected"),
+            ("threads_per_core", _source(here.threads_per_core)),
             ("frequency", _source(here.frequency)),
             ("vector_bits", _source(vectors)),
             ("vector_registers", _source(vectors)),

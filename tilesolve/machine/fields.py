@@ -34,7 +34,7 @@ def check_fields(values: Mapping[str, Any]) -> None:
     check_levels(where, values["levels"])
     check_rate(where, "frequency", values["frequency"])
     check_positive(where, "fma_rate", values["fma_rate"])
-    for field in ("cores", "vector_bits", "vector_registers", "fma_latency"):
+    for field in ("cores", "threads_per_core", "vector_bits", "vector_registers", "fma_latency"):
         check_count(where, field, values[field])
     parts: dict[str, type[Any]] = {"peaks": Peak, "sources": tuple, "catalogues": Catalogue}
     for field, kind in parts.items():

@@ -20,6 +20,7 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, changed_costs
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.level import (
+    ASSUMED,
     Level,
     Peak,
     Source,
@@ -63,8 +64,11 @@ _VECTOR = {
 }
 """Entries of ``[vector]``, and the machine's fields that hold them."""
 
-_SINGLE = ("cores", "frequency", "vector_bits", "vector_registers", "fma_latency", "fma_rate")
+_SINGLE = ("cores", "threads_per_core", "frequency", *_VECTOR.values())
 """Figures that a machine has once, beside its peaks."""
+
+_FIRST = ("name", "fingerprint", "cores", "threads_per_core", "frequency")
+"""Entries that a file begins with, each a field of the machine."""
 
 
 def machine_file() -> Path:
@@ -213,7 +217,7 @@ def write_toml(values: Mapping[str, Any]) -> str:
     return tomli_w.dumps(
         {
             "format": FORMAT,
-            **{name: values[name] for name in ("name", "fingerprint", "cores", "frequency")},
+            **{name: values[name] for name in _FIRST},
             "vector": {name: values[field] for name, field in _VECTOR.items()},
             "level": [_table(level) for level in values["levels"]],
             "peak": [_table(peak) for peak in values["peaks"]],
@@ -250,9 +254,13 @@ def _document(text: str, origin: str) -> dict[str, Any]:
 
 
 def _table(value: Level | Peak) -> dict[str, Any]:
-    """Return a value's fields as a TOML table; TOML has no null, so None is left out."""
-    items = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: item for name, item in items.items() if item is not None}
+    """Return a value's fields as a TOML table; what is not known, or assumed, is left out."""
+    items = {
+        field.name: getattr(value, field.name)
+        for field in fields(value)
+        if field.name not in ASSUMED or getattr(value, field.name) != field.default
+    }
+    return {name: item for name, item in items.items() if item not in (None, ())}
 
 
 def _tiles(catalogue: Catalogue) -> dict[str, Any]:
@@ -294,6 +302,17 @@ def _every(data: Mapping[str, Any], key: str, kind: type[Level | Peak]) -> Itera
         optional.append("capacity")
     for title, table in _titled(data, key):
         yield _checked(table, title, needed, optional)
+
+
+def _level(table: dict[str, Any]) -> Level:
+    """Return a level; what its table has as lists are tuples in it."""
+    pairs = table.get("strided", [])
+    if not (isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)):
+        raise MachineError(
+            f"level {table['name']!r}: strided must be pairs of a stride and a share, got {pairs!r}"
+        )
+    strided = tuple(tuple(pair) for pair in pairs)
+    return Level(**{"capacity": None, **table, "strided": strided})
 
 
 def _titled(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, object]]:
@@ -372,14 +391,16 @@ def read_toml(text: str, origin: str) -> dict[str, Any]:
 
 def _machine_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     needed = ("format", "name", "cores", "frequency", "vector", "level", "peak")
-    _checked(data, "the file", needed, ("fingerprint", "kernels", "costs", "sources"))
+    others = ("fingerprint", "threads_per_core", "kernels", "costs", "sources")
+    _checked(data, "the file", needed, others)
     vector = _checked(data["vector"], "[vector]", _VECTOR)
-    levels = tuple(Level(**{"capacity": None, **table}) for table in _every(data, "level", Level))
+    levels = tuple(_level(table) for table in _every(data, "level", Level))
     sources = dict(_checked(data.get("sources", {}), "[sources]", (), known_figures(levels)))
     return {
         "name": data["name"],
         "levels": levels,
         "cores": data["cores"],
+        "threads_per_core": data.get("threads_per_core", 1),
         "frequency": data["frequency"],
         **{field: vector[name] for name, field in _VECTOR.items()},
         "peaks": tuple(Peak(**table) for table in _every(data, "peak", Peak)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Literal, Self
 
@@ -22,6 +23,9 @@ MAX_CACHES = 6
 
 _RATES = ("bandwidth", "read", "stream", "lines", "bandwidth_all")
 """Fields of a level in bytes per second."""
+
+ASSUMED = ("ahead", "fetched")
+"""Fields of a level that nothing measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,15 @@ class Level:
         Bytes per second that all cores together move; None if not measured.
     latency
         Seconds that a load waits for a line of this level; None if not known. It orders variants by
-        their working sets, and is no part of a price.
+        their working sets, and is no part of a plan's price.
+    start
+        Seconds that a run of lines side by side takes beyond what each of its lines takes; None if
+        not known. Where hardware prefetches, its first line waits.
+    strided
+        Pairs of a stride in lines and the share of what a line at a random place takes that each
+        line takes where all are so far apart, by growing strides; empty if not known.
+    ahead, fetched
+        Lines up to which hardware prefetches ahead, and those that an access has it fetch.
 
     Examples
     --------
@@ -76,6 +88,10 @@ class Level:
     lines: float | None = None
     bandwidth_all: float | None = None
     latency: float | None = None
+    start: float | None = None
+    strided: tuple[tuple[int, float], ...] = ()
+    ahead: int = 20
+    fetched: int = 2
 
     def __post_init__(self) -> None:
         where = f"level {self.name!r}"
@@ -87,10 +103,12 @@ class Level:
         for field in ("capacity", "ways"):
             if getattr(self, field) is not None:
                 check_count(where, field, getattr(self, field))
-        if self.latency is not None:
-            check_positive(where, "latency", self.latency)
-        check_count(where, "line", self.line)
-        check_count(where, "shared_by", self.shared_by)
+        for field in ("latency", "start"):
+            if getattr(self, field) is not None:
+                check_positive(where, field, getattr(self, field))
+        for field in ("line", "shared_by", "ahead", "fetched"):
+            check_count(where, field, getattr(self, field))
+        check_strided(where, self.strided)
         if type(self.inclusive) is not bool:
             raise MachineError(f"{where}: inclusive must be true or false, got {self.inclusive!r}")
         check_positive(where, "effective", self.effective)
@@ -119,6 +137,23 @@ class Level:
         check_factor(factor, f"factor of level {self.name!r}", MachineError)
         rates = {name: getattr(self, name) for name in _RATES}
         return replace(self, **{name: rate and rate * factor for name, rate in rates.items()})
+
+
+def assumed_figures(levels: Sequence[Level]) -> frozenset[str]:
+    """Return the names of what nothing measures, where it has the default.
+
+    Examples
+    --------
+    >>> sorted(assumed_figures((Level("L1", 32768, 1e11, ahead=8),)))
+    ['L1.fetched']
+    """
+    usual = {field.name: field.default for field in fields(Level) if field.name in ASSUMED}
+    return frozenset(
+        f"{level.name}.{name}"
+        for level in levels
+        for name, default in usual.items()
+        if getattr(level, name) == default
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +245,30 @@ def check_count(where: str, field: str, value: object) -> None:
         raise MachineError(f"{where}: {field} must be a positive integer, got {value!r}")
     if value >= 2**63:
         raise MachineError(f"{where}: {field} must be less than 2**63")
+
+
+def check_strided(where: str, pairs: object) -> None:
+    """Refuse what is no growing strides with a share each.
+
+    Examples
+    --------
+    >>> check_strided("level 'L1'", ((1, 0.2), (64, 1.0)))
+    >>> check_strided("level 'L1'", ((2, 0.2), (1, 1.0)))
+    Traceback (most recent call last):
+    tilesolve.contractions.errors.MachineError: level 'L1': strides of strided must grow, got 2, 1
+    """
+    if not (
+        isinstance(pairs, tuple)
+        and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+    ):
+        raise MachineError(f"{where}: strided must be pairs of a stride and a share, got {pairs!r}")
+    for stride, share in pairs:
+        check_count(where, "a stride of strided", stride)
+        check_positive(where, "a share of strided", share)
+    strides = [stride for stride, _ in pairs]
+    if strides != sorted(set(strides)):
+        found = ", ".join(map(str, strides))
+        raise MachineError(f"{where}: strides of strided must grow, got {found}")
 
 
 def check_levels(where: str, levels: tuple[Level, ...]) -> None:

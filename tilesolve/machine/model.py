@@ -27,7 +27,7 @@ from tilesolve.machine.file import (
     read_toml,
     write_toml,
 )
-from tilesolve.machine.level import Level, Peak, Source
+from tilesolve.machine.level import Level, Peak, Source, assumed_figures
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting, warn_once
 
@@ -44,6 +44,8 @@ class Machine:
         Nearest first, memory last.
     cores
         Cores that threads may use.
+    threads_per_core
+        Hardware threads of a core.
     frequency
         Hz, which turns costs in cycles into seconds.
     vector_bits, vector_registers
@@ -83,6 +85,7 @@ class Machine:
     sources: tuple[tuple[str, Source], ...] = ()
     catalogues: tuple[Catalogue, ...] = ()
     costs: Costs = DEFAULT_COSTS
+    threads_per_core: int = 1
 
     def __post_init__(self) -> None:
         check_fields({field.name: getattr(self, field.name) for field in fields(self)})
@@ -283,7 +286,8 @@ class Machine:
                 return "measured"
             usual = getattr(self.costs, name) == getattr(DEFAULT_COSTS, name)
             return dict(self.sources).get(figure, "default" if usual else "given")
-        return dict(self.sources).get(figure, "given")
+        usual_source: Source = "assumed" if figure in assumed_figures(self.levels) else "given"
+        return dict(self.sources).get(figure, usual_source)
 
     def replace(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields' own types
         """Return a copy with some fields changed.

@@ -8,7 +8,7 @@ from tilesolve.calibration.calibrate import Calibration
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
-from tilesolve.show.machine_tables import describe_latency
+from tilesolve.show.machine_tables import describe_wait
 from tilesolve.system.units import format_rate, format_size
 
 LEVEL_COLUMNS = {
@@ -20,6 +20,7 @@ LEVEL_COLUMNS = {
     "non-temporal store": "right",
     "all cores": "right",
     "latency": "right",
+    "start of a run": "right",
     "spread": "right",
 }
 
@@ -59,7 +60,8 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
             format_rate(level.read, machine.frequency),
             format_rate(level.stream, machine.frequency),
             format_rate(level.bandwidth_all, machine.frequency),
-            describe_latency(level, machine.frequency),
+            describe_wait(level.latency, machine.frequency),
+            describe_wait(level.start, machine.frequency),
             spreads.get(level.name, "-"),
         )
         for level in machine.levels

@@ -8,7 +8,6 @@ from typing import Any
 from rich.table import Table
 
 from tilesolve.machine.costs import DescribedCost, describe_costs, measured_costs
-from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
 from tilesolve.system.units import format_duration, format_rate, format_size
@@ -20,7 +19,7 @@ def machine_tables(machine: Machine) -> list[Table]:
     Examples
     --------
     >>> [part.row_count for part in machine_tables(Machine.load("i7-6700k"))][:3]
-    [4, 4, 8]
+    [4, 4, 9]
     """
     counts = dict.fromkeys(("capacity", "usable", "line", "ways", "shared by"), "right")
     levels = [
@@ -44,17 +43,18 @@ def machine_tables(machine: Machine) -> list[Table]:
         "bandwidth_all": "all cores",
     }
     known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]
-    waits = any(level.latency for level in machine.levels)
+    waits = {"latency": "latency", "start": "start of a run"}
+    timed = [kind for kind in waits if any(getattr(level, kind) for level in machine.levels)]
     rates = [
         (
             level.name,
             *(format_rate(getattr(level, kind), machine.frequency) for kind in known),
-            *([describe_latency(level, machine.frequency)] if waits else []),
+            *(describe_wait(getattr(level, kind), machine.frequency) for kind in timed),
             machine.source(f"{level.name}.bandwidth"),
         )
         for level in machine.levels
     ]
-    titles = [*(kinds[kind] for kind in known), *(["latency"] if waits else [])]
+    titles = [*(kinds[kind] for kind in known), *(waits[kind] for kind in timed)]
     speeds = dict.fromkeys(titles, "right")
     return [
         text_table(
@@ -70,17 +70,17 @@ def machine_tables(machine: Machine) -> list[Table]:
     ]
 
 
-def describe_latency(level: Level, frequency: float) -> str:
+def describe_wait(seconds: float | None, frequency: float) -> str:
     """Return what a load waits, in seconds and in cycles; a dash where it is not known.
 
     Examples
     --------
-    >>> describe_latency(Level("L1", 32768, 1e11, latency=1e-9), 4e9)
-    '1 ns (4 cycles)'
+    >>> describe_wait(1e-9, 4e9), describe_wait(None, 4e9)
+    ('1 ns (4 cycles)', '-')
     """
-    if level.latency is None:
+    if seconds is None:
         return "-"
-    return f"{format_duration(level.latency)} ({level.latency * frequency:.3g} cycles)"
+    return f"{format_duration(seconds)} ({seconds * frequency:.3g} cycles)"
 
 
 def cost_table(machine: Machine) -> Table:
@@ -153,6 +153,7 @@ def machine_facts(machine: Machine) -> list[tuple[str, str, str]]:
     """
     facts = {
         "cores": str(machine.cores),
+        "threads_per_core": str(machine.threads_per_core),
         "frequency": f"{machine.frequency / 1e9:.4g} GHz",
         "vector_bits": str(machine.vector_bits),
         "vector_registers": str(machine.vector_registers),

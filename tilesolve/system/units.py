@@ -78,7 +78,7 @@ def format_duration(seconds: float) -> str:
     >>> format_duration(0.0123), format_duration(2), format_duration(0)
     ('12.3 ms', '2 s', '0 s')
     """
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9), ("ps", 1e-12)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return "0 s"
