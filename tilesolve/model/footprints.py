@@ -79,6 +79,33 @@ def footprint(
     return _least(elements / (problem.itemsize * held) * touched, float(max(pitch, 1)))
 
 
+def runs_in(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes], line: int) -> Sizes:
+    """Return how many runs of a tensor a box touches: pieces of lines side by side.
+
+    What lies less than a line apart along the last axis is one run. A run that covers whole rows
+    goes on into the next one.
+
+    Examples
+    --------
+    >>> problem = Problem.of("mn-mk-kn", 64)
+    >>> [runs_in(problem, t, {"m": 8, "n": 16, "k": 64}, 64) for t in problem.spec.tensors]
+    [8.0, 1.0, 64.0]
+    """
+    reaches, sides = _sides(tensor, box)
+    found: Sizes = 1.0
+    contiguous: Any = True
+    shape = tensor.shape(problem.sizes)
+    axes = list(zip(tensor.subscripts, reaches, sides, shape, strict=True))[::-1]
+    for axis, (subscript, reach, side, extent) in enumerate(axes):
+        if axis == 0:
+            grows: Any = min((c for c, _ in subscript.terms), default=1) * problem.itemsize <= line
+        else:
+            grows = contiguous & (side >= reach)
+        found = found * choose(grows, 1.0, side)
+        contiguous = grows & (reach >= extent)
+    return found
+
+
 def reached_bytes(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes]) -> Sizes:
     """Return the bytes of the box of a tensor around all that iterations touch: a window copy's.
 

@@ -16,7 +16,7 @@ import numpy as np
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import Roles
 from tilesolve.model.copies import with_panels
-from tilesolve.model.footprints import Sizes, divisor, footprint, reached_bytes
+from tilesolve.model.footprints import Sizes, divisor, footprint, reached_bytes, runs_in
 from tilesolve.model.nest import CopyKind, Output, tile_counts
 from tilesolve.model.walk import Position, Truth, choose
 from tilesolve.packing.cover import CellSequence
@@ -118,6 +118,10 @@ class LoopPath:
         what micro-panels hold.
         """
         return [self._steps(t, line, largest) for t, line in enumerate(lines)]
+
+    def runs_taken(self, t: int, line: int) -> list[Sizes]:
+        """Return the runs of a tensor in mean boxes, at the statement and after each loop."""
+        return [runs_in(self.problem, self.tensors[t], box, line) for box in self._mean]
 
     def _steps(self, t: int, line: int, largest: bool) -> list[Sizes]:
         key = (t, line, largest)

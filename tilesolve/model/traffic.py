@@ -143,7 +143,7 @@ class Residency:
         self.path, self.place, self.registers = path, place, at == 0
         tensors = path.tensors
         copied = [c if at else 0 for c in copies]
-        seen, own = _lines_seen(place, lines, [at <= c or not c for c in copied])
+        seen, own = lines_seen(place, lines, [at <= c or not c for c in copied])
         self.held = _as_summed(path.footprints(seen, largest=True), own, widths)
         sources = path.footprints([place.line] * len(tensors), largest=True)
         # Registers hold the output's tile; the operands pass through the few that are left.
@@ -275,21 +275,18 @@ def traffic(
     """
     path = LoopPath(problem, tiling)
     names = [place.name for place in places]
-    copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
-    kinds: tuple[CopyKind, ...] = ("in place", *_kinds(tiling))
-    lines = [_copy_line(problem.spec, t, kind) for t, kind in enumerate(kinds)]
+    copies, kinds, lines, widths = copies_of(problem, tiling, names)
     packed = [
         path.copied_bytes(t, path.through[names[at]], lines[t] or 0, kind) if at else 0.0
         for t, (at, kind) in enumerate(zip(copies, kinds, strict=True))
     ]
-    width = problem.sum_itemsize / problem.itemsize
-    widths = [width, *(1.0 if kind == "windows" else width for kind in kinds[1:])]
+    width = widths[0]
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
         residency = Residency(path, place, at, copies, lines, names, widths)
         # The working set of a copy's own store holds the copy; what comes in is the source. One
         # that was prepared is read everywhere.
-        seen, own = _lines_seen(place, lines, [at < c or not c for c in copies])
+        seen, own = lines_seen(place, lines, [at < c or not c for c in copies])
         mean = _as_summed(path.footprints(seen), own, widths)
         tensors = [
             tensor if line else panel
@@ -327,7 +324,27 @@ def traffic(
     return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, path.calls)
 
 
-def _lines_seen(
+def copies_of(
+    problem: Problem, tiling: Tiling, names: Sequence[str]
+) -> tuple[list[int], tuple[CopyKind, ...], list[int | None], list[float]]:
+    """Return for each tensor the place and the kind of its copy, its line, and its widths as sums.
+
+    Parameters
+    ----------
+    problem, tiling
+        What is computed, and how.
+    names
+        Of the places.
+    """
+    copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
+    kinds: tuple[CopyKind, ...] = ("in place", *_kinds(tiling))
+    lines = [_copy_line(problem.spec, t, kind) for t, kind in enumerate(kinds)]
+    width = problem.sum_itemsize / problem.itemsize
+    widths = [width, *(1.0 if kind == "windows" else width for kind in kinds[1:])]
+    return copies, kinds, lines, widths
+
+
+def lines_seen(
     place: Store, lines: Sequence[int | None], near: Sequence[bool]
 ) -> tuple[list[int], list[bool]]:
     """Return the bytes of lines in which tensors are read, and whether from copies of their own.

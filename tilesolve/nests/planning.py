@@ -142,7 +142,7 @@ class _Wish:
     threads: int
     mode: NestMode
     route: Route | None
-    threads_per_core: int
+    threads_per_core: int | None
     sets: Sets
     later: tuple[float, float] | None
 
@@ -158,7 +158,7 @@ def plan_nest(
     mode: NestMode = "default",
     route: Route | None = None,
     *,
-    threads_per_core: int = 1,
+    threads_per_core: int | None = None,
     sets: Sets = "cache",
     later: tuple[float, float] | None = None,
 ) -> tuple[NestChoice, ...]:
@@ -181,7 +181,8 @@ def plan_nest(
     route
         What is to run it; the best if None.
     threads_per_core
-        Those that share a core's caches.
+        Those that share a core's caches; if None as many as the machine has, in the thesis's mode
+        or where there are more threads than cores.
     sets
         How the number of sets of a cache is read, see `Sets`.
     later

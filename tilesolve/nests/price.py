@@ -16,11 +16,11 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import LevelPrice, Price, stores
+from tilesolve.model.runs import start_seconds
 from tilesolve.model.traffic import Store
 from tilesolve.model.walk import walk
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.references import Reference
-from tilesolve.nests.setting import later_share
 from tilesolve.planning.policy import NEST_REGION_POINTS
 
 
@@ -61,8 +61,9 @@ def price_nest(
         again = stage.reduction is not None or (at and not streamed)
         volumes = [share * bytes_ for bytes_ in moved]
         written = volumes[0] * (2 if again else 1)
-        start = _start_seconds(machine, place) if at else 0.0
-        seconds = place.seconds([written, *volumes[1:]]) + share * sum(runs) * start
+        starts = _starts(references, nest, machine, place) if at else [0.0] * len(runs)
+        seconds = place.seconds([written, *volumes[1:]])
+        seconds += share * sum(n * start for n, start in zip(runs, starts, strict=True))
         levels.append(
             LevelPrice(
                 place.server,
@@ -167,10 +168,21 @@ def _loaded_bytes(one: Reference, nest: LoopNest, vector: str | None, width: int
     return width if apart and not turned.intersection(one.contiguous) else one.element
 
 
-def _start_seconds(machine: Machine, place: Store) -> float:
-    """Return how long the first line of a run takes longer than the others."""
+def _starts(
+    references: Sequence[Reference], nest: LoopNest, machine: Machine, place: Store
+) -> list[float]:
+    """Return how long the first line of each reference's runs takes longer than the others.
+
+    Where the innermost loop goes from run to run, it does so by strides.
+    """
     line = place.line / (place.read or place.bandwidth)
-    return line / later_share(machine.level(place.server), line) - line
+    level, inner = machine.level(place.server), nest.items[-1].letter if nest.items else ""
+    found = []
+    for one in references:
+        strided = not one.gathered and inner in one.letters and inner not in one.contiguous
+        stride = one.stride(inner) / place.line if strided else None
+        found.append(start_seconds(level, line, stride))
+    return found
 
 
 def _rate(machine: Machine, computation: Computation, threads: int) -> float:

@@ -69,6 +69,23 @@ class Reference:
         """Elements from row to row."""
         return self.shape[-1] if self.shape else 1
 
+    def stride(self, letter: str) -> float:
+        """Return the bytes from one iteration of a letter to the next; 0 where it does not move it.
+
+        Examples
+        --------
+        >>> rows = Reference("A", (((1, "i"),), ((1, "k"),)), (0, 0), (1, 1), (64, 32), 4)
+        >>> rows.stride("i"), rows.stride("k"), rows.stride("j")
+        (128.0, 4.0, 0.0)
+        """
+        found, pitch = 0.0, float(self.element)
+        for axis, divisor, extent in zip(
+            reversed(self.axes), reversed(self.divisors), reversed(self.shape), strict=True
+        ):
+            found += pitch * sum(factor for factor, name in axis if name == letter) / divisor
+            pitch *= extent
+        return found
+
     def sides(self, tiles: Tiles) -> list[Any]:
         """Return how many positions of each axis a tile touches; from above for signomials.
 

@@ -10,16 +10,14 @@ import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import stores
+from tilesolve.model.runs import later_share
 from tilesolve.nests.interference import CacheSets, Sets, largest_height
 from tilesolve.nests.references import Reference, find_references
 from tilesolve.nests.reuse import Weights, first_working_set, second_working_set
 from tilesolve.planning.policy import (
     NEST_ENUMERATED_LETTERS,
-    NEST_LATER_LINE_SHARE,
-    NEST_PREFETCHED_LINES,
     NEST_WHOLE_EXTENT,
     THESIS_MISS_COSTS,
 )
@@ -132,9 +130,9 @@ def make_setting(
     threads: int = 1,
     mode: Mode = "default",
     *,
-    threads_per_core: int = 1,
+    threads_per_core: int | None = None,
     sets: Sets = "cache",
-    ahead: int = NEST_PREFETCHED_LINES,
+    ahead: int | None = None,
     later: tuple[float, float] | None = None,
 ) -> Setting:
     """Return what tiles of a statement are chosen by.
@@ -150,14 +148,14 @@ def make_setting(
     mode
         ``"thesis"`` takes the costs that are printed, and the first cache as a whole.
     threads_per_core
-        Those that share a core's caches.
+        Those that share a core's caches; see `sharers` if None.
     sets
         How the number of sets is read, see `Sets`.
     ahead
-        Lines that the second cache fetches ahead.
+        Lines that the second cache fetches ahead; the machine's if None.
     later
         For both caches the share of a miss that each further line of a run costs; the machine's
-        latencies and bandwidths say it if None.
+        starts and bandwidths say it if None.
     """
     references = find_references(computation, stage)
     near, far = machine.caches[0], machine.caches[1]
@@ -166,14 +164,16 @@ def make_setting(
     others = [x for x, extent in extents.items() if extent > 1 and x != column]
     if len(others) >= NEST_ENUMERATED_LETTERS:
         others = [x for x in others if extents[x] > NEST_WHOLE_EXTENT]
+    together = threads_per_core or sharers(machine, threads, mode)
+    ahead = min(far.fetched, far.ahead) if ahead is None else ahead
     shared = far is machine.last_cache and far.shared_by > 1
-    first = (near.capacity or 0) // (1 if mode == "thesis" else threads_per_core)
+    first = (near.capacity or 0) // (1 if mode == "thesis" else together)
     second = (far.capacity or 0) // (far.shared_by if shared and mode != "thesis" else 1) // 2
-    sharers = far.shared_by if shared else threads_per_core
+    users = far.shared_by if shared else together
     caches = tuple(
         (
-            CacheSets.first(near, one.element, threads_per_core, sets),
-            CacheSets.second(far, one.element, sharers, ahead, sets),
+            CacheSets.first(near, one.element, together, sets),
+            CacheSets.second(far, one.element, users, ahead, sets),
         )
         for one in references
     )
@@ -202,17 +202,16 @@ def _weights(machine: Machine, threads: int, later: tuple[float, float] | None) 
     return Weights(first, second, later_first, later_second)
 
 
-def later_share(level: Level, line_seconds: float) -> float:
-    """Return the share of a run's first line that each further one costs at a level.
+def sharers(machine: Machine, threads: int, mode: Mode = "default") -> int:
+    """Return how many threads share a core's caches: one each as long as there are cores.
 
-    The first line waits for the level's latency, too. Where that is not known, the share is a
-    default.
+    The thesis has all hardware threads run.
 
     Examples
     --------
-    >>> later_share(Level("L2", 2**18, 6.4e10, latency=3e-9), 1e-9)
-    0.25
+    >>> machine = Machine.load("i7-5930k")
+    >>> [sharers(machine, threads) for threads in (6, 12)], sharers(machine, 6, "thesis")
+    ([1, 2], 2)
     """
-    if level.latency is None:
-        return NEST_LATER_LINE_SHARE
-    return line_seconds / (level.latency + line_seconds)
+    most = machine.threads_per_core
+    return most if mode == "thesis" else min(most, -(-threads // machine.cores))

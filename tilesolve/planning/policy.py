@@ -169,11 +169,8 @@ TRANSPOSE_GROUP_GAIN = 1.05
 THESIS_MISS_COSTS = (1.0, 3.5)
 """What misses of the first and the second cache cost where a nest is planned as the thesis does."""
 
-NEST_PREFETCHED_LINES = 2
-"""Lines that a second cache is taken to fetch behind a row."""
-
-NEST_LATER_LINE_SHARE = 0.25
-"""Share of a run's first line that each further one is taken to cost, where no latency is known."""
+LATER_LINE_SHARE = 0.25
+"""Share of a run's first line that each further one is taken to cost, where no start is known."""
 
 NEST_WHOLE_EXTENT = 8
 """Extent up to which a letter gets no tile where a nest has many letters."""
