@@ -5,10 +5,13 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
+from tilesolve.model.walk import walk
 from tilesolve.nests.references import Reference, find_references
 from tilesolve.nests.relaxed import relax_tiles, solve_tiles
 from tilesolve.nests.reuse import (
@@ -211,3 +214,26 @@ def test_cost_is_the_weighted_sum_of_misses():
     far = second_misses(one.references, tiles, one.extents, "j", 64)
     found = cost(one.references, tiles, one.extents, "j", one.weights, one.lines)
     assert found == near + 3.5 * far
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=3, max_size=3),
+    st.lists(st.integers(1, 6), min_size=3, max_size=3),
+    st.permutations("ijk"),
+    st.permutations("ijk"),
+)
+def test_the_walk_over_runs_gives_the_thesis_s_misses(tiles, counts, inter, intra):
+    """What `o` runs over stays in the first cache, what `n` does in the second: (4.5), (4.10)."""
+    references = setting(MATMUL, 64).references
+    tile = dict(zip("ijk", tiles, strict=True))
+    extents = {x: tile[x] * n for x, n in zip("ijk", counts, strict=True)}
+    loops = [(x, tile[x]) for x in reversed(intra)]
+    loops += [(x, extents[x] // tile[x]) for x in reversed(inter)]
+    boxes = [dict.fromkeys("ijk", 1)]
+    for letter, trips in loops:
+        boxes.append({**boxes[-1], letter: boxes[-1][letter] * trips})
+    rows = [[one.rows(box) for box in boxes] for one in references]
+    near = walk(references, loops, rows, lambda _, outer: outer < 3)
+    far = walk(references, loops, rows, lambda _, outer: outer < 4)
+    assert sum(near) == pytest.approx(first_misses(references, tile, extents, 64))
+    assert sum(far) == pytest.approx(second_misses(references, tile, extents, inter[-1], 64))
