@@ -213,3 +213,6 @@ INTERRUPTED_LOOPS = 2
 TURNED_PREFETCH_BYTES = 4 * LINE_BYTES
 """How far ahead rows are prefetched that a program transposes in registers: the blocks that follow
 read on there."""
+
+LEAST_TURNED_ROWS = 4
+"""Rows side by side, of a program, from which on they are transposed in registers, not gathered."""
