@@ -201,6 +201,11 @@ MAX_LAYOUT_BYTES = 1 << 21
 """Bytes of tables that an executor keeps for arrays of other strides than the last ones; what was
 not used for longest goes first."""
 
+# Loop programs
+
+NEAR_VECTORS = 4
+"""Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 
