@@ -245,7 +245,7 @@ def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
     cpu = cpu or TargetCpu.here()
-    machine = target_machine(cpu)
+    machine = target(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
     with pause_collection():
@@ -270,7 +270,7 @@ def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
     >>> len(machine.emit_object(parsed)) > 0
     True
     """
-    machine = target_machine(cpu)
+    machine = target(cpu)
     module.triple = machine.triple
     with pause_collection():
         text = str(module)
@@ -285,8 +285,8 @@ def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
 
 
 @cache
-def target_machine(cpu: TargetCpu) -> Any:
-    """Return LLVM's machine for a CPU.
+def target(cpu: TargetCpu) -> Any:
+    """Return what makes code for a CPU.
 
     Raises
     ------
