@@ -46,6 +46,8 @@ LAYERS = (
     "bench.run",
     "ranking",
     "bench.studies",
+    "ranking.learning.trial_files",
+    "ranking.learning.command",
     "bench.command",
     "cli",
     "__main__",
@@ -214,6 +216,8 @@ NUMBERS = {
         "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
         "kernels.codegen.vectors": "INT64 _INT32 _SCALARS",
+        "kernels.codegen.lanes_apart": "_UNALIGNED _ELEMENTS",
+        "kernels.programs.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
@@ -261,22 +265,23 @@ NUMBERS = {
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",
         "contractions.problem": "MAX_EXTENT",
-        "contractions.statements.computation": "_MAX_BYTES",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",
+        "contractions.statements.computation": "_MAX_BYTES",
         "contractions.subscripts": "_LABELS",
         "expressions.compile": "MAX_AXES MAX_LOOP_OPERANDS",
         "system.checks": "MAX_THREADS",
         "system.interrupts": "INTERRUPTED",
     },
-    "what operations of statements are defined by": {
-        "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
-        "contractions.statements.terms": "_LEVELS",
-    },
-    "what functions of epilogues are defined by": {
+    "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
+        "kernels.programs.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",
         "kernels.runtime.smooth_functions": "*",
         "running.epilogue_tables": "_LARGEST",
+    },
+    "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {
+        "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
+        "contractions.statements.terms": "_LEVELS",
     },
     "what the paper of slicing assumes": {"planning.slicing.csa": "CACHE_SHARE LATENCIES"},
     "bounds of caches, of waiting and of what is accepted": {
@@ -301,6 +306,7 @@ NUMBERS = {
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
+        "calibration.latency": "CHASE_ROUNDS CHASE_RATIO LEAST_LOADS SEED",
         "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
@@ -327,9 +333,16 @@ NUMBERS = {
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
+        "ranking.learning.learned": "FORMAT",
         "ranking.grid": "TILINGS_PER_VARIANT STRATA",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
         "ranking.table": "MOST_ROWS",
+    },
+    "how rankers learn, and when one is kept": {
+        "ranking.learning.judging": "FIRST_FEW LEAST_PROBLEMS LEAST_GAIN",
+        "ranking.learning.logistic": "RIDGE MOST_STEPS",
+        "ranking.learning.network": "WIDTHS SOFTSIGN_LAYER WIN_PROBABILITY STEPS BATCH_PAIRS RATE "
+        "MEAN_DECAY SQUARE_DECAY TINY",
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",
