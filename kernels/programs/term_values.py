@@ -22,6 +22,7 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.lanes_apart import gather
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs import arithmetic
 from tilesolve.kernels.programs.accesses import (
@@ -158,7 +159,7 @@ class TermEmitter:
             return to_bits(builder, load_number(builder, target, where, scope.active), target.dtype)
         pointers = lane_pointers(builder, target, places, scope)
         kind = ir.VectorType(arithmetic.memory_type(target.dtype), scope.lanes.count)
-        found = vectors.gather(builder, pointers, kind, full_mask(scope))
+        found = gather(builder, pointers, kind, full_mask(scope))
         return to_bits(builder, found, target.dtype)
 
     def _differs(self, place: Affine | ir.Value) -> bool:

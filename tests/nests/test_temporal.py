@@ -5,10 +5,13 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
+from tilesolve.model.walk import walk
 from tilesolve.nests.references import Reference, find_references
 from tilesolve.nests.relaxed import relax_tiles, solve_tiles
 from tilesolve.nests.reuse import (
@@ -107,11 +110,11 @@ def test_the_search_finds_what_trying_everything_finds(text, threads, mode, exte
 @pytest.mark.parametrize("extent", [400, 777, 1600])
 @pytest.mark.parametrize("mode", ["thesis", "default"])
 def test_the_geometric_program_comes_near_the_enumeration(text, extent, mode):
-    """Its whole tiles fit, and cost at most 2.5 % more."""
+    """Its whole tiles fit, and cost at most 1 % more."""
     one = setting(text, extent, threads=4, mode=mode, threads_per_core=2)
     found, best = solve_tiles(one), enumerate_tiles(one)
     assert one.fits(found.tiles, found.ends.o, found.ends.threads)
-    assert best.cost <= found.cost <= 1.025 * best.cost
+    assert best.cost <= found.cost <= 1.01 * best.cost
 
 
 @pytest.mark.parametrize("mode", ["thesis", "default"])
@@ -125,7 +128,7 @@ def test_the_relaxed_optimum_is_no_worse_than_any_whole_tile(mode):
     relaxed = [relax_tiles(free, ends, capped=False) for ends in all_ends(free)]
     least = min(found.cost for found in relaxed)
     assert least <= best.cost * (1 + 1e-6)
-    assert solve_tiles(free).cost <= 1.02 * best.cost
+    assert solve_tiles(free).cost <= 1.01 * best.cost
 
 
 @pytest.mark.parametrize("text", [MATMUL, SYRK])
@@ -211,3 +214,28 @@ def test_cost_is_the_weighted_sum_of_misses():
     far = second_misses(one.references, tiles, one.extents, "j", 64)
     found = cost(one.references, tiles, one.extents, "j", one.weights, one.lines)
     assert found == near + 3.5 * far
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=3, max_size=3),
+    st.lists(st.integers(1, 6), min_size=3, max_size=3),
+    st.permutations("ijk"),
+    st.permutations("ijk"),
+)
+def test_the_walk_over_runs_gives_the_thesis_s_misses(tiles, counts, inter, intra):
+    """What `o` runs over stays in the first cache, what `n` does in the second: (4.5), (4.10)."""
+    references = setting(MATMUL, 64).references
+    tile = dict(zip("ijk", tiles, strict=True))
+    extents = {x: tile[x] * n for x, n in zip("ijk", counts, strict=True)}
+    loops = [(x, tile[x]) for x in reversed(intra)]
+    loops += [(x, extents[x] // tile[x]) for x in reversed(inter)]
+    boxes = [dict.fromkeys("ijk", 1)]
+    for letter, trips in loops:
+        boxes.append({**boxes[-1], letter: boxes[-1][letter] * trips})
+    rows = [[one.rows(box) for box in boxes] for one in references]
+    near = walk(references, loops, rows, lambda _, outer: outer < 3)
+    far = walk(references, loops, rows, lambda _, outer: outer < 4)
+    assert sum(near) == pytest.approx(first_misses(references, tile, extents, 64))
+    # A run that a trip of `n` makes longer is a new one in the thesis, the same one in the walk.
+    if inter[-1] == "i":
+        assert sum(far) == pytest.approx(second_misses(references, tile, extents, "i", 64))

@@ -187,7 +187,7 @@ NEST_REPAIR_LINES = 2
 NEST_REPAIR_RATIO = 2.0
 """By how much relaxed tiles are made larger and smaller at most before that, letters together."""
 
-NEST_REPAIR_TILES = 8_000
+NEST_REPAIR_TILES = 1_000
 """Tiles that are looked at for that in a round, about."""
 
 NEST_HELD_ROWS = 6
