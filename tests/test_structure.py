@@ -220,7 +220,8 @@ NUMBERS = {
         "kernels.programs.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
-        "kernels.probes.bandwidth": "_BLOCK",
+        "kernels.probes.bandwidth": "BLOCK",
+        "kernels.probes.runs": "_OFFSETS",
         "kernels.codegen.scalars": "INT BIT",
         "machine.detect": "ASSUMED_LINE_BYTES ASSUMED_HZ ASSUMED_L1_BYTES ASSUMED_CAPACITY_RATIO "
         "ASSUMED_CACHES ASSUMED_NEAR_RATES ASSUMED_CACHE_RATE ASSUMED_MEMORY_RATE "
@@ -310,6 +311,7 @@ NUMBERS = {
         "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
+        "calibration.runs": "RUN_LINES STRIDES REPEATS TURNS TIMED_LINES MOST_SPREAD SEED",
         "calibration.staircase": "BEYOND_RATIO LARGEST_RATIO DISTINCT_RATIO NOISE_RATIO",
     },
     "how sweeps and studies measure": {

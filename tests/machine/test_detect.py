@@ -140,7 +140,8 @@ def test_every_figure_has_a_source(computer):
     computer.say(INTEL)
     computer.usual()
     machine = computer.machine()
-    stated = {"cores", "frequency", "vector_bits", "vector_registers", "peak"}
+    stated = {"cores", "threads_per_core", "frequency"}
+    stated |= {"vector_bits", "vector_registers", "peak"}
     for level in machine.levels:
         figures = ["bandwidth", "line", "shared_by"]
         figures += ["capacity", "ways", "inclusive"] if level.capacity else []
@@ -350,6 +351,20 @@ def test_frequency_prefers_the_highest(computer):
     computer.say({**INTEL, "cpu MHz": "0.000"})
     assert computer.machine().frequency == 3e9
     assert "frequency" in assumed(computer.machine())
+
+
+@pytest.mark.parametrize(("twins", "threads"), [("0,4", 2), ("0-3", 4), ("0", 1), (None, 1)])
+def test_threads_of_a_core_are_its_siblings(computer, twins, threads):
+    """What no sibling is named of has one, which is assumed."""
+    computer.say(INTEL)
+    computer.usual()
+    if twins is None:
+        (computer.sys / "devices/system/cpu/cpu0/topology/thread_siblings_list").unlink()
+    else:
+        computer.core(0, topology__thread_siblings_list=twins)
+    machine = computer.machine()
+    assert machine.threads_per_core == threads
+    assert machine.source("threads_per_core") == ("detected" if twins else "assumed")
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,14 @@ def test_usable_is_the_effective_share():
         ("bandwidth_all", 1e-9),
         ("latency", 0.0),
         ("latency", "long"),
+        ("start", 0.0),
+        ("start", -1e-9),
+        ("start", "soon"),
+        ("ahead", 0),
+        ("fetched", 2.0),
+        ("strided", 7),
+        ("strided", ((1, 0.5, 2),)),
+        ("strided", [[1, 0.5]]),
     ],
 )
 def test_impossible_level(field, value):
@@ -446,3 +454,43 @@ def test_a_machine_that_is_left_with_fewer_caches_can_be_written(caches):
     assert again.replace(sources=()) == few.replace(sources=())
     assert set(again.sources) <= set(few.sources)
     assert again.source("memory.bandwidth") == few.source("memory.bandwidth")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (((0, 0.5),), "a stride of strided must be a positive integer, got 0"),
+        (((1, 0.0),), "a share of strided must be positive, got 0.0"),
+        (((4, 0.5), (4, 0.6)), "strides of strided must grow, got 4, 4"),
+    ],
+)
+def test_impossible_strides(pairs, said):
+    """The error names the level and what is wrong with a pair."""
+    with pytest.raises(MachineError, match=re.escape(f"level 'L2': {said}")):
+        Level("L2", 32768, 1e9, strided=pairs)
+
+
+@pytest.mark.parametrize("strided", ["7", '["a"]', "[[1]]", "[[1, 0.5], [1, 0.6]]"])
+def test_strides_of_a_file_are_checked(strided):
+    """As other entries are, by an error that names the level."""
+    text = sample().to_toml().replace("shared_by = 1\n", f"shared_by = 1\nstrided = {strided}\n", 1)
+    with pytest.raises(MachineError, match=r"level 'L1'.*strid"):
+        Machine.from_toml(text)
+
+
+def test_files_from_before_runs_were_timed_are_read():
+    """Levels have no start then, and what hardware prefetches is assumed."""
+    text = sample().to_toml()
+    assert not re.search("start|strided|ahead|fetched", text)
+    machine = Machine.from_toml(text.replace("threads_per_core = 2\n", ""))
+    assert machine.threads_per_core == 1
+    for level in machine.levels:
+        assert (level.start, level.strided, level.ahead, level.fetched) == (None, (), 20, 2)
+        assert machine.source(f"{level.name}.fetched") == "assumed"
+
+
+@pytest.mark.parametrize("threads", [0, 1.5, "2"])
+def test_impossible_threads_of_a_core(threads):
+    """The error names the field."""
+    with pytest.raises(MachineError, match="threads_per_core must be a positive integer"):
+        sample().replace(threads_per_core=threads)

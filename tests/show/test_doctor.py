@@ -160,6 +160,8 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "lines": 94e9,
         "bandwidth_all": 93e9,
         "inclusive": False,
+        "start": 2.5e-9,
+        "strided": ((1, 0.25), (64, 0.5)),
     }
     changed = type(level)(level.name, level.capacity, level.bandwidth, 64, 8, 3, **dict(figures))
     sources = [(f"L1.{name}", "measured") for name in (*figures, "bandwidth")]
@@ -169,7 +171,7 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
     )
     monkeypatch.setenv("TILESOLVE_MACHINE", str(path))
     texts = {each.source: each.value for each in rows(diagnose(), "L1")}
-    assert set(texts) == {"measured", "given"}
+    assert set(texts) == {"measured", "given", "assumed"}
     for text in (
         "75% effective",
         "read only 91",
@@ -177,9 +179,12 @@ def test_all_figures_of_a_measured_machine(home, monkeypatch):
         "all cores 93",
         "victim cache",
         "of single lines 94",
+        "a run starts in 2.5 ns",
+        "lines 64 apart take 50% of one anywhere",
     ):
         assert text in texts["measured"]
     assert "32 KiB, lines of 64 B, 8 ways, shared by 3" in texts["given"]
+    assert texts["assumed"] == "20 lines fetched ahead at most, 2 for each access"
 
 
 def test_calibrated():

@@ -28,6 +28,12 @@ def levels_of(draw: st.DrawFn, name: str, bandwidth: float) -> Level:
         stream=draw(st.none() | rates),
         lines=draw(st.none() | rates),
         bandwidth_all=draw(st.none() | rates),
+        start=draw(st.none() | st.floats(1e-12, 1e-6)),
+        strided=tuple(
+            sorted(draw(st.dictionaries(st.integers(1, 64), st.floats(0.01, 3))).items())
+        ),
+        ahead=draw(st.integers(1, 64)),
+        fetched=draw(st.integers(1, 4)),
     )
 
 
@@ -50,6 +56,7 @@ def machines(draw: st.DrawFn, caches: st.SearchStrategy[int] | None = None) -> M
         name=draw(names),
         levels=levels,
         cores=draw(st.integers(1, 1024)),
+        threads_per_core=draw(st.integers(1, 8)),
         frequency=draw(st.floats(1e8, 1e10)),
         vector_bits=draw(st.sampled_from((128, 256, 512))),
         vector_registers=draw(st.sampled_from((16, 32))),

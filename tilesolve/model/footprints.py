@@ -79,11 +79,18 @@ def footprint(
     return _least(elements / (problem.itemsize * held) * touched, float(max(pitch, 1)))
 
 
-def runs_in(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes], line: int) -> Sizes:
+def runs_in(
+    problem: Problem,
+    tensor: Tensor,
+    box: Mapping[str, Sizes],
+    line: int,
+    *,
+    whole_rows_join: bool = True,
+) -> Sizes:
     """Return how many runs of a tensor a box touches: pieces of lines side by side.
 
-    What lies less than a line apart along the last axis is one run. A run that covers whole rows
-    goes on into the next one.
+    What lies less than a line apart along the last axis is one run. One that covers whole rows
+    goes on into the next one, unless that is not wished.
 
     Examples
     --------
@@ -100,7 +107,7 @@ def runs_in(problem: Problem, tensor: Tensor, box: Mapping[str, Sizes], line: in
         if axis == 0:
             grows: Any = min((c for c, _ in subscript.terms), default=1) * problem.itemsize <= line
         else:
-            grows = contiguous & (side >= reach)
+            grows = contiguous & (side >= reach) & whole_rows_join
         found = found * choose(grows, 1.0, side)
         contiguous = grows & (reach >= extent)
     return found

@@ -27,7 +27,8 @@ def count_runs(
 ) -> tuple[tuple[Sizes, ...], ...]:
     """Return the runs of each tensor that each cache takes in: those of the walk of `traffic`.
 
-    A packed operand is one run each time that its copy comes in; packing itself does not count.
+    The tiles of the first cache cut runs: the next tile has others in between. A packed operand is
+    one run each time that its copy comes in; packing itself does not count.
 
     Parameters
     ----------
@@ -50,13 +51,15 @@ def count_runs(
     path = LoopPath(problem, tiling)
     names = [place.name for place in places]
     copies, _, lines, widths = copies_of(problem, tiling, names)
+    tile = path.through.get(names[1], path.call) if len(names) > 1 else path.call
     found = []
     for at, place in enumerate(places[1:], start=1):
         residency = Residency(path, place, at, copies, lines, names, widths)
         _, own = lines_seen(place, lines, [at < c or not c for c in copies])
         whole: list[Sizes] = [1.0] * (len(path.loops) + 1)
         tables = [
-            whole if copied else path.runs_taken(t, place.line) for t, copied in enumerate(own)
+            whole if copied else path.runs_taken(t, place.line, tile)
+            for t, copied in enumerate(own)
         ]
         stays = residency.stays if rule == "distance" else residency.fits
         found.append(tuple(walk(path.tensors, path.loops, tables, stays, path.runs)))

@@ -119,9 +119,23 @@ class LoopPath:
         """
         return [self._steps(t, line, largest) for t, line in enumerate(lines)]
 
-    def runs_taken(self, t: int, line: int) -> list[Sizes]:
-        """Return the runs of a tensor in mean boxes, at the statement and after each loop."""
-        return [runs_in(self.problem, self.tensors[t], box, line) for box in self._mean]
+    def runs_taken(self, t: int, line: int, tile: int) -> list[Sizes]:
+        """Return the runs of a tensor in mean boxes, at the statement and after each loop.
+
+        Tiles, of so many loops, cut runs: where a tile touches several, each of the next tile's
+        starts anew, be it where one ended.
+        """
+        problem, tensor = self.problem, self.tensors[t]
+        joined = [runs_in(problem, tensor, box, line) for box in self._mean]
+        apart = [runs_in(problem, tensor, box, line, whole_rows_join=False) for box in self._mean]
+        found = joined[: tile + 1]
+        along = tensor.subscripts[-1].letters if tensor.subscripts else ()
+        for at in range(tile, len(self.loops)):
+            letter, trips = self.loops[at]
+            ratio = trips if letter in along else apart[at + 1] / apart[at]
+            started = choose(self.runs[at], found[-1] * ratio, found[-1])
+            found.append(choose(found[-1] > 1, started, joined[at + 1]))
+        return found
 
     def _steps(self, t: int, line: int, largest: bool) -> list[Sizes]:
         key = (t, line, largest)

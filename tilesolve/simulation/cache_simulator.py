@@ -70,7 +70,6 @@ class Caches(NamedTuple):
     newest: NDArray[np.int32]  # level, set -> ends of its list
     oldest: NDArray[np.int32]
     misses: NDArray[np.int64]  # level, owner
-    starts: NDArray[np.int64]  # level, owner -> misses of lines whose line before was not there
 
 
 def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
@@ -110,7 +109,6 @@ def caches(shapes: Sequence[CacheShape], span: int, owners: int = 1) -> Caches:
         held,
         newest,
         oldest,
-        np.zeros((levels, owners), np.int64),
         np.zeros((levels, owners), np.int64),
     )
 
@@ -169,23 +167,21 @@ def _insert(state: Caches, level: int, line: int) -> int:
 def access(state: Caches, address: int, owner: int) -> None:
     """Touch an address: each level that lacks it counts a miss, asks the next and fills itself.
 
-    A miss starts a run where the line before is not there. A victim cache gives the line up to the
-    nearer level and takes what that one let go.
+    A victim cache gives the line up to the nearer level and takes what that one let go.
 
     Examples
     --------
     >>> small = caches([CacheShape(128, 64)], 1000)
     >>> for address in (0, 8, 64, 0, 128, 64):
     ...     access(small, address, 0)
-    >>> int(small.misses[0, 0]), int(small.starts[0, 0])
-    (4, 1)
+    >>> int(small.misses[0, 0])
+    4
     """
     gone = EMPTY
     for level in range(state.shift.size):
         line = address >> state.shift[level]
         way = state.where[level, line]
         group = line & state.mask[level]
-        alone = line == 0 or state.where[level, line - 1] == EMPTY
         if state.inclusive[level]:
             if way != EMPTY:
                 _make_newest(state, level, group, way)
@@ -201,4 +197,3 @@ def access(state: Caches, address: int, owner: int) -> None:
         if way != EMPTY:
             return
         state.misses[level, owner] += 1
-        state.starts[level, owner] += alone

@@ -74,8 +74,6 @@ class Misses:
         Elements that calls touched, by tensor: what the registers take in.
     packed
         Elements that were packed, by tensor.
-    starts
-        Those of the misses that start a run, as `lines`.
     share
         The part of the iterations that were run; the other figures are extrapolated from it.
 
@@ -90,7 +88,6 @@ class Misses:
     lines: NDArray[np.int64]
     touches: NDArray[np.int64]
     packed: NDArray[np.int64]
-    starts: NDArray[np.int64]
     share: float = 1.0
 
 
@@ -150,20 +147,18 @@ def simulate(
     )
     touches = np.zeros(tensors, np.int64)
     if 0 in problem.sizes.values():
-        none = state.misses.reshape(-1, len(phases), tensors)
-        return Misses(none, touches, copies.elements, none)
+        return Misses(state.misses.reshape(-1, len(phases), tensors), touches, copies.elements)
     sample = None if budget is None else _sample(problem, nest, program, budget)
     now, end = np.zeros((2, program.letter.size), np.int64)
     steps, loop = (1, program.letter.size) if sample is None else (sample.steps, sample.loop)
-    counted = 2 * (state.misses.size + tensors)
+    counted = state.misses.size + 2 * tensors
     record = np.zeros((steps, counted), np.int64)
     _run(program, copies, state, touches, now, end, loop, record)
     counts = record[0] if sample is None else _extrapolated(record, sample)
-    size, shape = state.misses.size, (-1, len(phases), tensors)
-    misses, starts = counts[:size].reshape(shape), counts[size : 2 * size].reshape(shape)
-    touched, packed = counts[2 * size :].reshape(2, tensors)
+    misses = counts[: state.misses.size].reshape(-1, len(phases), tensors)
+    touched, packed = counts[state.misses.size :].reshape(2, tensors)
     run = 1.0 if sample is None else sample.steps / sample.all_steps
-    return Misses(misses, touched, packed, starts, run)
+    return Misses(misses, touched, packed, run)
 
 
 def _sample(problem: Problem, nest: Nest, program: _Program, budget: float) -> _Sample | None:
@@ -412,11 +407,9 @@ def _run(
             for level in range(levels):
                 for owner in range(owners):
                     record[step, level * owners + owner] = state.misses[level, owner]
-                    place = (levels + level) * owners + owner
-                    record[step, place] = state.starts[level, owner]
             for tensor in range(tensors):
-                record[step, 2 * levels * owners + tensor] = touches[tensor]
-                record[step, 2 * levels * owners + tensors + tensor] = copies.elements[tensor]
+                record[step, levels * owners + tensor] = touches[tensor]
+                record[step, levels * owners + tensors + tensor] = copies.elements[tensor]
             step += 1
             if step == len(record):
                 return
