@@ -50,7 +50,10 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.USub: "-",
     ast.Invert: "~",
 }
-_SUMS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
+_SUMS = {
+    **{"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+}
 
 
 def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...]:
@@ -257,7 +260,7 @@ class _Statement:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if node.keywords:
             raise self._refused(node, "functions of statements take no keywords")
-        if name in _SUMS and (len(node.args) == 1 or name in ("sum", "prod")):
+        if name in _SUMS and (len(node.args) == 1 or name not in CALLS):
             return self._sum(node, name, target)
         given = tuple(self._term(one, target) for one in node.args)
         if name == "where" and len(given) == 3:
@@ -265,7 +268,7 @@ class _Statement:
         if name in DTYPES and len(given) == 1:
             return Cast(name, given[0])
         if name not in CALLS:
-            known = ", ".join(sorted({*CALLS, "sum", "prod", "where"}))
+            known = ", ".join(sorted({*CALLS, *_SUMS, "where"}))
             raise self._refused(
                 node, f"no function {name or ast.unparse(node.func)!r}; there are {known}"
             )
@@ -328,7 +331,7 @@ def _subscript_names(node: ast.AST) -> set[str]:
                 if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
             }
             found |= {x.id for x in ast.walk(one.slice) if isinstance(x, ast.Name)} - arrays
-    return found - {*CALLS, *DTYPES, "where", "sum", "prod"}
+    return found - {*CALLS, *DTYPES, *_SUMS, "where"}
 
 
 def _folded(name: str, terms: Sequence[Term]) -> Position | None:
