@@ -260,12 +260,17 @@ NUMBERS = {
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",
         "contractions.problem": "MAX_EXTENT",
+        "contractions.statements.computation": "_MAX_BYTES",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",
         "contractions.subscripts": "_LABELS",
         "expressions.compile": "MAX_AXES MAX_LOOP_OPERANDS",
         "system.checks": "MAX_THREADS",
         "system.interrupts": "INTERRUPTED",
+    },
+    "what operations of statements are defined by": {
+        "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
+        "contractions.statements.terms": "_LEVELS",
     },
     "what functions of epilogues are defined by": {
         "contractions.epilogue": "_COUNTS",

@@ -164,3 +164,40 @@ LONG_COPY_BYTES = 1 << 26
 
 TRANSPOSE_GROUP_GAIN = 1.05
 """How much more work per row is worth a smaller staging buffer of a transpose."""
+
+# Nests
+THESIS_MISS_COSTS = (1.0, 3.5)
+"""What misses of the first and the second cache cost where a nest is planned as the thesis does."""
+
+NEST_PREFETCHED_LINES = 2
+"""Lines that a second cache is taken to fetch behind a row."""
+
+NEST_LATER_LINE_SHARE = 0.25
+"""Share of a run's first line that each further one is taken to cost, where no latency is known."""
+
+NEST_WHOLE_EXTENT = 8
+"""Extent up to which a letter gets no tile where a nest has many letters."""
+
+NEST_CONTRACTION_FLOPS = 2**22
+"""Operations from which on a statement that is a contraction is left to a plan."""
+
+NEST_CAP_ROUNDS = 3
+"""How often the relaxed tiles are solved for with limits of heights of the tiles before."""
+
+NEST_REPAIR_LINES = 2
+"""How many steps around the relaxed tiles are tried in each letter."""
+
+NEST_HELD_ROWS = 6
+"""Rows of the output that a nest's innermost loops keep in registers."""
+
+NEST_HELD_VECTORS = 2
+"""Vectors of each of these rows."""
+
+NEST_ENUMERATED_LETTERS = 3
+"""How many letters may have tiles for all tiles to be tried."""
+
+NEST_ORDER_PAIRS = 24**2
+"""Pairs of orders of loops up to which all are compared."""
+
+NEST_REGION_POINTS = 64
+"""Points of a grid, along all letters of a region together, that tell what share it is."""

@@ -1,0 +1,106 @@
+"""The class of a statement: what its tiles are made for."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.contraction import find_contraction
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read
+
+
+class NestClass(Enum):
+    """What tiles of a nest are made for.
+
+    Two of them say that another part of the library has the whole statement: `CONTRACTION` (a
+    plan) and `MOVE` (a transpose).
+    """
+
+    CONTRACTION = "contraction"
+    MOVE = "move"
+    TEMPORAL = "temporal"
+    SPATIAL = "spatial"
+    NO_TRANSFORM = "no transform"
+
+
+def classify(computation: Computation, stage: Stage) -> NestClass:
+    """Return the class of a statement: by what it is as a whole, else by its letters.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> for text in ("C[i,j] += A[i,k] * B[k,j]", "B[x,y] = A[y,x]", "m[y,x] = A[x,y] & B[y,x]"):
+    ...     found = bind_stages(parse_stages(text), 8, "int32")
+    ...     print(classify(found, found.stages[0]).name)
+    TEMPORAL
+    MOVE
+    SPATIAL
+    """
+    if find_contraction(stage, computation.dtypes)[0] is not None:
+        return NestClass.CONTRACTION
+    if find_move(stage, computation) is not None:
+        return NestClass.MOVE
+    return tile_class(stage)
+
+
+def tile_class(stage: Stage) -> NestClass:
+    """Return the class by which tiles are chosen: that of the thesis's figure 4.2.
+
+    Letters on the right that the output lacks bring elements back: temporal. Else a read whose
+    last axis has another letter than the output's walks across lines: spatial. Else all runs are
+    contiguous, and tiles would cut them. Statements with computed positions are left as they are.
+    """
+    if stage.update is not None or any(read.plain is None for read in stage.reads):
+        return NestClass.NO_TRANSFORM
+    if set(stage.term.letters) != set(stage.output):
+        return NestClass.TEMPORAL
+    column = stage.output[-1] if stage.output else None
+    if any(_crosses(read, column) for read in stage.reads):
+        return NestClass.SPATIAL
+    return NestClass.NO_TRANSFORM
+
+
+def _crosses(read: Read, column: str | None) -> bool:
+    """Return whether a read moves along the column letter by another axis than its last."""
+    last = read.subscripts[-1] if read.subscripts else None
+    if not isinstance(last, Affine) or column in last.letters:
+        return False
+    return column in read.letters
+
+
+def find_move(stage: Stage, computation: Computation) -> tuple[int, ...] | None:
+    """Return the axes of the input in the output's order, where a statement moves it as it is.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("B[x,y] = A[y,x]"), 8)
+    >>> find_move(found.stages[0], found)
+    (1, 0)
+    """
+    read = stage.term
+    if not isinstance(read, Read) or stage.where or stage.update is not None:
+        return None
+    letters = [one.plain if isinstance(one, Affine) else None for one in read.subscripts]
+    if sorted(map(str, letters)) != sorted(stage.output):
+        return None
+    axes = tuple(letters.index(letter) for letter in stage.output)
+    moves = axes != tuple(range(len(axes)))
+    same = computation.dtypes[read.array] == computation.dtypes[stage.name]
+    whole = computation.array(read.array).shape == tuple(
+        computation.sizes[letter] for letter in letters if letter
+    )
+    return axes if moves and same and whole else None
+
+
+def is_written_once(stage: Stage) -> bool:
+    """Return whether each element of the output is written by one iteration and read by none.
+
+    Then it may go past the caches. A sum that is kept in registers is written once as well; that
+    is the program's to know.
+    """
+    return stage.update is None and not stage.in_place and not stage.summed

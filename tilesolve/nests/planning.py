@@ -1,0 +1,365 @@
+"""How each statement of a computation is run, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.contraction import Contraction, find_contraction
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.kernels.programs.program import Program
+from tilesolve.machine.model import Machine
+from tilesolve.model.price import Price
+from tilesolve.nests.classify import NestClass, classify, find_move, is_written_once, tile_class
+from tilesolve.nests.interference import Sets
+from tilesolve.nests.price import price_nest
+from tilesolve.nests.programs import LoopNest, plain_nest, write_program
+from tilesolve.nests.references import find_references
+from tilesolve.nests.setting import Mode, Setting, make_setting
+from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
+from tilesolve.nests.spatial import spatial_tiles
+from tilesolve.nests.split import single, split_sums
+from tilesolve.nests.tiles import temporal_tiles
+from tilesolve.planning.policy import NEST_CONTRACTION_FLOPS
+from tilesolve.system.checks import check_threads
+from tilesolve.transposes.limits import Limits
+
+Route = Literal["nest", "contraction", "transpose"]
+"""What runs a statement: generated loops, a plan, or a transpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestChoice:
+    """How one statement is run.
+
+    Parameters
+    ----------
+    computation
+        The statement by itself, with the extents of its letters and its arrays.
+    kind
+        Its class.
+    route, why
+        What runs it, and the reason.
+    tiles
+        Pairs of a letter and its tile; empty where there are none.
+    loops
+        The loops, outermost first.
+    capped_by
+        The array and the cache that keep tiles from being larger, as no more rows of it stay;
+        empty where other limits do.
+    cost
+        What it is predicted to cost; None where a plan or a transpose runs it.
+    program
+        Its loops; None where a plan or a transpose runs it.
+    contraction
+        What a plan computes; None on other routes.
+    axes
+        The axes of the input in the output's order, where a transpose runs it.
+    """
+
+    computation: Computation
+    kind: NestClass
+    route: Route
+    why: str
+    tiles: tuple[tuple[str, int], ...] = ()
+    loops: LoopNest = field(default_factory=lambda: LoopNest(()))
+    capped_by: str = ""
+    cost: Price | None = None
+    program: Program | None = None
+    contraction: Contraction | None = None
+    axes: tuple[int, ...] = ()
+
+    @property
+    def stage(self) -> Stage:
+        """The statement."""
+        return self.computation.stages[0]
+
+    @property
+    def threads_letter(self) -> str | None:
+        """The letter that threads divide; None where one thread runs."""
+        return self._letter("threads")
+
+    @property
+    def vector_letter(self) -> str | None:
+        """The letter along which vectors lie; None for none."""
+        return self._letter("vector")
+
+    @property
+    def non_temporal(self) -> frozenset[str]:
+        """The arrays that are written past the caches."""
+        return self.program.non_temporal if self.program else frozenset()
+
+    def _letter(self, kind: str) -> str | None:
+        return next((item.letter for item in self.loops.items if item.kind == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a caller asks for beside the computation."""
+
+    machine: Machine
+    threads: int
+    mode: Mode
+    route: Route | None
+    threads_per_core: int
+    sets: Sets
+    later: tuple[float, float] | None
+
+    def lanes(self, dtype: str) -> int:
+        """Return the elements of a vector."""
+        return max(self.machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
+
+
+def plan_nest(
+    computation: Computation,
+    machine: Machine,
+    threads: int = 1,
+    mode: Mode = "default",
+    route: Route | None = None,
+    *,
+    threads_per_core: int = 1,
+    sets: Sets = "cache",
+    later: tuple[float, float] | None = None,
+) -> tuple[NestChoice, ...]:
+    """Decide how each statement of a computation is run.
+
+    Statements with sums inside larger terms become several, unless they are contractions as a
+    whole.
+
+    Parameters
+    ----------
+    computation
+        The statements and their extents.
+    machine
+        Whose caches and costs count.
+    threads
+        Those that share the work.
+    mode
+        ``"thesis"`` decides by the printed formulas and costs, and holds no registers.
+    route
+        What is to run it; the best if None.
+    threads_per_core
+        Those that share a core's caches.
+    sets
+        How the number of sets of a cache is read, see `Sets`.
+    later
+        For both caches the share of a miss that each further line of a run costs; the machine's
+        if None.
+
+    Raises
+    ------
+    PlanError
+        If a statement cannot take the route.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
+    >>> (choice,) = plan_nest(found, Machine.load("i7-6700k"))
+    >>> choice.kind.name, choice.route, choice.tiles
+    ('SPATIAL', 'nest', (('x', 16), ('y', 496)))
+    """
+    for name, value, known in (
+        ("mode", mode, get_args(Mode)),
+        ("route", route, (*get_args(Route), None)),
+        ("sets", sets, get_args(Sets)),
+    ):
+        if value not in known:
+            raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
+    check_threads(threads)
+    wish = _Wish(machine, threads, mode, route, threads_per_core, sets, later)
+    found: list[NestChoice] = []
+    for stage in computation.stages:
+        own = single(computation, stage)
+        whole = _other_route(own, wish)
+        if whole is not None:
+            found.append(whole)
+            continue
+        parts = split_sums(own)
+        for part in parts.stages:
+            one = single(parts, part)
+            elsewhere = _other_route(one, wish) if len(parts.stages) > 1 else None
+            found.append(elsewhere or _nest(one, wish))
+    return tuple(found)
+
+
+def _other_route(computation: Computation, wish: _Wish) -> NestChoice | None:
+    """Return a statement as a contraction or a transpose, where that is wished or better."""
+    (stage,) = computation.stages
+    if wish.route == "nest":
+        return None
+    kind = classify(computation, stage)
+    contraction, reason = find_contraction(stage, computation.dtypes)
+    if contraction is not None and wish.route != "transpose":
+        flops = contraction.problem(computation).flops
+        if wish.route == "contraction" or flops >= NEST_CONTRACTION_FLOPS:
+            why = f"it is the contraction {contraction.spec} of {flops:,} operations"
+            return NestChoice(computation, kind, "contraction", why, contraction=contraction)
+    if wish.route == "contraction":
+        raise PlanError(f"{stage} is no contraction: {reason}")
+    axes = find_move(stage, computation)
+    if axes is not None:
+        why = f"it moves {stage.reads[0].array} as it is"
+        return NestChoice(computation, kind, "transpose", why, axes=axes)
+    if wish.route == "transpose":
+        raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
+    return None
+
+
+def _nest(computation: Computation, wish: _Wish) -> NestChoice:
+    """Return a statement as generated loops."""
+    (stage,) = computation.stages
+    kind = tile_class(stage)
+    extents = dict(computation.sizes)
+    plain = _untransformed(computation, wish)
+    why, tiles, capped = "its runs are contiguous: tiles would cut them", {}, ""
+    if stage.update is not None or any(read.plain is None for read in stage.reads):
+        why = "positions are computed"
+    nest = plain
+    if not computation.points(stage):
+        why = "there is nothing to compute"
+    elif kind is not NestClass.NO_TRANSFORM and not stage.output:
+        why = "its output is a single element"
+    elif kind is not NestClass.NO_TRANSFORM and wish.machine.second_cache is None:
+        why = f"{wish.machine.name} has no second cache"
+    elif kind is NestClass.TEMPORAL and stage.reduction is not None:
+        setting = _setting(computation, wish)
+        found = temporal_tiles(setting)
+        lanes = wish.lanes(computation.output.dtype) if wish.mode == "default" else None
+        why = "no tile fits the caches"
+        if found is not None:
+            why = "elements come back: tiles keep them near"
+            nest = tiled_nest(stage, extents, found, threads=wish.threads, lanes=lanes)
+            tiles = dict(found.tiles)
+            capped = capping(setting, tiles, found.ends.o, found.ends.threads)
+    elif kind is NestClass.SPATIAL:
+        setting = _setting(computation, wish)
+        across = spatial_tiles(setting)
+        why = "no tile fits the caches"
+        if across is not None:
+            why = "it reads across lines: tiles keep each line until all of it was used"
+            nest = spatial_nest(stage, extents, across, wish.threads)
+            tiles = {across.column: across.width, across.row: across.height}
+    elif kind is NestClass.TEMPORAL:
+        why = f"{stage.term} has sums that stay inside it"
+    streamed = _streams(computation, stage, wish)
+    cost = _price(computation, nest, wish, streamed)
+    if wish.mode == "default" and kind is NestClass.TEMPORAL and nest is not plain:
+        untiled = _price(computation, plain, wish, streamed)
+        if untiled.ranking < cost.ranking:
+            why = "tiles would cost more than they save"
+            nest, cost, tiles, capped = plain, untiled, {}, ""
+    return NestChoice(
+        computation,
+        kind,
+        "nest",
+        why,
+        tuple(tiles.items()),
+        nest,
+        capped,
+        cost,
+        write_program(computation, nest, frozenset([stage.name] if streamed else [])),
+    )
+
+
+def _setting(computation: Computation, wish: _Wish) -> Setting:
+    return make_setting(
+        computation,
+        computation.stages[0],
+        wish.machine,
+        wish.threads,
+        wish.mode,
+        threads_per_core=wish.threads_per_core,
+        sets=wish.sets,
+        later=wish.later,
+    )
+
+
+def _untransformed(computation: Computation, wish: _Wish) -> LoopNest:
+    """Return the loops of a statement without tiles, as good as they get."""
+    (stage,) = computation.stages
+    extents = dict(computation.sizes)
+    sums = stage.reduction is not None and bool(stage.output) and bool(computation.points(stage))
+    if sums and wish.mode == "default":
+        lanes = wish.lanes(computation.output.dtype)
+        return untiled_nest(stage, extents, wish.threads, _line(computation, wish.machine), lanes)
+    return baseline_nest(computation, wish.machine, wish.threads)
+
+
+def baseline_nest(computation: Computation, machine: Machine, threads: int) -> LoopNest:
+    """Return the obvious loops: threads outermost, a vector innermost, nothing else."""
+    (stage,) = computation.stages
+    return plain_nest(stage, dict(computation.sizes), threads, _line(computation, machine))
+
+
+def baseline_program(choice: NestChoice, machine: Machine, threads: int = 1) -> Program:
+    """Return the obvious loops of a statement as a program, to compare others with.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
+    >>> machine = Machine.load("i7-6700k")
+    >>> program = baseline_program(plan_nest(found, machine)[0], machine, 2)
+    >>> [(node.name, node.kind) for node in program.nodes[:2]]
+    [('y', 'threads'), ('x', 'vector')]
+    """
+    return write_program(choice.computation, baseline_nest(choice.computation, machine, threads))
+
+
+def untiled_program(choice: NestChoice, machine: Machine, threads: int = 1) -> Program:
+    """Return the loops without tiles that tiles are compared with: sums stay in registers."""
+    wish = _Wish(machine, threads, "default", None, 1, "cache", None)
+    nest = _untransformed(choice.computation, wish)
+    return write_program(choice.computation, nest, choice.non_temporal)
+
+
+def _line(computation: Computation, machine: Machine) -> int:
+    """Return the elements of a line of the output."""
+    size = np.dtype(computation.output.dtype).itemsize
+    return max(machine.levels[0].line // size, 1)
+
+
+def _streams(computation: Computation, stage: Stage, wish: _Wish) -> bool:
+    """Return whether the output goes past the caches.
+
+    It does if it is written once, and the last cache does not hold all arrays; in the thesis
+    always then.
+    """
+    if not is_written_once(stage) or not stage.output:
+        return False
+    limit = Limits.of(wish.machine).last_cache_bytes
+    return wish.mode == "thesis" or sum(one.bytes for one in computation.arrays) > limit
+
+
+def _price(computation: Computation, nest: LoopNest, wish: _Wish, streamed: bool) -> Price:
+    (stage,) = computation.stages
+    return price_nest(
+        computation,
+        stage,
+        find_references(computation, stage),
+        nest,
+        wish.machine,
+        wish.threads,
+        streamed=streamed,
+    )
+
+
+def capping(setting: Setting, tiles: Mapping[str, int], o: str, threads: str | None) -> str:
+    """Return the array and the cache that keep a tile from growing; empty if other limits do."""
+    for letter in setting.tiled:
+        step = setting.step if letter == setting.column else 1
+        larger = {**tiles, letter: tiles[letter] + step}
+        if larger[letter] > setting.most(letter, threads):
+            continue
+        for name, excess in setting.crowded(larger, o).items():
+            if excess > 0:
+                return name
+    return ""

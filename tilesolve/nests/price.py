@@ -1,0 +1,164 @@
+"""What a nest of loops costs: the same walk and the same price as of plans.
+
+Each level serves runs and lines: ``seconds = bytes / bandwidth + runs · start``, where runs are the
+same walk with one element for each contiguous run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.machine.model import Machine
+from tilesolve.model.price import LevelPrice, Price, stores
+from tilesolve.model.traffic import Store
+from tilesolve.model.walk import walk
+from tilesolve.nests.programs import LoopNest
+from tilesolve.nests.references import Reference
+from tilesolve.nests.setting import later_share
+from tilesolve.planning.policy import NEST_REGION_POINTS
+
+
+def price_nest(
+    computation: Computation,
+    stage: Stage,
+    references: Sequence[Reference],
+    nest: LoopNest,
+    machine: Machine,
+    threads: int = 1,
+    *,
+    streamed: bool = False,
+) -> Price:
+    """Return what a nest of loops costs each of some threads.
+
+    Parameters
+    ----------
+    computation, stage, references
+        The statement, and what it touches.
+    nest
+        Its loops.
+    machine, threads
+        Who computes.
+    streamed
+        Whether the output goes past the caches.
+    """
+    points = computation.points(stage)
+    places = stores(machine, threads)
+    if not points:
+        none = (0.0,) * len(references)
+        levels = [LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places]
+        return Price(tuple(levels), 0.0, 0.0, ())
+    share = region_share(stage, computation.sizes)
+    loops, boxes = _walked(nest, computation.sizes, threads)
+    levels = []
+    for at, place in enumerate(places):
+        runs, moved = _moved(references, nest, loops, boxes, place, at)
+        again = stage.reduction is not None or (at and not streamed)
+        volumes = [share * bytes_ for bytes_ in moved]
+        written = volumes[0] * (2 if again else 1)
+        start = _start_seconds(machine, place) if at else 0.0
+        seconds = place.seconds([written, *volumes[1:]]) + share * sum(runs) * start
+        levels.append(
+            LevelPrice(
+                place.server,
+                place.name,
+                tuple(volumes),
+                (written, *volumes[1:]),
+                (0.0,) * len(volumes),
+                float(seconds),
+            )
+        )
+    compute = share * points * max(stage.term.work, 1) / _rate(machine, computation, threads)
+    calls = share * prod(trips for _, trips in loops[1:])
+    return Price(tuple(levels), compute, float(calls), ())
+
+
+def region_share(stage: Stage, extents: Mapping[str, int]) -> float:
+    """Return the share of the points of a box where a statement computes, by a coarse grid.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stage = parse_stages("C[i,j] = A[i,j]", "j <= i")[0]
+    >>> round(region_share(stage, {"i": 1000, "j": 1000}), 1)
+    0.5
+    """
+    letters = tuple(dict.fromkeys(x for one in stage.where for x in one.letters))
+    if not letters:
+        return 1.0
+    side = max(NEST_REGION_POINTS // len(letters), 2)
+    steps = [(np.arange(side) + 0.5) * (extents[x] / side) for x in letters]
+    grid = dict(zip(letters, np.ix_(*steps), strict=True))
+    found = np.ones([side] * len(letters), dtype=bool)
+    for one in stage.where:
+        found = found & one.holds(grid)
+    return float(found.mean())
+
+
+def _walked(
+    nest: LoopNest, extents: Mapping[str, int], threads: int
+) -> tuple[list[tuple[str, float]], list[dict[str, float]]]:
+    """Return the loops of one thread with their trips, innermost first, and the box after each."""
+    sides = {x: float(extent) for x, extent in extents.items()}
+    loops = []
+    for item in nest.items:
+        side = sides[item.letter]
+        step = min(float(item.step), side)
+        trips = side / step
+        if item.kind == "threads":
+            trips = max(trips / threads, 1.0)
+        loops.append((item.letter, trips))
+        sides[item.letter] = step
+    loops.reverse()
+    boxes = [dict(sides)]
+    for letter, trips in loops:
+        boxes.append({**boxes[-1], letter: boxes[-1][letter] * trips})
+    return loops, boxes
+
+
+def _moved(
+    references: Sequence[Reference],
+    nest: LoopNest,
+    loops: Sequence[tuple[str, float]],
+    boxes: Sequence[Mapping[str, float]],
+    place: Store,
+    at: int,
+) -> tuple[list[float], list[float]]:
+    """Return the runs and the bytes of each reference that a place takes in."""
+    tensors: Any = references
+    if not at:
+        sizes = [[one.elements(box) * one.element for box in boxes] for one in references]
+        parallel = len([item for item in nest.items if item.kind in ("vector", "unrolled")])
+        output = walk(tensors[:1], loops, sizes[:1], lambda _, outer: outer < max(nest.held, 1))
+        operands = walk(tensors[1:], loops, sizes[1:], lambda _, outer: outer < max(parallel, 1))
+        return [0.0] * len(references), output + operands
+    rows = [[float(one.rows(box)) for box in boxes] for one in references]
+    bytes_ = [
+        [float(one.rows(box) * one.lines(box, place.line) * place.line) for box in boxes]
+        for one in references
+    ]
+    held = [sum(sizes) for sizes in zip(*bytes_, strict=True)]
+
+    def stays(inner: Any, outer: int) -> bool:  # noqa: ANN401 - as the walk gives it
+        del outer
+        return bool(held[inner] <= place.capacity)
+
+    return walk(tensors, loops, rows, stays), walk(tensors, loops, bytes_, stays)
+
+
+def _start_seconds(machine: Machine, place: Store) -> float:
+    """Return how long the first line of a run takes longer than the others."""
+    line = place.line / (place.read or place.bandwidth)
+    return line / later_share(machine.level(place.server), line) - line
+
+
+def _rate(machine: Machine, computation: Computation, threads: int) -> float:
+    """Return the operations a second of one of some threads: as many as vectors have lanes."""
+    size = np.dtype(computation.output.dtype).itemsize
+    dtype = "float64" if size == np.dtype("float64").itemsize else "float32"
+    return machine.peak(dtype, threads) / threads * np.dtype(dtype).itemsize / size

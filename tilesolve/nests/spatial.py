@@ -1,0 +1,104 @@
+"""Tiles for statements that read across lines: Algorithm 3 of the thesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilesolve.nests.references import Reference
+from tilesolve.nests.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialTiles:
+    """Tiles of two letters: of the output's last axis, and of the last axis of what it crosses.
+
+    Parameters
+    ----------
+    column, row
+        The letters.
+    width, height
+        Their tiles.
+    cost
+        Of lines, as (4.15) and (4.17) count it.
+    """
+
+    column: str
+    row: str
+    width: int
+    height: int
+    cost: float
+
+
+def crossed(setting: Setting) -> list[Reference]:
+    """Return the reads that have the column letter on another axis than their last."""
+    return [
+        one
+        for one in setting.references[1:]
+        if setting.column in one.letters and setting.column not in one.contiguous
+    ]
+
+
+def spatial_tiles(setting: Setting) -> SpatialTiles | None:
+    """Return the best tiles, all of them tried; None if none fits.
+
+    Each tile is a line wide and a line high at least. The output is not counted: it goes past
+    the caches.
+    """
+    column = setting.column
+    row = next((x for one in crossed(setting) for x in one.contiguous if x in setting.output), None)
+    if row is None:
+        return None
+    most = [setting.extents[column], setting.most(row, row)]
+    least = [min(setting.step, extent) for extent in most]
+    found = np.meshgrid(
+        *(
+            np.unique(np.append(np.arange(a, b, setting.step), b)) if a else np.array([1])
+            for a, b in zip(least, most, strict=True)
+        ),
+        indexing="ij",
+    )
+    width, height = (one.ravel().astype(np.int64) for one in found)
+    kept = _fits(setting, width, height, row)
+    if not kept.any():
+        return None
+    width, height = width[kept], height[kept]
+    prices = spatial_cost(setting, width, height, row)
+    at = int(np.argmin(prices))
+    return SpatialTiles(column, row, int(width[at]), int(height[at]), float(prices[at]))
+
+
+def spatial_cost(setting: Setting, width: Any, height: Any, row: str) -> Any:  # noqa: ANN401
+    """Return the cost of lines of all inputs: (4.15) for those that are crossed, else (4.17).
+
+    A read across lines costs less the higher tiles are and the narrower; another one always the
+    same.
+    """
+    area = setting.extents[setting.column] * setting.extents[row]
+    inefficiency = width / setting.step
+    across = crossed(setting)
+    total: Any = 0.0
+    for one in setting.references[1:]:
+        total = total + area / (height if one in across else width) * inefficiency
+    return total
+
+
+def _fits(setting: Setting, width: Any, height: Any, row: str) -> Any:  # noqa: ANN401
+    """Return whether tiles fit both caches (4.18), (4.19), and do not evict themselves."""
+    near, far = 0, 0
+    across: Sequence[Reference] = crossed(setting)
+    found = np.ones(width.shape, dtype=bool)
+    for number, one in enumerate(setting.references):
+        if number == 0:
+            continue
+        near = near + width * one.element * (setting.step if one in across else 1)
+        far = far + width * height * one.element
+        if len(one.axes) < 2:
+            continue
+        across_run, rows = (height, width) if one in across else (width, height)
+        limit = np.maximum(setting.height_limits(number, 1, across_run), setting.step)
+        found = found & (rows <= limit)
+    return found & (near <= setting.capacities[0]) & (far <= setting.capacities[1])

@@ -1,0 +1,76 @@
+"""Statements with sums inside larger terms as several statements, each sum one of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read, Reduce, Term
+
+
+def split_sums(computation: Computation) -> Computation:
+    """Return a computation in which sums inside larger terms are statements before them.
+
+    A sum stays where it is if its dtype is not that of the output, in which it is summed; so do
+    several of them where a condition has one of their letters.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stages = parse_stages("C[i,j] = alpha * sum(A[i,k] * B[k,j], k) + beta * C[i,j]")
+    >>> for stage in split_sums(bind_stages(stages, 8)).stages:
+    ...     print(stage)
+    C_sum[i,j] = sum(A[i,k] * B[k,j], k)
+    C[i,j] = alpha * C_sum[i,j] + beta * C[i,j]
+    """
+    names = set(computation.dtypes)
+    stages: list[Stage] = []
+    for stage in computation.stages:
+        stages += _split(computation, stage, names)
+    if len(stages) == len(computation.stages):
+        return computation
+    shapes = {array.name: array.shape for array in computation.arrays}
+    return bind_stages(stages, computation.sizes, computation.dtypes, shapes)
+
+
+def single(computation: Computation, stage: Stage) -> Computation:
+    """Return the computation of one statement by itself, with the arrays as large as they are."""
+    arrays = {stage.name, *(read.array for read in stage.reads)}
+    names = arrays | set(stage.term.params)
+    return bind_stages(
+        (stage,),
+        {letter: computation.sizes[letter] for letter in stage.letters},
+        {name: kind for name, kind in computation.dtypes.items() if name in names},
+        {name: computation.array(name).shape for name in arrays},
+    )
+
+
+def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stage]:
+    sums = [one for one in dict.fromkeys(stage.term.all) if isinstance(one, Reduce)]
+    dtype = computation.dtypes[stage.name]
+    apart = [one for one in sums if one.kind(computation.dtypes) == dtype]
+    outer = tuple(x for x in stage.where if set(x.letters) <= set(stage.output))
+    if stage.reduction is not None or (len(outer) < len(stage.where) and sums != apart[:1]):
+        return [stage]
+    made, replaced = [], {}
+    for one in apart:
+        used = {*one.term.letters, *(letter for x in stage.where for letter in x.letters)}
+        axes = tuple(Affine.letter(x) for x in stage.output if x in used)
+        name = f"{stage.name}_sum"
+        while name in names:
+            name += "_"
+        names.add(name)
+        made.append(Stage(name, axes, one, dtype, stage.where))
+        replaced[one] = Read(name, axes)
+    if not made:
+        return [stage]
+    return [*made, replace(stage, term=_replaced(stage.term, replaced), where=outer)]
+
+
+def _replaced(term: Term, replaced: dict[Reduce, Read]) -> Term:
+    if isinstance(term, Reduce) and term in replaced:
+        return replaced[term]
+    parts = [_replaced(part, replaced) for part in term.parts]
+    return term.rebuilt(parts) if parts else term

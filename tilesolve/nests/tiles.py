@@ -1,0 +1,11 @@
+"""Which search finds temporal tiles: trying all of them, or a geometric program."""
+
+from __future__ import annotations
+
+from tilesolve.nests.setting import Setting
+from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
+
+
+def temporal_tiles(setting: Setting) -> TemporalTiles | None:
+    """Return the tiles and the order that cost least; None if no tile fits the caches."""
+    return enumerate_tiles(setting)
