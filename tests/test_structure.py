@@ -47,6 +47,7 @@ LAYERS = (
     "ranking",
     "bench.studies",
     "bench.command",
+    "plan_command",
     "cli",
     "__main__",
     "",

@@ -96,8 +96,6 @@ def _computation(data: dict[str, Any]) -> Computation:
     for one in data["stages"]:
         (stage,) = parse_stages(one["statement"])
         where = parse_conditions(one["where"])
-        stages.append(
-            Stage(stage.name, stage.axes, stage.term, one["dtype"], where, stage.update)
-        )
+        stages.append(Stage(stage.name, stage.axes, stage.term, one["dtype"], where, stage.update))
     shapes = {name: tuple(shape) for name, shape in data["shapes"].items()}
     return bind_stages(stages, data["sizes"], data["dtypes"], shapes)

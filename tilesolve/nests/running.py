@@ -99,9 +99,7 @@ def _contraction_step(choice: NestChoice, machine: Machine, threads: int) -> Ste
     contraction = choice.contraction
     assert contraction is not None
     problem = contraction.problem(choice.computation)
-    made = plan(
-        problem, machine=machine, threads=threads, accumulate=contraction.beta is not None
-    )
+    made = plan(problem, machine=machine, threads=threads, accumulate=contraction.beta is not None)
     name = choice.stage.name
 
     def multiply(held: Held, params: Params) -> None:
@@ -202,6 +200,8 @@ def check_params(computation: Computation, params: Mapping[str, object]) -> Para
             raise SizeError(f"no value is given for the parameter {name!r} of {computation}")
         value = np.asarray(params[name])
         if value.shape or not np.can_cast(value.dtype, dtype, "same_kind"):
-            raise SizeError(f"the parameter {name!r} is a number of {dtype}, not {params[name]!r:.60}")
+            raise SizeError(
+                f"the parameter {name!r} is a number of {dtype}, not {params[name]!r:.60}"
+            )
         found[name] = value.astype(dtype).item()
     return found
