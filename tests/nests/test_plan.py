@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilesolve
+from tests.support.guard_pages import allocate
 from tilesolve.contractions.errors import (
     DtypeError,
     PlanError,
@@ -21,7 +22,6 @@ from tilesolve.contractions.nest_suites import NestCase, nest_suite
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.notation import Array, axes, total
 from tilesolve.nests.plan import NestPlan, nest
-from tests.support.guard_pages import allocate
 
 MACHINE = "i7-6700k"
 
