@@ -19,7 +19,7 @@ def sources() -> list[Path]:
     Examples
     --------
     >>> sorted({path.parent.name for path in sources()})
-    ['codegen', 'kernels', 'packing', 'probes', 'runtime']
+    ['codegen', 'kernels', 'packing', 'probes', 'programs', 'runtime']
     """
     folders = (Path(__file__).parent, Path(buffers.__file__).parent)
     return [path for folder in folders for path in sorted(folder.rglob("*.py"))]

@@ -200,3 +200,12 @@ MAX_TABLE_INDICES = 1 << 17
 MAX_LAYOUT_BYTES = 1 << 21
 """Bytes of tables that an executor keeps for arrays of other strides than the last ones; what was
 not used for longest goes first."""
+
+MAX_TRIPS_WRITTEN_OUT = 64
+"""Trips of a loop of a program that are written out at most."""
+
+MAX_HELD_VECTORS = 256
+"""Elements or vectors of them that a program holds in registers at most: LLVM spills the rest."""
+
+INTERRUPTED_LOOPS = 2
+"""Loops of a program, from the outermost on, in whose trips an interrupt is looked for."""

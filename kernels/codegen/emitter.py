@@ -143,7 +143,7 @@ class TileEmitter:
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``x * y + z``."""
-        return vectors.multiply_add(self.builder, x, y, z, self.shape.real)
+        return vectors.multiply_add(self.builder, x, y, z)
 
     def fms(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """Return ``z - x * y``."""

@@ -245,7 +245,7 @@ def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
     cpu = cpu or TargetCpu.here()
-    machine = _target(cpu)
+    machine = target_machine(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
     with pause_collection():
@@ -259,8 +259,40 @@ def _parse_module(
     return parsed, machine
 
 
+def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
+    """Return a module as LLVM optimises it, and the machine that code for it is made with.
+
+    Loops become no vectors: what is to be one is written so.
+
+    Examples
+    --------
+    >>> parsed, machine = optimise(ir.Module(name="empty"), TargetCpu.here())
+    >>> len(machine.emit_object(parsed)) > 0
+    True
+    """
+    machine = target_machine(cpu)
+    module.triple = machine.triple
+    with pause_collection():
+        text = str(module)
+    parsed = llvm.parse_assembly(text)
+    parsed.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_interleaving = options.loop_unrolling = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(parsed, passes)
+    return parsed, machine
+
+
 @cache
-def _target(cpu: TargetCpu) -> Any:
+def target_machine(cpu: TargetCpu) -> Any:
+    """Return LLVM's machine for a CPU.
+
+    Raises
+    ------
+    MachineError
+        If LLVM was built without the CPU's architecture.
+    """
     # Every architecture that LLVM was built with: registering one costs nothing.
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

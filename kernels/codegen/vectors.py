@@ -20,7 +20,6 @@ _SCALARS = {
     "int64": INT64,
     "half": ir.IntType(16),
 }
-_SUFFIXES = {"float32": "f32", "float64": "f64", "int64": "i64", "half": "i16"}
 _VECTOR_REGISTER = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
 """What LLVM calls any vector register in the constraint of a piece of assembly."""
 
@@ -144,8 +143,69 @@ def _masked(
     arguments: Sequence[ir.Value],
 ) -> ir.Value:
     # An alignment among the arguments is what LLVM up to 21 wants; later ones take it, too.
-    suffix = next(_SUFFIXES[name] for name, of in _SCALARS.items() if of == kind.element)
-    name = f"llvm.masked.{what}.v{kind.count}{suffix}.p0"
+    return call_intrinsic(builder, f"llvm.masked.{what}.{type_suffix(kind)}.p0", returns, arguments)
+
+
+def gather(
+    builder: ir.IRBuilder, places: ir.Value, kind: ir.VectorType, mask: ir.Value
+) -> ir.Value:
+    """Load lanes of a mask from a pointer each; the others are zero.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> kind = vector_type("float64", 256)
+    >>> places = broadcast(builder, to_pointer(builder, count), ir.VectorType(ir.PointerType(), 4))
+    >>> gather(builder, places, kind, mask_first_lanes(builder, kind, count)).callee.name
+    'llvm.masked.gather.v4f64.v4p0'
+    """
+    name = f"llvm.masked.gather.{type_suffix(kind)}.{type_suffix(places.type)}"
+    arguments = (places, _INT32(1), mask, ir.Constant(kind, None))
+    return call_intrinsic(builder, name, kind, arguments)
+
+
+def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.Value) -> None:
+    """Store lanes of a mask to a pointer each, in their order.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> values = broadcast(builder, count, vector_type("int64", 256))
+    >>> places = broadcast(builder, to_pointer(builder, count), ir.VectorType(ir.PointerType(), 4))
+    >>> scatter(builder, values, places, mask_first_lanes(builder, values.type, count))
+    >>> builder.block.instructions[-1].callee.name
+    'llvm.masked.scatter.v4i64.v4p0'
+    """
+    name = f"llvm.masked.scatter.{type_suffix(value.type)}.{type_suffix(places.type)}"
+    call_intrinsic(builder, name, ir.VoidType(), (value, places, _INT32(1), mask))
+
+
+def type_suffix(kind: ir.Type) -> str:
+    """Return what the names of LLVM's functions have for a type.
+
+    Examples
+    --------
+    >>> type_suffix(vector_type("float32", 128)), type_suffix(INT64), type_suffix(ir.PointerType())
+    ('v4f32', 'i64', 'p0')
+    """
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{type_suffix(kind.element)}"
+    if isinstance(kind, ir.PointerType):
+        return "p0"
+    return {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(kind) or str(kind)
+
+
+def call_intrinsic(
+    builder: ir.IRBuilder, name: str, returns: ir.Type, arguments: Sequence[ir.Value]
+) -> ir.Value:
+    """Call a function of LLVM by its whole name.
+
+    Examples
+    --------
+    >>> builder, count = _example()
+    >>> print(call_intrinsic(builder, "llvm.smax.i64", INT64, [count, count]))
+    %".3" = call i64 @"llvm.smax.i64"(i64 %".1", i64 %".1")
+    """
     signature = ir.FunctionType(returns, [value.type for value in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
     return builder.call(function, arguments)
@@ -165,9 +225,7 @@ def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> i
     return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), mask)
 
 
-def multiply_add(
-    builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value, dtype: str
-) -> ir.Value:
+def multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """Return ``x * y + z``, fused where the CPU has an FMA.
 
     `llvm.fma` would promise the fusion, and keep it on a CPU without one by a library call per
@@ -177,14 +235,12 @@ def multiply_add(
     --------
     >>> builder, address = _example()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float32", 128), 16)
-    >>> multiply_add(builder, x, x, x, "float32").callee.name
+    >>> multiply_add(builder, x, x, x).callee.name
     'llvm.fmuladd.v4f32'
     """
     kind = x.type
-    name = f"llvm.fmuladd.v{kind.count}{_SUFFIXES[dtype]}"
-    signature = ir.FunctionType(kind, (kind, kind, kind))
-    function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
-    return builder.call(function, (x, y, z))
+    name = f"llvm.fmuladd.{type_suffix(kind)}"
+    return call_intrinsic(builder, name, kind, (x, y, z))
 
 
 def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int]) -> ir.Value:

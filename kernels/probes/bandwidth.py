@@ -76,7 +76,7 @@ def sweep(dtype: str, bits: int) -> Kernel:
         def step(where: list[ir.Value], _: Any) -> list[ir.Value]:
             for place in where:
                 x = vectors.load(builder, place, kind, bits // 8)
-                y = vectors.multiply_add(builder, x, scales, shifts, dtype)
+                y = vectors.multiply_add(builder, x, scales, shifts)
                 vectors.store(builder, y, place, bits // 8)
             return []
 
@@ -241,7 +241,7 @@ def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
         scales, shifts = (vectors.broadcast(builder, x, kind) for x in (scale, shift))
 
         def step(_: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
-            return [vectors.multiply_add(builder, x, scales, shifts, dtype) for x in values]
+            return [vectors.multiply_add(builder, x, scales, shifts) for x in values]
 
         # Accumulators that start equal would stay equal, and be merged into one.
         starts = [

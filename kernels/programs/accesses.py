@@ -1,0 +1,379 @@
+"""Loads and stores of a lowered program: whole vectors, single numbers, and lanes that lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.arithmetic import BYTE, constant, memory_type
+from tilesolve.kernels.programs.scope import Place, Scope, emit_position, floor_divide
+
+_NEAR_VECTORS = 4
+"""Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An array in memory, as lowered code sees it.
+
+    Parameters
+    ----------
+    name, dtype, shape
+        Of the array; the shape is that of the computation, not of a room.
+    base
+        Pointer to the first element.
+    strides
+        Bytes between neighbours along each axis, known when the code is made or at run time.
+    unit
+        The axis along which neighbours lie side by side; None if there is none.
+    origin
+        Positions of the first element, in a room.
+    ring
+        Axis along which places are used again, and after how many.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    base: ir.Value
+    strides: tuple[int | ir.Value, ...]
+    unit: int | None
+    origin: tuple[Place, ...] = ()
+    ring: tuple[int, int] | None = None
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(self.dtype).itemsize
+
+
+def emit_pointer(
+    builder: ir.IRBuilder, target: Target, places: Sequence[Place], active: ir.Value | None = None
+) -> ir.Value:
+    """Emit the pointer to an element; to the first one where nothing is computed."""
+    places = _local_places(builder, target, places)
+    moving: ir.Value | None = None
+    fixed, known = 0, INT64(0)
+    for place, stride in zip(places, target.strides, strict=True):
+        if place.base is not None:
+            step = INT64(stride) if isinstance(stride, int) else stride
+            term = builder.mul(place.base, step)
+            moving = term if moving is None else builder.add(moving, term)
+        if isinstance(stride, int):
+            fixed += place.offset * stride
+        elif place.offset:
+            known = builder.add(known, builder.mul(stride, INT64(place.offset)))
+    distance = builder.add(known, INT64(fixed))
+    if active is not None:
+        moving = builder.select(active, INT64(0) if moving is None else moving, INT64(0))
+        distance = builder.select(active, distance, INT64(0))
+    where = target.base if moving is None else _step(builder, target.base, moving)
+    return _step(builder, where, distance)
+
+
+def _step(builder: ir.IRBuilder, pointer: ir.Value, distance: ir.Value) -> ir.Value:
+    return builder.gep(pointer, [distance], source_etype=BYTE)
+
+
+def _local_places(
+    builder: ir.IRBuilder, target: Target, places: Sequence[Place]
+) -> Sequence[Place]:
+    """Return where an element lies in a room."""
+    if not target.origin:
+        return places
+    found = []
+    for axis, (place, origin) in enumerate(zip(places, target.origin, strict=True)):
+        if target.ring is not None and axis == target.ring[0]:
+            value, extent = place.value(builder), INT64(target.ring[1])
+            quotient = floor_divide(builder, value, target.ring[1])
+            found.append(Place(builder.sub(value, builder.mul(quotient, extent))))
+            continue
+        base = place.base
+        if origin.base is not None:
+            base = builder.sub(INT64(0) if base is None else base, origin.base)
+        found.append(Place(base, place.offset - origin.offset))
+    return found
+
+
+def load_number(
+    builder: ir.IRBuilder, target: Target, places: Sequence[Place], active: ir.Value | None
+) -> ir.Value:
+    """Load one element; any one where nothing is computed."""
+    where = emit_pointer(builder, target, places, active)
+    return builder.load(where, typ=memory_type(target.dtype), align=1)
+
+
+def to_bits(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
+    """Return a value from memory as registers have it."""
+    if dtype != "bool":
+        return value
+    return builder.icmp_unsigned("!=", value, constant(value.type, 0))
+
+
+def to_bytes(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
+    """Return a value as memory has it."""
+    if dtype != "bool":
+        return value
+    kind = value.type
+    wide = ir.VectorType(BYTE, kind.count) if isinstance(kind, ir.VectorType) else BYTE
+    return builder.zext(value, wide)
+
+
+def load_affine(
+    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine], scope: Scope
+) -> ir.Value:
+    """Load what a read has at a point, or at the lanes of a vector."""
+    places = [emit_position(builder, one, scope) for one in subscripts]
+    lanes = scope.lanes
+    if lanes is None or not any(one.factor(lanes.letter) for one in subscripts):
+        found = load_number(builder, target, places, scope.active)
+        return to_bits(builder, found, target.dtype)
+    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    factor = _factor_along(target, subscripts, lanes.letter)
+    ring = target.ring is not None and target.ring[0] == target.unit
+    found = None
+    if factor is not None and not ring:
+        found = _load_near(builder, target, places, factor, scope)
+    if found is None and not ring:
+        found = _load_repeated(builder, target, subscripts, scope)
+    if found is None:
+        pointers = lane_pointers(builder, target, subscripts, scope)
+        found = vectors.gather(builder, pointers, kind, full_mask(scope))
+    return to_bits(builder, found, target.dtype)
+
+
+def _factor_along(target: Target, subscripts: Sequence[Affine], letter: str) -> int | None:
+    """Return how many elements lanes are apart where all lie along the unit axis."""
+    if target.unit is None or subscripts[target.unit].divisor > 1:
+        return None
+    if any(one.factor(letter) for axis, one in enumerate(subscripts) if axis != target.unit):
+        return None
+    return subscripts[target.unit].factor(letter) or None
+
+
+def _load_near(
+    builder: ir.IRBuilder, target: Target, places: Sequence[Place], factor: int, scope: Scope
+) -> ir.Value | None:
+    """Load lanes that lie a few elements apart; None if they are to be gathered."""
+    lanes = scope.lanes
+    assert lanes is not None and target.unit is not None
+    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    first = list(places)
+    if factor < 0:
+        lowest = first[target.unit]
+        away = factor * (lanes.count - 1)
+        first[target.unit] = Place(lowest.base, lowest.offset + away)
+    if lanes.mask is not None:
+        if abs(factor) != 1:
+            return None
+        return _load_masked(builder, target, first, kind, factor, lanes.mask)
+    span = abs(factor) * (lanes.count - 1) + 1
+    pieces = -(-span // lanes.count)
+    if pieces > _NEAR_VECTORS:
+        return None
+    where = emit_pointer(builder, target, first)
+    begins = [min(at * lanes.count, span - lanes.count) for at in range(pieces)]
+    loaded = [
+        vectors.load(
+            builder, _step(builder, where, INT64(begin * target.itemsize)), kind, 1
+        )
+        for begin in begins
+    ]
+    wanted = [abs(factor) * lane for lane in range(lanes.count)]
+    if factor < 0:
+        wanted.reverse()
+    return _choose_lanes(builder, loaded, begins, wanted)
+
+
+def _load_masked(
+    builder: ir.IRBuilder,
+    target: Target,
+    places: Sequence[Place],
+    kind: ir.VectorType,
+    factor: int,
+    mask: ir.Value,
+) -> ir.Value:
+    where = emit_pointer(builder, target, places)
+    if factor == 1:
+        return vectors.load_masked(builder, where, kind, mask)
+    back = range(kind.count - 1, -1, -1)
+    found = vectors.load_masked(builder, where, kind, vectors.shuffle(builder, mask, mask, back))
+    return vectors.shuffle(builder, found, found, back)
+
+
+def _choose_lanes(
+    builder: ir.IRBuilder,
+    loaded: Sequence[ir.Value],
+    begins: Sequence[int],
+    wanted: Sequence[int],
+) -> ir.Value:
+    """Return a vector of elements that lie in some vectors, by where they lie."""
+    count = len(wanted)
+    if len(loaded) == 1 and list(wanted) == list(range(count)):
+        return loaded[0]
+    found = loaded[0]
+    order = [where if where < count else 0 for where in wanted]
+    if len(loaded) == 1:
+        return vectors.shuffle(builder, found, found, order)
+    for at, (piece, begin) in enumerate(zip(loaded[1:], begins[1:], strict=True)):
+        before = order if at == 0 else list(range(count))
+        mixed = [
+            count + where - begin if begin <= where < begin + count and where >= count else keep
+            for where, keep in zip(wanted, before, strict=True)
+        ]
+        found = vectors.shuffle(builder, found, piece, mixed)
+    return found
+
+
+def _load_repeated(
+    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine], scope: Scope
+) -> ir.Value | None:
+    """Load lanes that share elements, as in `A[x//2]`; None if they are to be gathered."""
+    lanes = scope.lanes
+    assert lanes is not None
+    if target.unit is None:
+        return None
+    along = subscripts[target.unit]
+    alone = not any(
+        one.factor(lanes.letter) for axis, one in enumerate(subscripts) if axis != target.unit
+    )
+    divisor = along.divisor
+    if not alone or along.factor(lanes.letter) != 1 or divisor > _NEAR_VECTORS or divisor == 1:
+        return None
+    if lanes.mask is not None:
+        return None
+    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    whole = emit_position(builder, Affine(along.terms, along.offset), scope).value(builder)
+    quotient = floor_divide(builder, whole, divisor)
+    rest = builder.sub(whole, builder.mul(quotient, INT64(divisor)))
+    last = floor_divide(builder, builder.add(whole, INT64(lanes.count - 1)), divisor)
+    places = [emit_position(builder, one, scope) for one in subscripts]
+    places[target.unit] = Place(quotient)
+    where = emit_pointer(builder, target, places)
+    needed = builder.add(builder.sub(last, quotient), INT64(1))
+    mask = vectors.mask_first_lanes(builder, kind, needed)
+    loaded = vectors.load_masked(builder, where, kind, mask)
+    found = None
+    for phase in range(divisor):
+        order = [(phase + lane) // divisor for lane in range(lanes.count)]
+        turned = vectors.shuffle(builder, loaded, loaded, order)
+        if found is None:
+            found = turned
+            continue
+        here = builder.icmp_signed("==", rest, INT64(phase))
+        found = builder.select(here, turned, found)
+    return found
+
+
+def full_mask(scope: Scope) -> ir.Value:
+    """Return the mask of the lanes that are computed."""
+    assert scope.lanes is not None
+    if scope.lanes.mask is not None:
+        return scope.lanes.mask
+    return constant(ir.VectorType(ir.IntType(1), scope.lanes.count), 1)
+
+
+def lane_positions(builder: ir.IRBuilder, position: Affine, scope: Scope) -> ir.Value:
+    """Emit a position at each lane of a vector."""
+    lanes = scope.lanes
+    assert lanes is not None
+    kind = ir.VectorType(INT64, lanes.count)
+    factor = position.factor(lanes.letter)
+    whole = emit_position(builder, Affine(position.terms, position.offset), scope)
+    steps = ir.Constant(kind, [INT64(factor * lane) for lane in range(lanes.count)])
+    found = builder.add(vectors.broadcast(builder, whole.value(builder), kind), steps)
+    return found if position.divisor == 1 else floor_divide(builder, found, position.divisor)
+
+
+def lane_pointers(
+    builder: ir.IRBuilder, target: Target, subscripts: Sequence[Affine | ir.Value], scope: Scope
+) -> ir.Value:
+    """Emit a pointer for each lane, by positions that are known or values of them."""
+    assert scope.lanes is not None
+    kind = ir.VectorType(INT64, scope.lanes.count)
+    total = constant(kind, 0)
+    for axis, (one, stride) in enumerate(zip(subscripts, target.strides, strict=True)):
+        if isinstance(one, Affine):
+            found = lane_positions(builder, one, scope)
+        elif isinstance(one.type, ir.VectorType):
+            found = one
+        else:
+            found = vectors.broadcast(builder, one, kind)
+        found = _local_lanes(builder, target, axis, found)
+        step = INT64(stride) if isinstance(stride, int) else stride
+        total = builder.add(total, builder.mul(found, vectors.broadcast(builder, step, kind)))
+    return pointers_at(builder, target.base, total)
+
+
+def _local_lanes(
+    builder: ir.IRBuilder, target: Target, axis: int, positions: ir.Value
+) -> ir.Value:
+    """Return where positions along an axis lie in a room."""
+    if not target.origin:
+        return positions
+    kind = positions.type
+    if target.ring is not None and axis == target.ring[0]:
+        quotient = floor_divide(builder, positions, target.ring[1])
+        return builder.sub(positions, builder.mul(quotient, constant(kind, target.ring[1])))
+    origin = target.origin[axis].value(builder)
+    return builder.sub(positions, vectors.broadcast(builder, origin, kind))
+
+
+def pointers_at(builder: ir.IRBuilder, base: ir.Value, distances: ir.Value) -> ir.Value:
+    """Emit a pointer for each lane, so many bytes from another one."""
+    kind = distances.type
+    begin = vectors.broadcast(builder, builder.ptrtoint(base, INT64), kind)
+    places = ir.VectorType(ir.PointerType(), kind.count)
+    return builder.inttoptr(builder.add(begin, distances), places)
+
+
+def store_number(
+    builder: ir.IRBuilder,
+    target: Target,
+    places: Sequence[Place],
+    value: ir.Value,
+    active: ir.Value | None,
+) -> None:
+    """Store one element, if it is computed at all."""
+    value = to_bytes(builder, value, target.dtype)
+    if active is None:
+        builder.store(value, emit_pointer(builder, target, places), align=1)
+        return
+    with builder.if_then(active):
+        builder.store(value, emit_pointer(builder, target, places), align=1)
+
+
+def store_affine(
+    builder: ir.IRBuilder,
+    target: Target,
+    subscripts: Sequence[Affine],
+    value: ir.Value,
+    scope: Scope,
+    *,
+    non_temporal: bool = False,
+) -> None:
+    """Store a number, or the lanes of a vector, where letters stand."""
+    places = [emit_position(builder, one, scope) for one in subscripts]
+    lanes = scope.lanes
+    if lanes is None or not isinstance(value.type, ir.VectorType):
+        store_number(builder, target, places, value, scope.active)
+        return
+    value = to_bytes(builder, value, target.dtype)
+    factor = _factor_along(target, subscripts, lanes.letter)
+    ring = target.ring is not None and target.ring[0] == target.unit
+    if factor != 1 or ring:
+        pointers = lane_pointers(builder, target, subscripts, scope)
+        vectors.scatter(builder, value, pointers, full_mask(scope))
+        return
+    where = emit_pointer(builder, target, places)
+    if lanes.mask is not None:
+        vectors.store_masked(builder, value, where, lanes.mask)
+    else:
+        align = lanes.count * target.itemsize if non_temporal else 1
+        vectors.store(builder, value, where, align, non_temporal=non_temporal)

@@ -1,0 +1,284 @@
+"""Programs as machine code: compiled for arrays of a layout, kept on disk, and run on arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.statements.computation import ArrayInfo
+from tilesolve.kernels.codegen.object_code import LoadedCode, TargetCpu, optimise
+from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
+from tilesolve.kernels.programs.layout import Layout
+from tilesolve.kernels.programs.module import (
+    FAILURE,
+    FIRST_ARRAY,
+    ROOMS,
+    STOP,
+    arena_bytes,
+    external_arrays,
+    has_threads,
+    lower,
+    split_phases,
+)
+from tilesolve.kernels.programs.program import Program
+from tilesolve.kernels.sources import LAYOUT
+from tilesolve.packing import buffers
+from tilesolve.packing.memory_overlap import address_range
+from tilesolve.system.cancellation import stop_address
+from tilesolve.system.kept_objects import make_alone, write_object
+from tilesolve.system.trust import kept_folder
+from tilesolve.system.workers import run_together
+
+Array = npt.NDArray[Any]
+_CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+def compile_program(
+    program: Program, layout: Layout | None = None, bits: int | None = None
+) -> CompiledProgram:
+    """Return a program as machine code for this CPU: from disk, or compiled now and kept there.
+
+    Parameters
+    ----------
+    program
+        What to compile.
+    layout
+        Of its arrays: in C order unless given.
+    bits
+        Width of vectors; the CPU's widest unless given.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.affine import Affine
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.kernels.programs.program import Compute, Loop
+    >>> computation = bind_stages(parse_stages("out[x] = 2 * A[x] + 1"), 3)
+    >>> zero, end = Affine.number(0), Affine.number(3)
+    >>> program = Program(computation, (Loop("x", (zero,), (end,), (Compute(0),), kind="vector"),))
+    >>> out = np.empty(3)
+    >>> compile_program(program).run({"A": np.array([1.0, 2.0, 3.0]), "out": out})
+    >>> out
+    array([3., 5., 7.])
+    """
+    cpu = TargetCpu.here()
+    layout = Layout.rows(program.computation) if layout is None else layout
+    bits = cpu.bits if bits is None else bits
+    path = kept_folder("code") / f"program-{_digest(program, layout, bits, cpu)}.o"
+    with make_alone(path) as code:
+        if code is None:
+            parsed, machine = optimise(lower(program, layout, bits).module, cpu)
+            code = machine.emit_object(parsed)
+            write_object(path, code)
+    return CompiledProgram(program, layout, bits, LoadedCode(code))
+
+
+def program_assembly(
+    program: Program, layout: Layout | None = None, cpu: TargetCpu | None = None
+) -> str:
+    """Return the assembly of a program for a CPU, whose widest vectors it takes."""
+    cpu = TargetCpu.here() if cpu is None else cpu
+    layout = Layout.rows(program.computation) if layout is None else layout
+    parsed, machine = optimise(lower(program, layout, cpu.bits).module, cpu)
+    text: str = machine.emit_assembly(parsed)
+    return text
+
+
+def _digest(program: Program, layout: Layout, bits: int, cpu: TargetCpu) -> str:
+    """Return what the code depends on, as a short hash."""
+    parts = [program, layout, bits, cpu, version("llvmlite"), np.__version__, LAYOUT]
+    return hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """A program as machine code.
+
+    Parameters
+    ----------
+    program
+        What was compiled.
+    layout
+        The arrays' layout.
+    bits
+        Width of vectors.
+    code
+        In memory.
+    """
+
+    program: Program
+    layout: Layout
+    bits: int
+    code: LoadedCode
+
+    @property
+    def assembly(self) -> str:
+        """The assembly of the code."""
+        cpu = TargetCpu.here()
+        parsed, machine = optimise(lower(self.program, self.layout, self.bits).module, cpu)
+        text: str = machine.emit_assembly(parsed)
+        return text
+
+    def run(
+        self,
+        arrays: Mapping[str, Array],
+        params: Mapping[str, float] | None = None,
+        *,
+        threads: int = 1,
+        parts: int | None = None,
+        long: bool = False,
+    ) -> None:
+        """Run the program on arrays.
+
+        Parameters
+        ----------
+        arrays
+            By name: those that are read, and those that are written. Arrays between stages that
+            are kept in no room may be left out.
+        params
+            The value of each parameter.
+        threads
+            How many run at once.
+        parts
+            How many parts loops of threads are cut into, which threads take one after another;
+            as many as there are threads unless given.
+        long
+            Whether it takes so long that an interrupt has to end it.
+
+        Raises
+        ------
+        SizeError
+            If an array is not as the program has it, or a computed subscript lies outside.
+        DtypeError
+            If an array is of another dtype.
+        SpecError
+            If an array that is written overlaps another one, or cannot be written.
+        """
+        given = self._complete(arrays)
+        self._check(given)
+        words = self._words(given, params or {})
+        parts = threads if parts is None else parts
+        teams = [_Member(self, words.copy()) for _ in range(threads)]
+        for number, body in enumerate(split_phases(self.program.body)):
+            function = _CALL(self.code.address(f"phase{number}"))
+            count_parts = parts if has_threads(body) else 1
+            numbers = count()
+            jobs = [
+                partial(one.run, function, numbers, count_parts) for one in teams[:count_parts]
+            ]
+            run_together(jobs, long=long)
+            for member in teams:
+                member.check()
+
+    def _complete(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return all arrays in memory, with new ones for what stages hand to others."""
+        computation, found = self.program.computation, {}
+        outer = (*computation.inputs, computation.output.name)
+        for info in external_arrays(self.program):
+            if info.name in arrays:
+                found[info.name] = arrays[info.name]
+            elif info.name in outer:
+                raise SizeError(f"no array is given for {info.name} of {computation}")
+            else:
+                found[info.name] = buffers.empty(info.shape, np.dtype(info.dtype))
+        return found
+
+    def _check(self, arrays: Mapping[str, Array]) -> None:
+        written = {stage.name for stage in self.program.computation.stages}
+        for info in external_arrays(self.program):
+            _check_array(info, arrays[info.name], self.layout.unit(info.name))
+            if info.name in written and not arrays[info.name].flags.writeable:
+                raise SpecError(f"{info.name} cannot be written")
+        self._check_empty()
+        for name in written & set(arrays):
+            for other, array in arrays.items():
+                if other != name and _overlap(arrays[name], array):
+                    raise SpecError(f"{name}, which is written, overlaps {other} in memory")
+
+    def _check_empty(self) -> None:
+        """Raise `SizeError` if an element of an array without any would be read."""
+        computation = self.program.computation
+        for check in range_checks(computation):
+            stage = computation.stages[check.stage]
+            if computation.array(check.read.array).shape[check.axis] == 0:
+                if computation.points(stage):
+                    raise SizeError(f"{stage} reads {check.read}, of which axis {check.axis} is 0")
+
+    def _words(
+        self, arrays: Mapping[str, Array], params: Mapping[str, float]
+    ) -> npt.NDArray[np.int64]:
+        """Return the words of a call, those of a thread's own still 0."""
+        found = [0] * FIRST_ARRAY
+        for info in external_arrays(self.program):
+            array = arrays[info.name]
+            found += [array.ctypes.data, *array.strides]
+        words = np.zeros(len(found) + len(self.program.computation.params), np.int64)
+        words[: len(found)] = found
+        for at, (name, dtype) in enumerate(self.program.computation.params, len(found)):
+            if name not in params:
+                raise SizeError(f"no value is given for the parameter {name}")
+            words[at : at + 1].view(dtype)[0] = params[name]
+        return words
+
+
+class _Member:
+    """A thread's part in a run: its words, its rooms, and what goes wrong in it."""
+
+    def __init__(self, compiled: CompiledProgram, words: npt.NDArray[np.int64]) -> None:
+        self._compiled, self._words = compiled, words
+        self._failure = np.zeros(2, np.int64)
+        self._arena = buffers.allocate(max(1, arena_bytes(compiled.program)))
+        words[FAILURE] = self._failure.ctypes.data
+        words[ROOMS] = self._arena.ctypes.data
+
+    def run(self, function: Any, numbers: Any, parts: int) -> None:
+        """Run parts until none is left."""
+        self._words[STOP] = stop_address()
+        while (part := next(numbers)) < parts:
+            function(part, parts, self._words.ctypes.data)
+
+    def check(self) -> None:
+        """Raise `SizeError` if a computed subscript was outside of its array."""
+        number, position = self._failure.tolist()
+        if not number:
+            return
+        computation = self._compiled.program.computation
+        check: RangeCheck = range_checks(computation)[number - 1]
+        extent = computation.array(check.read.array).shape[check.axis]
+        raise SizeError(
+            f"{computation.stages[check.stage]}: {check.read} is at position {position} of axis "
+            f"{check.axis} of {check.read.array}, which has {extent}"
+        )
+
+
+def _check_array(info: ArrayInfo, array: Array, unit: int | None) -> None:
+    """Raise an error unless an array is as code has it."""
+    if array.shape != info.shape:
+        raise SizeError(f"{info.name} has shape {array.shape}, not {info.shape}")
+    if array.dtype.name != info.dtype or not array.dtype.isnative:
+        raise DtypeError(f"{info.name} is {array.dtype}, not {info.dtype}")
+    if unit is not None and array.shape[unit] > 1 and array.strides[unit] != array.itemsize:
+        raise SizeError(
+            f"neighbours along axis {unit} of {info.name} are {array.strides[unit]} bytes apart, "
+            f"not {array.itemsize}"
+        )
+
+
+def _overlap(one: Array, other: Array) -> bool:
+    """Return whether two arrays share a range of memory."""
+    if not one.size or not other.size:
+        return False
+    low, high = address_range(one)
+    begin, end = address_range(other)
+    return low < end and begin < high and bool(np.may_share_memory(one, other))
+

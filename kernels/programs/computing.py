@@ -1,0 +1,201 @@
+"""What is computed at a point: terms that are written, put into reductions, or begun anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.terms import Number, Position, Term
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.programs import arithmetic
+from tilesolve.kernels.programs.accesses import (
+    full_mask,
+    load_affine,
+    load_number,
+    store_affine,
+    store_number,
+    to_bits,
+)
+from tilesolve.kernels.programs.arithmetic import EMITTERS, constant, number_type
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.program import Program
+from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+from tilesolve.kernels.programs.term_values import TermEmitter
+from tilesolve.packing.sizes import LINE_BYTES
+
+
+def vector_lanes(program: Program, stages: list[int], bits: int) -> int:
+    """Return how many points a vector loop computes at once.
+
+    As many as numbers of the widest dtype that the stages take fit a vector; or as many as fill a
+    line of an array that is written past the caches, if those are more.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> computation = bind_stages(parse_stages("out[x] = A[x] + B[x]"), 8, "int16")
+    >>> vector_lanes(Program(computation, ()), [0], 256)
+    16
+    """
+    computation = program.computation
+    widest, line = 1, 0
+    for number in stages:
+        stage = computation.stages[number]
+        kinds = [computation.dtypes[stage.name]]
+        kinds += [found for one in stage.term.all if (found := _width_kind(one, computation.dtypes))]
+        widest = max(widest, *(np.dtype(kind).itemsize for kind in kinds))
+        if stage.name in program.non_temporal:
+            line = max(line, LINE_BYTES // np.dtype(kinds[0]).itemsize)
+    return max(bits // (8 * widest), line)
+
+
+def _width_kind(term: Term, dtypes: Any) -> str | None:
+    if isinstance(term, Number | Position):
+        return None
+    found = term.kind(dtypes)
+    return found if isinstance(found, str) else None
+
+
+def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: bool) -> None:
+    """Emit what a stage computes at a point, or at the lanes of a vector."""
+    stage = emitter.stage(number)
+    dtype = emitter.dtypes[stage.name]
+    point = TermEmitter(emitter, number, scope)
+    if stage.update is not None:
+        _update(emitter, point, dtype)
+        return
+    reduction = stage.reduction
+    axes = _positions(stage.axes)
+    if reduction is None:
+        value = point.value(stage.term, dtype)
+        if scope.lanes is not None:
+            value = point.lanes_of(value)
+        store_affine(
+            emitter.builder, emitter.targets[stage.name], axes, value, scope,
+            non_temporal=non_temporal,
+        )
+        return
+    value = point.value(reduction.term, dtype)
+    if scope.lanes is not None:
+        value = point.lanes_of(value)
+    if emitter.held_stage == number:
+        before = emitter.held[scope.key]
+        if isinstance(value.type, ir.VectorType) and not isinstance(before.type, ir.VectorType):
+            value = reduce_lanes(emitter, reduction.name, dtype, value, scope)
+        emitter.held[scope.key] = _combined(emitter, reduction.name, dtype, before, value, scope)
+        return
+    _accumulate(emitter, number, value, scope)
+
+
+def _accumulate(emitter: Emitter, number: int, value: ir.Value, scope: Scope) -> None:
+    """Emit a reduction's step whose element lies in memory."""
+    stage, builder = emitter.stage(number), emitter.builder
+    reduction, dtype = stage.reduction, emitter.dtypes[stage.name]
+    assert reduction is not None
+    target, axes = emitter.targets[stage.name], _positions(stage.axes)
+    if scope.lanes is not None and scope.lanes.letter in stage.summed:
+        value = reduce_lanes(emitter, reduction.name, dtype, value, scope)
+    before = load_affine(builder, target, axes, scope)
+    found = EMITTERS[reduction.name](builder, dtype, [before, value])
+    store_affine(builder, target, axes, found, scope)
+
+
+def _combined(
+    emitter: Emitter, name: str, dtype: str, before: ir.Value, value: ir.Value, scope: Scope
+) -> ir.Value:
+    """Emit a reduction's step in registers."""
+    found = EMITTERS[name](emitter.builder, dtype, [before, value])
+    if isinstance(found.type, ir.VectorType):
+        if scope.lanes is not None and scope.lanes.mask is not None:
+            return emitter.builder.select(scope.lanes.mask, found, before)
+    elif scope.active is not None:
+        return emitter.builder.select(scope.active, found, before)
+    return found
+
+
+def reduce_lanes(
+    emitter: Emitter, name: str, dtype: str, value: ir.Value, scope: Scope
+) -> ir.Value:
+    """Emit a reduction over the lanes of a vector that are computed."""
+    builder = emitter.builder
+    if scope.lanes is not None and scope.lanes.mask is not None:
+        nothing = constant(value.type, identity(name, dtype))
+        value = builder.select(full_mask(scope), value, nothing)
+    while value.type.count > 1:
+        half = value.type.count // 2
+        parts = [
+            vectors.shuffle(builder, value, value, range(at, at + half)) for at in (0, half)
+        ]
+        value = EMITTERS[name](builder, dtype, parts)
+    return builder.extract_element(value, ir.IntType(32)(0))
+
+
+def _update(emitter: Emitter, point: TermEmitter, dtype: str) -> None:
+    """Emit an update of an element whose position is computed."""
+    stage, builder, scope = point.stage, emitter.builder, point.scope
+    assert stage.update is not None
+    target = emitter.targets[stage.name]
+    value = point.value(stage.term, dtype)
+    places = [
+        emit_position(builder, one, scope) if isinstance(one, Affine) else Place(one)
+        for one in point.checked_places(stage.target)
+    ]
+    before = to_bits(builder, load_number(builder, target, places, scope.active), dtype)
+    found = EMITTERS[stage.update](builder, dtype, [before, value])
+    active = scope.active
+    for outside in point.outside:
+        inside = builder.not_(outside)
+        active = inside if active is None else builder.and_(active, inside)
+    store_number(builder, target, places, found, active)
+
+
+def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:
+    """Emit what a reduction begins with."""
+    stage = emitter.stage(number)
+    dtype = emitter.dtypes[stage.name]
+    target = emitter.targets[stage.name]
+    first = start_value(emitter, number, scope)
+    if stage.update is None:
+        store_affine(emitter.builder, target, _positions(stage.axes), first, scope)
+        return
+    _fill(emitter, number, constant(number_type(dtype), _first(emitter, number)), ())
+
+
+def _first(emitter: Emitter, number: int) -> float:
+    """Return what a reduction begins with."""
+    stage = emitter.stage(number)
+    name = stage.update or (stage.reduction.name if stage.reduction else "add")
+    return identity(name, emitter.dtypes[stage.name])
+
+
+def start_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
+    """Return what a reduction begins with, in each lane if elements lie along them."""
+    stage = emitter.stage(number)
+    kind = number_type(emitter.dtypes[stage.name])
+    if scope.lanes is not None and scope.lanes.letter in stage.output:
+        kind = ir.VectorType(kind, scope.lanes.count)
+    return constant(kind, _first(emitter, number))
+
+
+def _fill(emitter: Emitter, number: int, value: ir.Value, places: tuple[Place, ...]) -> None:
+    """Emit loops over all elements of an array that write a number."""
+    builder, target = emitter.builder, emitter.targets[emitter.stage(number).name]
+    if len(places) == len(target.shape):
+        store_number(builder, target, places, value, None)
+        return
+
+    def trip(index: ir.Value) -> None:
+        with emitter.inside():
+            _fill(emitter, number, value, (*places, Place(index)))
+
+    vectors.repeat(builder, vectors.INT64(target.shape[len(places)]), trip)
+
+
+def _positions(axes: Any) -> list[Affine]:
+    """Return the positions of an element that is no update."""
+    return [one for one in axes if isinstance(one, Affine)]

@@ -1,0 +1,72 @@
+"""Conditions in LLVM IR: which points, or which lanes of a vector, are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Condition
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.accesses import lane_positions
+from tilesolve.kernels.programs.arithmetic import BIT, constant
+from tilesolve.kernels.programs.emitter import reduce_bits
+from tilesolve.kernels.programs.scope import Scope, emit_position
+
+
+def holding(
+    builder: ir.IRBuilder, conditions: Iterable[Condition], scope: Scope
+) -> ir.Value | None:
+    """Emit whether conditions hold that are the same at all lanes; None if there are none."""
+    found: ir.Value | None = None
+    for one in conditions:
+        value = emit_position(builder, one.position, scope).value(builder)
+        holds = builder.icmp_signed(">=", value, INT64(0))
+        found = holds if found is None else builder.and_(found, holds)
+    return found
+
+
+def within(builder: ir.IRBuilder, conditions: Iterable[Condition], scope: Scope) -> Scope:
+    """Return the scope of the points at which conditions hold, too."""
+    lanes, given = scope.lanes, list(conditions)
+    if lanes is None:
+        return activate(builder, scope, holding(builder, given, scope))
+    uniform = [one for one in given if not one.position.factor(lanes.letter)]
+    scope = activate(builder, scope, holding(builder, uniform, scope))
+    for one in given:
+        if one in uniform:
+            continue
+        values = lane_positions(builder, one.position, scope)
+        mask = builder.icmp_signed(">=", values, constant(values.type, 0))
+        scope = mask_lanes(builder, scope, mask)
+    return scope
+
+
+def activate(builder: ir.IRBuilder, scope: Scope, holds: ir.Value | None) -> Scope:
+    """Return a scope in which points are computed only if something holds."""
+    if holds is None:
+        return scope
+    active = holds if scope.active is None else builder.and_(scope.active, holds)
+    scope = replace(scope, active=active)
+    if scope.lanes is None:
+        return scope
+    kind = ir.VectorType(BIT, scope.lanes.count)
+    return _masked(builder, scope, vectors.broadcast(builder, holds, kind))
+
+
+def mask_lanes(builder: ir.IRBuilder, scope: Scope, mask: ir.Value) -> Scope:
+    """Return a scope in which some lanes alone are computed, and nothing if there are none."""
+    scope = _masked(builder, scope, mask)
+    assert scope.lanes is not None
+    some = reduce_bits(builder, scope.lanes.mask)
+    active = some if scope.active is None else builder.and_(scope.active, some)
+    return replace(scope, active=active)
+
+
+def _masked(builder: ir.IRBuilder, scope: Scope, mask: ir.Value) -> Scope:
+    assert scope.lanes is not None
+    before = scope.lanes.mask
+    both = mask if before is None else builder.and_(before, mask)
+    return replace(scope, lanes=replace(scope.lanes, mask=both))

@@ -1,0 +1,159 @@
+"""What the parts of the lowering share while the code of one program is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Read
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.accesses import Target, full_mask
+from tilesolve.kernels.programs.arithmetic import constant
+from tilesolve.kernels.programs.program import Program
+from tilesolve.kernels.programs.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCheck:
+    """A computed subscript that is looked at before it is used.
+
+    Parameters
+    ----------
+    stage
+        Its position among the stages.
+    read
+        The element.
+    axis
+        Whose position it is.
+    """
+
+    stage: int
+    read: Read
+    axis: int
+
+
+def range_checks(computation: Computation) -> tuple[RangeCheck, ...]:
+    """Return all checks of computed subscripts, by whose numbers code tells of them."""
+    return tuple(
+        RangeCheck(number, read, axis)
+        for number, stage in enumerate(computation.stages)
+        for read in dict.fromkeys((stage.target, *stage.reads))
+        for axis, one in enumerate(read.subscripts)
+        if not isinstance(one, Affine)
+    )
+
+
+@dataclass(slots=True)
+class Emitter:
+    """One function of a program that is being written.
+
+    Parameters
+    ----------
+    builder
+        Where to write.
+    program
+        What is lowered.
+    bits
+        Width of vectors.
+    targets
+        Arrays and rooms by name.
+    params
+        The value of each parameter.
+    failure
+        Pointer to where a check that fails puts its number, from 1 on, and the position.
+    stop
+        Pointer to the word that ends the run once it is not 0.
+    kept
+        Vectors that other points of a block use, too: valid where the builder is.
+    held
+        Elements that a `Hold` keeps in registers.
+    held_stage
+        Their stage; None outside of a `Hold`.
+    held_names
+        Loops of the `Hold` that run while elements are held.
+    held_ragged
+        Whether elements beyond the end of a loop are left out.
+    """
+
+    builder: ir.IRBuilder
+    program: Program
+    bits: int
+    targets: dict[str, Target]
+    params: Mapping[str, ir.Value]
+    failure: ir.Value
+    stop: ir.Value
+    kept: dict[Any, list[ir.Value]] = field(default_factory=dict)
+    held: dict[Any, ir.Value] = field(default_factory=dict)
+    held_stage: int | None = None
+    held_names: frozenset[str] = frozenset()
+    held_ragged: bool = False
+
+    def stage(self, number: int) -> Stage:
+        """Return a stage by its position."""
+        return self.program.computation.stages[number]
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:
+        """The dtype of each array and parameter."""
+        return self.program.computation.dtypes
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Write code that may not run, or runs often: what it keeps is not valid behind it."""
+        before = dict(self.kept)
+        try:
+            yield
+        finally:
+            self.kept = before
+
+    def check(
+        self, check: RangeCheck, position: ir.Value, extent: int, scope: Scope
+    ) -> tuple[ir.Value, ir.Value]:
+        """Write a check of positions.
+
+        Returns
+        -------
+        tuple
+            The positions with 0 in place of those outside, and whether they are outside.
+        """
+        builder, kind = self.builder, position.type
+        bad = builder.icmp_unsigned(">=", position, constant(kind, extent))
+        worst = position
+        if isinstance(kind, ir.VectorType):
+            bad = builder.and_(bad, full_mask(scope))
+            any_bad = reduce_bits(builder, bad)
+            beyond = builder.select(bad, position, constant(kind, 2**63 - 1))
+            name = f"llvm.vector.reduce.smin.{vectors.type_suffix(kind)}"
+            worst = vectors.call_intrinsic(builder, name, INT64, [beyond])
+        else:
+            if scope.active is not None:
+                bad = builder.and_(bad, scope.active)
+            any_bad = bad
+        number = INT64(range_checks(self.program.computation).index(check) + 1)
+        with builder.if_then(any_bad, likely=False):
+            builder.store(number, self.failure, align=8)
+            behind = builder.gep(self.failure, [INT64(1)], source_etype=INT64)
+            builder.store(worst, behind, align=8)
+        return builder.select(bad, constant(kind, 0), position), bad
+
+
+def reduce_bits(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Return whether any lane of a mask is set.
+
+    Examples
+    --------
+    >>> function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), ()), "example")
+    >>> builder = ir.IRBuilder(function.append_basic_block())
+    >>> print(reduce_bits(builder, constant(ir.VectorType(ir.IntType(1), 4), 1)).type)
+    i1
+    """
+    name = f"llvm.vector.reduce.or.{vectors.type_suffix(mask.type)}"
+    return vectors.call_intrinsic(builder, name, ir.IntType(1), [mask])

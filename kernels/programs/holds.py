@@ -1,0 +1,355 @@
+"""Elements of a reduction that stay in registers while loops over summed letters run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from llvmlite import ir
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import identity
+from tilesolve.kernels import tuning
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.accesses import emit_pointer, load_affine, store_affine
+from tilesolve.kernels.programs.arithmetic import BIT, EMITTERS, constant, number_type
+from tilesolve.kernels.programs.bounds import (
+    check_written_out,
+    count_trips,
+    outer_bounds,
+    range_of,
+    summed_names,
+    without_needless_bounds,
+)
+from tilesolve.kernels.programs.computing import reduce_lanes, start_value
+from tilesolve.kernels.programs.conditions import activate, mask_lanes
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node
+from tilesolve.kernels.programs.scope import Lanes, Place, Scope, Trip, emit_extreme, emit_position
+from tilesolve.kernels.programs.vector_loops import lanes_of, writes_past
+
+Emit = Callable[[Sequence[Node], Scope], None]
+
+
+def emit_hold(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit) -> None:
+    """Emit a hold: loads or first values, the body, and stores.
+
+    Where loops that are written out have all their trips, nothing is masked; where they have not,
+    all vectors are, and points beyond the end are not computed.
+    """
+    if emitter.held_stage is not None:
+        raise SpecError("a Hold stands within another one")
+    if emitter.stage(hold.stage).reduction is None:
+        raise SpecError(f"a Hold keeps a reduction; {emitter.stage(hold.stage)} is none")
+    builder = emitter.builder
+    whole = _whole(emitter, hold.body, scope, summed_names(emitter.stage(hold.stage), hold))
+    if whole is True:
+        _emit_held(emitter, hold, scope, emit, ragged=False)
+        return
+    with builder.if_else(whole, likely=True) as (yes, no):
+        with yes, emitter.inside():
+            _emit_held(emitter, hold, scope, emit, ragged=False)
+        with no, emitter.inside():
+            _emit_held(emitter, hold, scope, emit, ragged=True)
+
+
+def _emit_held(
+    emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged: bool
+) -> None:
+    stage = emitter.stage(hold.stage)
+    emitter.held_stage, emitter.held_ragged = hold.stage, ragged
+    emitter.held_names = summed_names(emitter.stage(hold.stage), hold)
+    try:
+        points = dict(_points(emitter, hold.body, scope))
+        if len(points) > tuning.MAX_HELD_VECTORS:
+            raise SpecError(
+                f"a Hold of {stage.name} keeps {len(points)} vectors; "
+                f"{tuning.MAX_HELD_VECTORS} at most are kept in registers"
+            )
+        across = {
+            key: point.lanes is not None and point.lanes.letter in stage.summed
+            for key, point in points.items()
+        }
+        emitter.held = {
+            key: _first(emitter, hold, point, across=across[key]) for key, point in points.items()
+        }
+        with emitter.inside():
+            emit(hold.body, scope)
+        results = dict(emitter.held)
+        for key, point in points.items():
+            if across[key]:
+                results[key] = _put_together(emitter, hold, point, results[key])
+        emitter.held = {}
+        plain = [replace(p, lanes=None) if across[k] else p for k, p in points.items()]
+        _store_all(emitter, hold, dict(zip(points, plain, strict=True)), results)
+    finally:
+        emitter.held, emitter.held_stage = {}, None
+
+
+def _axes(axes: Sequence[object]) -> list[Affine]:
+    return [one for one in axes if isinstance(one, Affine)]
+
+
+def _first(emitter: Emitter, hold: Hold, point: Scope, *, across: bool) -> ir.Value:
+    """Return what an element begins with: lanes across it begin with what changes nothing."""
+    stage = emitter.stage(hold.stage)
+    reduction, dtype = stage.reduction, emitter.dtypes[stage.name]
+    assert reduction is not None
+    if across:
+        assert point.lanes is not None
+        kind = ir.VectorType(number_type(dtype), point.lanes.count)
+        return constant(kind, identity(reduction.name, dtype))
+    if hold.anew:
+        return start_value(emitter, hold.stage, point)
+    found = load_affine(emitter.builder, emitter.targets[stage.name], _axes(stage.axes), point)
+    if point.lanes is not None and not isinstance(found.type, ir.VectorType):
+        raise SpecError(f"the vector loop over {point.lanes.letter} does not reach {stage.target}")
+    return found
+
+
+def _put_together(emitter: Emitter, hold: Hold, point: Scope, lanes: ir.Value) -> ir.Value:
+    """Return the element that lanes of partial sums make."""
+    stage = emitter.stage(hold.stage)
+    reduction, dtype = stage.reduction, emitter.dtypes[stage.name]
+    assert reduction is not None and point.lanes is not None
+    alone = replace(point, lanes=None)
+    total = reduce_lanes(
+        emitter, reduction.name, dtype, lanes, replace(point, lanes=replace(point.lanes, mask=None))
+    )
+    before = _first(emitter, hold, alone, across=False)
+    return EMITTERS[reduction.name](emitter.builder, dtype, [before, total])
+
+
+def _store_all(
+    emitter: Emitter,
+    hold: Hold,
+    points: dict[tuple[tuple[str, int], ...], Scope],
+    results: dict[tuple[tuple[str, int], ...], ir.Value],
+) -> None:
+    """Emit the stores of all elements: past the caches if that is wanted and they are aligned."""
+    builder, stage = emitter.builder, emitter.stage(hold.stage)
+    target, axes = emitter.targets[stage.name], _axes(stage.axes)
+
+    def store(past: bool) -> None:
+        for key, point in points.items():
+            streams = past and point.lanes is not None and point.lanes.mask is None
+            store_affine(builder, target, axes, results[key], point, non_temporal=streams)
+
+    letters = {point.lanes.letter for point in points.values() if point.lanes is not None}
+    if not hold.anew or not any(writes_past(emitter, hold.stage, letter) for letter in letters):
+        store(False)
+        return
+    aligned: ir.Value = BIT(1)
+    for point in points.values():
+        if point.lanes is None or point.lanes.mask is not None:
+            continue
+        places = [emit_position(builder, one, point) for one in axes]
+        where = builder.ptrtoint(emit_pointer(builder, target, places), INT64)
+        rest = builder.and_(where, INT64(point.lanes.count * target.itemsize - 1))
+        aligned = builder.and_(aligned, builder.icmp_signed("==", rest, INT64(0)))
+    with builder.if_else(aligned, likely=True) as (yes, no):
+        with yes, emitter.inside():
+            store(True)
+        with no, emitter.inside():
+            store(False)
+
+
+def _whole(
+    emitter: Emitter, body: Sequence[Node], scope: Scope, inner: frozenset[str]
+) -> ir.Value | bool:
+    """Emit whether all loops over letters of the output have all trips that are written out."""
+    found: ir.Value | bool = True
+    builder = emitter.builder
+    for node in body:
+        if not isinstance(node, Loop | Guard):
+            continue
+        mine: ir.Value | bool = True
+        scopes = [scope]
+        if isinstance(node, Loop) and node.name not in inner:
+            loop = without_needless_bounds(outer_bounds(node, inner), scope.ranges)
+            trips = count_trips(loop, scope.ranges)
+            low = emit_extreme(builder, loop.low, scope, ">")
+            if not trips.exact:
+                high = emit_extreme(builder, loop.high, scope, "<")
+                last = builder.add(low.value(builder), INT64((trips.most - 1) * loop.step))
+                mine = builder.icmp_signed("<", last, high.value(builder))
+            # The last trip of a tile is the one that may be short.
+            numbers = range(trips.most) if loop.step > 1 else (0,)
+            scopes = [
+                scope.at(
+                    loop.name,
+                    Place(low.base, low.offset + loop.step * number),
+                    range_of(loop, scope.ranges),
+                )
+                for number in numbers
+            ]
+        for one in scopes:
+            mine = _both(builder, mine, _whole(emitter, node.body, one, inner))
+        found = _both(builder, found, mine)
+    return found
+
+
+def _both(
+    builder: ir.IRBuilder, one: ir.Value | bool, other: ir.Value | bool
+) -> ir.Value | bool:
+    if one is True:
+        return other
+    return one if other is True else builder.and_(one, other)
+
+
+def _points(
+    emitter: Emitter, body: Sequence[Node], scope: Scope
+) -> Iterator[tuple[tuple[tuple[str, int], ...], Scope]]:
+    """Yield the elements that a body touches: the trips that lead there, and the scope."""
+    for node in body:
+        if isinstance(node, Compute):
+            if node.stage != emitter.held_stage:
+                raise SpecError("a Hold computes its own stage alone")
+            yield scope.key, scope
+        elif isinstance(node, Guard):
+            yield from _points(emitter, node.body, scope)
+        elif isinstance(node, Loop):
+            if node.name in emitter.held_names:
+                lanes = lanes_of(emitter, node) if node.kind == "vector" else 0
+                inner = replace(scope, lanes=Lanes(node.name, lanes)) if lanes else scope
+                yield from _points(emitter, node.body, inner)
+                continue
+            for inner in _enter(emitter, node, scope, before=True):
+                yield from _points(emitter, node.body, inner)
+        else:
+            raise SpecError(f"{type(node).__name__} stands in a Hold")
+
+
+def held_place(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> bool:
+    """Emit the trips of a loop over elements that are held; return whether it is one."""
+    if loop.name in emitter.held_names:
+        if loop.kind == "vector":
+            _emit_summed(emitter, loop, scope, emit)
+        return loop.kind == "vector"
+    for inner in _enter(emitter, loop, scope, before=False):
+        emit(loop.body, inner)
+    return True
+
+
+def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None:
+    """Emit a vector loop over a summed letter: each lane has a sum of its own."""
+    builder, lanes = emitter.builder, lanes_of(emitter, loop)
+    loop = without_needless_bounds(loop, scope.ranges)
+    low = emit_extreme(builder, loop.low, scope, ">").value(builder)
+    high = emit_extreme(builder, loop.high, scope, "<").value(builder)
+    values, keys = range_of(loop, scope.ranges), list(emitter.held)
+    count = builder.sdiv(builder.sub(high, low), INT64(lanes))
+
+    def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        emitter.held = dict(zip(keys, carried, strict=True))
+        place = Place(builder.add(low, builder.mul(index, INT64(lanes))))
+        inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
+        with emitter.inside():
+            emit(loop.body, _all_lanes(builder, inner))
+        return list(emitter.held.values())
+
+    found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
+    emitter.held = dict(zip(keys, found, strict=True))
+    positive = builder.select(builder.icmp_signed(">", count, INT64(0)), count, INT64(0))
+    done = builder.add(low, builder.mul(positive, INT64(lanes)))
+    inner = replace(scope.at(loop.name, Place(done), values), lanes=Lanes(loop.name, lanes))
+    inner = _all_lanes(builder, inner)
+    emit(loop.body, _bounded_lanes(emitter, inner, ((), loop.high)))
+
+
+def _enter(emitter: Emitter, loop: Loop, scope: Scope, *, before: bool) -> Iterator[Scope]:
+    """Yield the scopes of a loop's trips, written out; of vectors in a vector loop.
+
+    Before the body, bounds that depend on loops within the hold do not count.
+    """
+    builder = emitter.builder
+    outer = without_needless_bounds(outer_bounds(loop, emitter.held_names), scope.ranges)
+    low = emit_extreme(builder, outer.low, scope, ">")
+    lanes = lanes_of(emitter, loop) if loop.kind == "vector" else 1
+    trips = count_trips(outer, scope.ranges).most
+    most = tuning.MAX_HELD_VECTORS * lanes
+    check_written_out(outer, scope.ranges, most if loop.kind == "vector" else most // lanes)
+    values = range_of(outer, scope.ranges)
+    inner = _inner_bounds(loop, emitter.held_names)
+    for number in range(-(-trips // lanes)):
+        place = Place(low.base, low.offset + number * lanes * loop.step)
+        here = scope.at(loop.name, place, values)
+        here = replace(here, key=(*scope.key, (loop.name, number)))
+        if loop.kind != "vector":
+            if not emitter.held_ragged and loop.step == 1:
+                here = replace(here, trips={**here.trips, loop.name: Trip(number, trips)})
+            bounds = outer.high if emitter.held_ragged else ()
+            here = _bounded(emitter, here, loop.name, ((), bounds))
+        else:
+            here = _all_lanes(builder, replace(here, lanes=Lanes(loop.name, lanes)))
+            short = trips - number * lanes < lanes
+            bounds = outer.high if emitter.held_ragged or short else ()
+            here = _bounded_lanes(emitter, here, ((), bounds))
+        if not before and (inner[0] or inner[1]):
+            bound = _bounded_lanes if loop.kind == "vector" else _bounded_place
+            here = bound(emitter, here, inner)
+        yield here
+
+
+def _inner_bounds(
+    loop: Loop, inner: frozenset[str]
+) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:
+    """Return the bounds of a loop that depend on loops within the hold."""
+    return (
+        tuple(one for one in loop.low if inner.intersection(one.letters)),
+        tuple(one for one in loop.high if inner.intersection(one.letters)),
+    )
+
+
+def _bounded(
+    emitter: Emitter,
+    scope: Scope,
+    name: str,
+    bounds: tuple[Sequence[Affine], Sequence[Affine]],
+) -> Scope:
+    """Return a scope whose point is computed only within bounds."""
+    builder = emitter.builder
+    here = scope.places[name].value(builder)
+    for one in bounds[0]:
+        low = emit_position(builder, one, scope).value(builder)
+        scope = activate(builder, scope, builder.icmp_signed(">=", here, low))
+    for one in bounds[1]:
+        high = emit_position(builder, one, scope).value(builder)
+        scope = activate(builder, scope, builder.icmp_signed("<", here, high))
+    return scope
+
+
+def _bounded_place(
+    emitter: Emitter, scope: Scope, bounds: tuple[Sequence[Affine], Sequence[Affine]]
+) -> Scope:
+    return _bounded(emitter, scope, scope.key[-1][0], bounds)
+
+
+def _bounded_lanes(
+    emitter: Emitter, scope: Scope, bounds: tuple[Sequence[Affine], Sequence[Affine]]
+) -> Scope:
+    """Return a scope whose lanes are computed only within bounds."""
+    builder, lanes = emitter.builder, scope.lanes
+    assert lanes is not None
+    here = scope.places[lanes.letter].value(builder)
+    kind = ir.VectorType(BIT, lanes.count)
+    for one in bounds[0]:
+        low = emit_position(builder, one, scope).value(builder)
+        missing = vectors.mask_first_lanes(builder, kind, builder.sub(low, here))
+        scope = mask_lanes(builder, scope, builder.not_(missing))
+    for one in bounds[1]:
+        high = emit_position(builder, one, scope).value(builder)
+        mask = vectors.mask_first_lanes(builder, kind, builder.sub(high, here))
+        scope = mask_lanes(builder, scope, mask)
+    return _all_lanes(builder, scope)
+
+
+def _all_lanes(builder: ir.IRBuilder, scope: Scope) -> Scope:
+    """Return a scope whose lanes are masked where its point may not be computed."""
+    lanes = scope.lanes
+    if lanes is None or lanes.mask is not None or scope.active is None:
+        return scope
+    mask = vectors.broadcast(builder, scope.active, ir.VectorType(BIT, lanes.count))
+    return replace(scope, lanes=replace(lanes, mask=mask))

@@ -1,0 +1,340 @@
+"""The lowering of a program's parts: loops, rooms and guards, down to what is computed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.kernels import tuning
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.accesses import Target
+from tilesolve.kernels.programs.bounds import (
+    Trips,
+    check_written_out,
+    count_trips,
+    range_of,
+    without_needless_bounds,
+)
+from tilesolve.kernels.programs.computing import emit_compute, emit_start
+from tilesolve.kernels.programs.conditions import holding, within
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.holds import emit_hold, held_place
+from tilesolve.kernels.programs.program import (
+    Barrier,
+    Compute,
+    Guard,
+    Hold,
+    Loop,
+    Node,
+    Room,
+    Start,
+)
+from tilesolve.kernels.programs.scope import Place, Scope, Trip, emit_extreme, emit_position
+from tilesolve.kernels.programs.vector_loops import emit_vector_loop
+from tilesolve.packing.sizes import LINE_BYTES
+
+Body = Sequence[Node]
+
+
+@dataclass(slots=True)
+class Lowering:
+    """The walk over the parts of a program that emits each of them.
+
+    Parameters
+    ----------
+    emitter
+        Where to write.
+    rooms
+        The memory of each room, by its identity.
+    share
+        The number of this thread's part, and of how many: of the trips of loops of threads.
+    written_out
+        Whether loops may be written out; not amid trips that are left over.
+    depth
+        Loops around.
+    """
+
+    emitter: Emitter
+    rooms: Mapping[int, ir.Value]
+    share: tuple[ir.Value, ir.Value]
+    written_out: bool = True
+    depth: int = field(default=0)
+
+    def emit(self, body: Body, scope: Scope) -> None:
+        """Emit some parts in order."""
+        for node in body:
+            match node:
+                case Loop():
+                    self._loop(without_needless_bounds(node, scope.ranges), scope)
+                case Compute(stage=stage):
+                    emit_compute(self.emitter, stage, scope, non_temporal=False)
+                case Start(stage=stage):
+                    emit_start(self.emitter, stage, scope)
+                case Hold():
+                    emit_hold(self.emitter, node, scope, self.emit)
+                case Guard():
+                    self._guard(node, scope)
+                case Room():
+                    self._room(node, scope)
+                case Barrier():
+                    raise SpecError("a barrier stands between parts of a program, not within them")
+
+    def _loop(self, loop: Loop, scope: Scope) -> None:
+        if self.emitter.held_stage is not None and held_place(self.emitter, loop, scope, self.emit):
+            return
+        match loop.kind:
+            case "vector" if not self._single(loop.body):
+                emit_vector_loop(self.emitter, loop, scope, (), self.emit)
+            case "unrolled" if self.written_out:
+                self._unrolled(loop, scope)
+            case "threads":
+                self._trips(loop, scope, self.share)
+            case _:
+                self._trips(loop, scope, None)
+
+    def _single(self, body: Body) -> bool:
+        """Return whether a loop computes what goes one by one: updates of elements."""
+        return any(
+            isinstance(node, Compute) and self.emitter.stage(node.stage).update is not None
+            for node in body
+        )
+
+    def _trips(
+        self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None
+    ) -> None:
+        """Emit a loop that runs trip by trip, or a thread's part of it."""
+        emitter, builder = self.emitter, self.emitter.builder
+        low = emit_extreme(builder, loop.low, scope, ">")
+        high = emit_extreme(builder, loop.high, scope, "<")
+        values, step = range_of(loop, scope.ranges), INT64(loop.step)
+        count = builder.sub(high.value(builder), low.value(builder))
+        if loop.step > 1:
+            count = builder.sdiv(builder.add(count, INT64(loop.step - 1)), step)
+        begin: ir.Value = INT64(0)
+        if share is not None:
+            none = builder.icmp_signed("<", count, INT64(0))
+            count = builder.select(none, INT64(0), count)
+            begin, end = (
+                builder.udiv(builder.mul(count, part), share[1])
+                for part in (share[0], builder.add(share[0], INT64(1)))
+            )
+            count = builder.sub(end, begin)
+        keys = list(emitter.held)
+
+        def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            emitter.held = dict(zip(keys, carried, strict=True))
+            number = builder.add(begin, index) if share is not None else index
+            moved = builder.mul(number, step) if loop.step > 1 else number
+            place = Place(builder.add(moved, low.value(builder)))
+            self.depth += 1
+            if self.depth <= tuning.INTERRUPTED_LOOPS and emitter.held_stage is None:
+                self._heed_stop()
+            with emitter.inside():
+                self.emit(loop.body, scope.at(loop.name, place, values))
+            self.depth -= 1
+            return list(emitter.held.values())
+
+        found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
+        emitter.held = dict(zip(keys, found, strict=True))
+
+    def _heed_stop(self) -> None:
+        """Return from the function if the run is to end."""
+        builder = self.emitter.builder
+        word = builder.load_atomic(self.emitter.stop, "monotonic", 8, typ=INT64)
+        with builder.if_then(builder.icmp_signed("!=", word, INT64(0)), likely=False):
+            builder.ret_void()
+
+    def _unrolled(self, loop: Loop, scope: Scope) -> None:
+        """Emit all trips one after another, or a loop where some are missing."""
+        chain, inner = _block_of(loop, scope)
+        if inner is not None and not self._single(inner.body) and self.emitter.held_stage is None:
+            self._block(chain, inner, scope)
+            return
+        count = check_written_out(loop, scope.ranges, tuning.MAX_TRIPS_WRITTEN_OUT)
+        exact = count_trips(loop, scope.ranges).exact
+        low = emit_extreme(self.emitter.builder, loop.low, scope, ">")
+
+        def whole() -> None:
+            for number in range(count):
+                self.emit(loop.body, enter_trip(loop, scope, low, Trip(number, count)))
+
+        self._whole_or_not([(loop, scope, Trips(count, exact))], whole, (loop,), scope)
+
+    def _block(self, chain: Sequence[Loop], inner: Loop, scope: Scope) -> None:
+        """Emit loops that are written out around a vector loop, within the loop over vectors."""
+        builder = self.emitter.builder
+        scopes, needed = [scope], []
+        for loop in chain:
+            count = check_written_out(loop, scopes[0].ranges, tuning.MAX_TRIPS_WRITTEN_OUT)
+            needed.append((loop, scopes[0], Trips(count, count_trips(loop, scopes[0].ranges).exact)))
+            low = emit_extreme(builder, loop.low, scope, ">")
+            scopes = [
+                enter_trip(loop, one, low, Trip(number, count))
+                for one in scopes
+                for number in range(count)
+            ]
+
+        def whole() -> None:
+            emit_vector_loop(self.emitter, inner, scope, scopes, self.emit)
+
+        self._whole_or_not(needed, whole, (chain[0],), scope)
+
+    def _whole_or_not(
+        self,
+        needed: Sequence[tuple[Loop, Scope, Trips]],
+        whole: Callable[[], None],
+        otherwise: Body,
+        scope: Scope,
+    ) -> None:
+        """Emit code for loops that have all their trips, and other code where they have not."""
+        builder, emitter = self.emitter.builder, self.emitter
+        found: ir.Value | None = None
+        for loop, around, trips in needed:
+            if trips.exact:
+                continue
+            missing = full_loop(builder, loop, around, trips.most)
+            found = missing if found is None else builder.and_(found, missing)
+        if found is None:
+            whole()
+            return
+        with branches(emitter, found) as (yes, no):
+            with yes:
+                whole()
+            with no:
+                before, self.written_out = self.written_out, False
+                self.emit(otherwise, scope)
+                self.written_out = before
+
+    def _guard(self, guard: Guard, scope: Scope) -> None:
+        emitter, builder = self.emitter, self.emitter.builder
+        if scope.lanes is not None or emitter.held_stage is not None:
+            self.emit(guard.body, within(builder, guard.conditions, scope))
+            return
+        holds = holding(builder, guard.conditions, scope)
+        if holds is None:
+            self.emit(guard.body, scope)
+            return
+        with builder.if_then(holds), emitter.inside():
+            self.emit(guard.body, scope)
+
+    def _room(self, room: Room, scope: Scope) -> None:
+        emitter = self.emitter
+        target = room_target(emitter, room, self.rooms[id(room)], scope)
+        before = emitter.targets.get(room.name)
+        emitter.targets[room.name] = target
+        self.emit(room.body, scope)
+        if before is None:
+            del emitter.targets[room.name]
+        else:
+            emitter.targets[room.name] = before
+
+
+def room_strides(room: Room, itemsize: int) -> tuple[int, ...]:
+    """Return the bytes between neighbours along each axis of a room.
+
+    Rows begin on a line, and an odd number of lines apart: rows at the same place of different
+    ones fall into different sets of a cache.
+    """
+    if not room.shape:
+        return ()
+    strides = [itemsize]
+    for axis in range(len(room.shape) - 1, 0, -1):
+        size = strides[0] * max(1, room.shape[axis])
+        if axis == len(room.shape) - 1:
+            lines = -(-size // LINE_BYTES)
+            size = (lines + 1 - lines % 2) * LINE_BYTES
+        strides.insert(0, size)
+    return tuple(strides)
+
+
+def room_bytes(room: Room, itemsize: int) -> int:
+    """Return the bytes of a room's memory, whole lines."""
+    strides = room_strides(room, itemsize)
+    size = strides[0] * max(1, room.shape[0]) if room.shape else itemsize
+    return (-(-size // LINE_BYTES) + 1) * LINE_BYTES
+
+
+def room_target(emitter: Emitter, room: Room, base: ir.Value, scope: Scope) -> Target:
+    """Return a room as an array of the thread's own."""
+    info = emitter.program.computation.array(room.name)
+    last = len(room.shape) - 1
+    return Target(
+        room.name,
+        info.dtype,
+        info.shape,
+        base,
+        room_strides(room, np.dtype(info.dtype).itemsize),
+        last if last >= 0 else None,
+        tuple(emit_position(emitter.builder, one, scope) for one in room.origin),
+        None if room.ring is None else (room.ring, room.shape[room.ring]),
+    )
+
+
+def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
+    """Return the scope in a trip that is written out."""
+    place = Place(low.base, low.offset + loop.step * trip.number)
+    found = scope.at(loop.name, place, range_of(loop, scope.ranges))
+    trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
+    return replace(found, trips=trips)
+
+
+def full_loop(builder: ir.IRBuilder, loop: Loop, scope: Scope, trips: int) -> ir.Value:
+    """Emit whether a loop has so many trips."""
+    low = emit_extreme(builder, loop.low, scope, ">").value(builder)
+    high = emit_extreme(builder, loop.high, scope, "<").value(builder)
+    last = INT64((trips - 1) * loop.step)
+    return builder.icmp_signed("<", builder.add(low, last), high)
+
+
+def _block_of(loop: Loop, scope: Scope) -> tuple[list[Loop], Loop | None]:
+    """Return loops that are written out one within another, and the vector loop within them.
+
+    There is none unless the loops' bounds depend on what is around all of them alone.
+    """
+    chain, ranges = [loop], dict(scope.ranges)
+    ranges[loop.name] = range_of(loop, ranges)
+    node: Any = loop
+    while len(node.body) == 1 and isinstance(node.body[0], Loop):
+        node = without_needless_bounds(node.body[0], ranges)
+        names = {one.name for one in chain}
+        if any(letter in names for one in (*node.low, *node.high) for letter in one.letters):
+            return chain, None
+        if node.kind == "vector":
+            plain = all(isinstance(part, Compute | Start) for part in node.body)
+            return chain, node if plain else None
+        if node.kind != "unrolled":
+            return chain, None
+        ranges[node.name] = range_of(node, ranges)
+        chain.append(node)
+    return chain, None
+
+
+@contextmanager
+def branches(emitter: Emitter, condition: ir.Value) -> Iterator[tuple[Any, Any]]:
+    """Emit two ways, behind which elements that are held are those of the way taken."""
+    builder, before = emitter.builder, dict(emitter.held)
+    results: list[tuple[dict[Any, ir.Value], ir.Block]] = []
+
+    @contextmanager
+    def way(block: Any) -> Iterator[None]:
+        with block, emitter.inside():
+            emitter.held = dict(before)
+            yield
+            results.append((emitter.held, builder.block))
+
+    with builder.if_else(condition, likely=True) as (yes, no):
+        yield way(yes), way(no)
+    merged = {}
+    for key in before:
+        phi = builder.phi(before[key].type)
+        for held, block in results:
+            phi.add_incoming(held[key], block)
+        merged[key] = phi
+    emitter.held = merged

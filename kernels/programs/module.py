@@ -1,0 +1,198 @@
+"""Modules: the functions of a program in LLVM IR, one for each part between barriers.
+
+Each function takes the number of its part of the work, of how many, and a pointer to words: the
+address of the word that ends runs, that of the words for a check that fails, that of the thread's
+rooms; then for each array its address and its strides in bytes; then the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from llvmlite import ir
+
+from tilesolve.contractions.statements.computation import ArrayInfo
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.accesses import Target
+from tilesolve.kernels.programs.arithmetic import BIT, number_type
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.layout import Layout
+from tilesolve.kernels.programs.lowering import Lowering, room_bytes
+from tilesolve.kernels.programs.program import Barrier, Compute, Loop, Node, Program, Room, Start
+from tilesolve.kernels.programs.scope import Scope
+from tilesolve.packing.sizes import WORD_BYTES
+
+STOP, FAILURE, ROOMS, FIRST_ARRAY = range(4)
+"""What the first words of a call are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A program in LLVM IR.
+
+    Parameters
+    ----------
+    module
+        With a function for each part.
+    names
+        Of these functions, in order.
+    """
+
+    module: ir.Module
+    names: tuple[str, ...]
+
+
+def lower(program: Program, layout: Layout, bits: int) -> Lowered:
+    """Return a program in LLVM IR, for vectors of so many bits."""
+    module = ir.Module(name="tilesolve")
+    rooms = _rooms(program)
+    names = []
+    for number, body in enumerate(split_phases(program.body)):
+        names.append(f"phase{number}")
+        _Function(module, program, layout, bits, rooms).emit(names[-1], body)
+    return Lowered(module, tuple(names))
+
+
+def split_phases(body: Sequence[Node]) -> list[tuple[Node, ...]]:
+    """Return the parts of a program between barriers.
+
+    Examples
+    --------
+    >>> [len(part) for part in split_phases((Start(0), Barrier(), Compute(0), Compute(1)))]
+    [1, 2]
+    """
+    found: list[list[Node]] = [[]]
+    for node in body:
+        if isinstance(node, Barrier):
+            found.append([])
+        else:
+            found[-1].append(node)
+    return [tuple(part) for part in found if part]
+
+
+def external_arrays(program: Program) -> tuple[ArrayInfo, ...]:
+    """Return the arrays that lie in memory of the call: all that are kept in no room."""
+    kept = {node.name for node in program.nodes if isinstance(node, Room)}
+    return tuple(array for array in program.computation.arrays if array.name not in kept)
+
+
+def _rooms(program: Program) -> Mapping[int, tuple[int, int]]:
+    """Return where the memory of each room begins, and its bytes, by its identity."""
+    rooms = [node for node in program.nodes if isinstance(node, Room)]
+    once = {id(room): room for room in rooms}
+    dtypes = program.computation.dtypes
+    sizes = [room_bytes(room, np.dtype(dtypes[room.name]).itemsize) for room in once.values()]
+    begins = [0, *accumulate(sizes)]
+    return {key: (begin, size) for key, begin, size in zip(once, begins, sizes, strict=False)}
+
+
+def arena_bytes(program: Program) -> int:
+    """Return the bytes of a thread's rooms."""
+    return sum(size for _, size in _rooms(program).values())
+
+
+def has_threads(body: Sequence[Node]) -> bool:
+    """Return whether a loop of threads is among some parts."""
+    return any(isinstance(node, Loop) and node.kind == "threads" for node in _walk(body))
+
+
+def _walk(body: Sequence[Node]) -> Iterator[Node]:
+    for node in body:
+        yield node
+        if not isinstance(node, Compute | Start | Barrier):
+            yield from _walk(node.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function that is being made: an entry that reads words, and what it calls.
+
+    Arrays are arguments of the latter, which tells LLVM that no two of them overlap.
+    """
+
+    module: ir.Module
+    program: Program
+    layout: Layout
+    bits: int
+    rooms: Mapping[int, tuple[int, int]]
+
+    def emit(self, name: str, body: Sequence[Node]) -> None:
+        """Emit the code of some parts under a name."""
+        arrays, params = external_arrays(self.program), self.program.computation.params
+        pointer = ir.PointerType()
+        kinds: list[ir.Type] = [INT64, INT64, pointer, pointer, *[pointer] * len(self.rooms)]
+        for array in arrays:
+            kinds += [pointer, *[INT64] * len(array.shape)]
+        kinds += [number_type(dtype) for _, dtype in params]
+        inner = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), f"{name}_body")
+        inner.linkage = "internal"
+        inner.attributes.add("noinline")
+        for argument in inner.args[3:]:
+            if isinstance(argument.type, ir.PointerType):
+                argument.add_attribute("noalias")
+        self._emit_entry(name, inner)
+        self._emit_inner(inner, arrays, body)
+
+    def _emit_entry(self, name: str, inner: ir.Function) -> None:
+        """Emit the function that reads the words and calls the other one."""
+        kind = ir.FunctionType(ir.VoidType(), (INT64, INT64, ir.PointerType()))
+        entry = ir.Function(self.module, kind, name)
+        builder = ir.IRBuilder(entry.append_basic_block())
+        part, parts, words = entry.args
+
+        def word(at: int, kind: ir.Type) -> ir.Value:
+            where = builder.gep(words, [INT64(at)], source_etype=INT64)
+            return builder.load(where, typ=kind, align=WORD_BYTES)
+
+        pointer = ir.PointerType()
+        arena = word(ROOMS, pointer)
+        given = [part, parts, word(STOP, pointer), word(FAILURE, pointer)]
+        given += [
+            builder.gep(arena, [INT64(begin)], source_etype=ir.IntType(8))
+            for begin, _ in self.rooms.values()
+        ]
+        at = FIRST_ARRAY
+        for argument in inner.args[len(given) :]:
+            kind = ir.IntType(8) if argument.type == BIT else argument.type
+            value = word(at, kind)
+            given.append(builder.trunc(value, BIT) if argument.type == BIT else value)
+            at += 1
+        builder.call(inner, given)
+        builder.ret_void()
+
+    def _emit_inner(
+        self, inner: ir.Function, arrays: Sequence[ArrayInfo], body: Sequence[Node]
+    ) -> None:
+        """Emit what runs: all threads run what has loops of threads, the first one the rest."""
+        builder = ir.IRBuilder(inner.append_basic_block())
+        part, parts, stop, failure, *others = inner.args
+        rooms = dict(zip(self.rooms, others, strict=False))
+        rest = iter(others[len(self.rooms) :])
+        targets = {array.name: self._target(array, rest) for array in arrays}
+        params = {name: next(rest) for name, _ in self.program.computation.params}
+        emitter = Emitter(
+            builder, self.program, self.bits, targets, params, failure, stop
+        )
+        lowering = Lowering(emitter, rooms, (part, parts))
+        for node in body:
+            if has_threads((node,)):
+                lowering.emit((node,), Scope())
+                continue
+            first = builder.icmp_signed("==", part, INT64(0))
+            with builder.if_then(first), emitter.inside():
+                lowering.emit((node,), Scope())
+        if self.program.non_temporal:
+            vectors.store_fence(builder)
+        builder.ret_void()
+
+    def _target(self, array: ArrayInfo, arguments: Iterator[ir.Value]) -> Target:
+        base = next(arguments)
+        unit = self.layout.unit(array.name)
+        size = np.dtype(array.dtype).itemsize
+        given = [next(arguments) for _ in array.shape]
+        strides = tuple(size if axis == unit else one for axis, one in enumerate(given))
+        return Target(array.name, array.dtype, array.shape, base, strides, unit)

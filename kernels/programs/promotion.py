@@ -1,0 +1,58 @@
+"""Promotion: the dtypes that operations take their arguments in, by numpy's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.errors import DtypeError
+from tilesolve.contractions.statements.operations import OPERATIONS, Kind
+from tilesolve.contractions.statements.terms import Apply, Number
+from tilesolve.kernels.programs.arithmetic import COMPARISONS
+
+
+def named_kind(kind: Kind) -> str:
+    """Return the dtype of a kind: a number as written is of numpy's default.
+
+    Examples
+    --------
+    >>> named_kind("uint8"), named_kind(int)
+    ('uint8', 'int64')
+    """
+    return kind if isinstance(kind, str) else {bool: "bool", int: "int64"}.get(kind, "float64")
+
+
+def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
+    """Return the dtypes that an operation takes its arguments in, by numpy's promotion.
+
+    Raises
+    ------
+    DtypeError
+        If a number that is written does not fit the dtype of what it meets.
+
+    Examples
+    --------
+    >>> argument_dtypes(Apply("less", (Number(1), Number(2))), ["uint8", "int32"])
+    ['int32', 'int32']
+    """
+    given: list[Any] = [np.dtype(bool if kind is bool else kind) if kind is bool
+                        or isinstance(kind, str) else kind for kind in kinds]
+    if not any(isinstance(kind, np.dtype) for kind in given):
+        given = [np.dtype("float64" if kind is float else "int64") for kind in given]
+    operation = OPERATIONS[term.name]
+    found = [one.name for one in operation.function.resolve_dtypes((*given, None))[:-1]]
+    for at, one in enumerate(term.arguments):
+        if isinstance(one, Number) and type(one.value) is int and not _fits(one.value, found[at]):
+            if term.name in COMPARISONS and np.dtype(found[at]).kind in "iu":
+                return [name if name == "uint64" else "int64" for name in found]
+            raise DtypeError(f"the number {one} of {term} does not fit {found[at]}")
+    return found
+
+
+def _fits(value: int, dtype: str) -> bool:
+    if np.dtype(dtype).kind not in "iu":
+        return True
+    ends = np.iinfo(dtype)
+    return int(ends.min) <= value <= int(ends.max)

@@ -1,0 +1,144 @@
+"""Scopes: where the names of loops stand at a point of a program that is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels.codegen.vectors import INT64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position: a value that is known at run time, and what is added to it.
+
+    Parameters
+    ----------
+    base
+        The value; None for 0.
+    offset
+        What is added. Places of trips that are written out differ in it alone.
+    """
+
+    base: ir.Value | None
+    offset: int = 0
+
+    def value(self, builder: ir.IRBuilder) -> ir.Value:
+        """Emit the sum."""
+        if self.base is None:
+            return INT64(self.offset)
+        return builder.add(self.base, INT64(self.offset)) if self.offset else self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The points of a vector: those from where its letter stands.
+
+    Parameters
+    ----------
+    letter
+        Which of them differ in.
+    count
+        How many there are.
+    mask
+        Those that are computed; None for all.
+    """
+
+    letter: str
+    count: int
+    mask: ir.Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A trip of a loop that is written out whole: its number, of how many."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What surrounds a point of a program.
+
+    Parameters
+    ----------
+    places
+        Where the name of each loop stands; that of a vector loop at its first lane.
+    ranges
+        The first and the last value of each name.
+    lanes
+        The vector that the point is part of.
+    active
+        Whether the point is computed at all; None if it is.
+    trips
+        Loops around that are written out, all of whose trips run.
+    key
+        The trips of loops that a `Hold` writes out: which element it is.
+    """
+
+    places: Mapping[str, Place] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    lanes: Lanes | None = None
+    active: ir.Value | None = None
+    trips: Mapping[str, Trip] = field(default_factory=dict)
+    key: tuple[tuple[str, int], ...] = ()
+
+    def at(self, name: str, place: Place, values: tuple[int, int] | None = None) -> Self:
+        """Return the scope in a loop."""
+        ranges = {**self.ranges, name: values} if values else self.ranges
+        return replace(self, places={**self.places, name: place}, ranges=ranges)
+
+    def knows(self, positions: Iterable[Affine]) -> bool:
+        """Return whether all letters of some positions stand somewhere."""
+        return all(letter in self.places for one in positions for letter in one.letters)
+
+
+def emit_position(builder: ir.IRBuilder, position: Affine, scope: Scope) -> Place:
+    """Emit a position, at the first lane of a vector."""
+    base: ir.Value | None = None
+    offset = position.offset
+    for factor, letter in position.terms:
+        place = scope.places[letter]
+        offset += factor * place.offset
+        if place.base is None:
+            continue
+        term = place.base if factor == 1 else builder.mul(place.base, INT64(factor))
+        base = term if base is None else builder.add(base, term)
+    if position.divisor == 1:
+        return Place(base, offset)
+    if base is None:
+        return Place(None, offset // position.divisor)
+    return Place(floor_divide(builder, Place(base, offset).value(builder), position.divisor))
+
+
+def floor_divide(builder: ir.IRBuilder, value: ir.Value, divisor: int) -> ir.Value:
+    """Emit the quotient by a positive number, rounded down."""
+    kind = value.type
+
+    def number(value: int) -> ir.Constant:
+        if isinstance(kind, ir.VectorType):
+            return ir.Constant(kind, [INT64(value)] * kind.count)
+        return INT64(value)
+
+    if divisor & (divisor - 1) == 0:
+        return builder.ashr(value, number(divisor.bit_length() - 1))
+    quotient = builder.sdiv(value, number(divisor))
+    rest = builder.sub(value, builder.mul(quotient, number(divisor)))
+    below = builder.icmp_signed("<", rest, number(0))
+    return builder.select(below, builder.sub(quotient, number(1)), quotient)
+
+
+def emit_extreme(
+    builder: ir.IRBuilder, positions: Iterable[Affine], scope: Scope, symbol: str
+) -> Place:
+    """Emit the least or the greatest of some positions."""
+    found, *others = (emit_position(builder, one, scope) for one in positions)
+    for other in others:
+        x, y = found.value(builder), other.value(builder)
+        found = Place(builder.select(builder.icmp_signed(symbol, x, y), x, y))
+    return found

@@ -1,0 +1,234 @@
+"""Terms in LLVM IR: their values at a point, or at all lanes of a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from llvmlite import ir
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.terms import (
+    Apply,
+    Cast,
+    Choose,
+    Number,
+    Param,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs import arithmetic
+from tilesolve.kernels.programs.accesses import (
+    full_mask,
+    lane_pointers,
+    lane_positions,
+    load_affine,
+    load_number,
+    to_bits,
+)
+from tilesolve.kernels.programs.arithmetic import COMPARISONS, EMITTERS, constant, number_type
+from tilesolve.kernels.programs.conditions import within
+from tilesolve.kernels.programs.emitter import Emitter, RangeCheck
+from tilesolve.kernels.programs.logarithms import emit_exp, emit_log
+from tilesolve.kernels.programs.promotion import argument_dtypes, named_kind
+from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+from tilesolve.kernels.programs.turned_blocks import load_turned
+
+_FUNCTIONS = {"exp": emit_exp, "log": emit_log}
+
+
+class TermEmitter:
+    """Terms of a stage at one point: what is the same is computed once.
+
+    Parameters
+    ----------
+    emitter
+        Where to write.
+    stage
+        The position of the stage.
+    scope
+        What surrounds the point.
+
+    Attributes
+    ----------
+    outside
+        For each computed subscript so far, whether it lies outside of its array.
+    """
+
+    def __init__(self, emitter: Emitter, stage: int, scope: Scope) -> None:
+        self.emitter, self.number, self.scope = emitter, stage, scope
+        self.stage = emitter.stage(stage)
+        self._found: dict[Term, ir.Value] = {}
+        self.outside: list[ir.Value] = []
+
+    def value(self, term: Term, dtype: str) -> ir.Value:
+        """Emit a term in a dtype."""
+        if isinstance(term, Number):
+            return _written(term, dtype)
+        found = self._found.get(term)
+        if found is None:
+            found = self._found[term] = self._emit(term)
+        return arithmetic.cast(self.emitter.builder, found, self.kind(term), dtype)
+
+    def kind(self, term: Term) -> str:
+        """Return the dtype that a term is computed in."""
+        return named_kind(term.kind(self.emitter.dtypes))
+
+    def lanes_of(self, value: ir.Value) -> ir.Value:
+        """Return a value in each lane of the point's vector, or as it is outside of vectors."""
+        lanes = self.scope.lanes
+        if lanes is None or isinstance(value.type, ir.VectorType):
+            return value
+        kind = ir.VectorType(value.type, lanes.count)
+        if isinstance(value, ir.Constant):
+            return ir.Constant(kind, [value] * lanes.count)
+        return vectors.broadcast(self.emitter.builder, value, kind)
+
+    def _emit(self, term: Term) -> ir.Value:
+        builder = self.emitter.builder
+        match term:
+            case Param(name=name):
+                return self.emitter.params[name]
+            case Position(position=position):
+                return self.position(position)
+            case Read():
+                return self.read(term)
+            case Cast(dtype=dtype, term=inner):
+                return self.value(inner, dtype)
+            case Choose(test=test, yes=yes, no=no):
+                kind = self.kind(term)
+                parts = (self.value(test, "bool"), self.value(yes, kind), self.value(no, kind))
+                return builder.select(*self._alike(parts))
+            case Apply():
+                return self._apply(term)
+            case Reduce():
+                return self._reduce(term)
+        raise SpecError(f"{term!r} is no term that is lowered")
+
+    def _alike(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return values as vectors if one of them is one."""
+        if any(isinstance(value.type, ir.VectorType) for value in values):
+            return [self.lanes_of(value) for value in values]
+        return list(values)
+
+    def _apply(self, term: Apply) -> ir.Value:
+        kinds = [one.kind(self.emitter.dtypes) for one in term.arguments]
+        wanted = argument_dtypes(term, kinds)
+        values = [
+            self.value(one, dtype) for one, dtype in zip(term.arguments, wanted, strict=True)
+        ]
+        values, builder = self._alike(values), self.emitter.builder
+        if term.name in COMPARISONS:
+            return arithmetic.compare(builder, COMPARISONS[term.name], wanted, values)
+        if term.name in _FUNCTIONS:
+            return _FUNCTIONS[term.name](builder, *values)
+        return EMITTERS[term.name](builder, wanted[0], values)
+
+    def position(self, position: Affine) -> ir.Value:
+        """Emit a position as a number."""
+        builder, lanes = self.emitter.builder, self.scope.lanes
+        if lanes is not None and position.factor(lanes.letter):
+            return lane_positions(builder, position, self.scope)
+        return emit_position(builder, position, self.scope).value(builder)
+
+    def read(self, read: Read) -> ir.Value:
+        """Emit the load of an element."""
+        target = self.emitter.targets[read.array]
+        plain = read.plain
+        if plain is not None:
+            turned = load_turned(self.emitter, target, plain, self.scope)
+            if turned is not None:
+                return to_bits(self.emitter.builder, turned, target.dtype)
+            return load_affine(self.emitter.builder, target, plain, self.scope)
+        return self._read_computed(read)
+
+    def _read_computed(self, read: Read) -> ir.Value:
+        builder, scope = self.emitter.builder, self.scope
+        target = self.emitter.targets[read.array]
+        places = self.checked_places(read)
+        if scope.lanes is None or not any(
+            isinstance(place, ir.Value) and isinstance(place.type, ir.VectorType)
+            for place in places
+        ) and not any(
+            isinstance(place, Affine) and place.factor(scope.lanes.letter) for place in places
+        ):
+            where = [
+                emit_position(builder, one, scope) if isinstance(one, Affine) else Place(one)
+                for one in places
+            ]
+            return to_bits(builder, load_number(builder, target, where, scope.active), target.dtype)
+        pointers = lane_pointers(builder, target, places, scope)
+        kind = ir.VectorType(arithmetic.memory_type(target.dtype), scope.lanes.count)
+        found = vectors.gather(builder, pointers, kind, full_mask(scope))
+        return to_bits(builder, found, target.dtype)
+
+    def checked_places(self, read: Read) -> list[Affine | ir.Value]:
+        """Return the positions of an element, those that are computed after a check."""
+        shape = self.emitter.targets[read.array].shape
+        found: list[Affine | ir.Value] = []
+        for axis, one in enumerate(read.subscripts):
+            if isinstance(one, Affine):
+                found.append(one)
+                continue
+            value = self.value(one, "int64")
+            check = RangeCheck(self.number, read, axis)
+            place, outside = self.emitter.check(check, value, shape[axis], self.scope)
+            found.append(place)
+            self.outside.append(outside)
+        return found
+
+    def _reduce(self, term: Reduce) -> ir.Value:
+        """Emit a reduction within a term, with loops of its own."""
+        emitter, builder = self.emitter, self.emitter.builder
+        kind = self.kind(term)
+        first = constant(number_type(kind), identity(term.name, kind))
+        if self.scope.lanes is not None and self.scope.lanes.letter in term.letters:
+            first = self.lanes_of(first)
+        sizes = emitter.program.computation.sizes
+
+        def loops(letters: Sequence[str], scope: Scope, so_far: ir.Value) -> ir.Value:
+            if not letters:
+                return self._reduced_at(term, kind, scope, so_far)
+            letter, extent = letters[0], sizes[letters[0]]
+
+            def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+                inner = scope.at(letter, Place(index), (0, max(0, extent - 1)))
+                with emitter.inside():
+                    return [loops(letters[1:], inner, carried[0])]
+
+            return vectors.emit_loop(builder, INT64(extent), [so_far], trip)[0]
+
+        return loops(term.over, self.scope, first)
+
+    def _reduced_at(self, term: Reduce, kind: str, scope: Scope, so_far: ir.Value) -> ir.Value:
+        """Emit one step of a reduction within a term."""
+        builder = self.emitter.builder
+        conditions = [
+            one for one in self.stage.where if any(x in self.stage.summed for x in one.letters)
+        ]
+        inner = scope
+        if conditions:
+            inner = within(builder, conditions, scope)
+        point = TermEmitter(self.emitter, self.number, inner)
+        value = point.value(term.term, kind)
+        if isinstance(so_far.type, ir.VectorType):
+            value = point.lanes_of(value)
+        found = EMITTERS[term.name](builder, kind, [so_far, value])
+        if not conditions:
+            return found
+        chosen = inner.active
+        if isinstance(so_far.type, ir.VectorType):
+            chosen = full_mask(inner)
+        return builder.select(chosen, found, so_far)
+
+
+def _written(term: Number, dtype: str) -> ir.Value:
+    """Return a number as it is written, in a dtype."""
+    value = np.array(term.value).astype(dtype).item()
+    return constant(number_type(dtype), value)

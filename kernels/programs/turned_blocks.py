@@ -1,0 +1,122 @@
+"""Blocks that are transposed in registers: reads whose lanes lie apart, but whose rows do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.programs.accesses import Target, emit_pointer
+from tilesolve.kernels.programs.arithmetic import memory_type
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+
+
+def load_turned(
+    emitter: Emitter, target: Target, subscripts: Sequence[Affine], scope: Scope
+) -> ir.Value | None:
+    """Load lanes that lie apart through rows of a block that is transposed; None if it is none.
+
+    The array's unit axis is walked by a loop that is written out, by as many trips at least as a
+    vector has lanes. The first point of a block loads its rows and transposes them; others take
+    their vectors.
+    """
+    letter = _row_letter(target, subscripts, scope)
+    if letter is None:
+        return None
+    assert scope.lanes is not None and target.unit is not None
+    count, trip = scope.lanes.count, scope.trips[letter]
+    number = trip.number % count
+    places = [emit_position_before(emitter, one, scope, letter, number) for one in subscripts]
+    key = (
+        target.name,
+        count,
+        tuple((_identity(place.base), place.offset) for place in places),
+        _identity(scope.lanes.mask),
+    )
+    if key not in emitter.kept:
+        emitter.kept[key] = _load_block(emitter, target, subscripts, places, scope)
+    return emitter.kept[key][number]
+
+
+def _row_letter(target: Target, subscripts: Sequence[Affine], scope: Scope) -> str | None:
+    """Return the letter of the loop that walks the rows of a block; None if there is none."""
+    lanes = scope.lanes
+    if lanes is None or target.unit is None or target.ring is not None:
+        return None
+    along = subscripts[target.unit]
+    if along.divisor > 1 or along.factor(lanes.letter):
+        return None
+    others = [one for axis, one in enumerate(subscripts) if axis != target.unit]
+    if not any(one.factor(lanes.letter) for one in others):
+        return None
+    if any(one.divisor > 1 and one.factor(lanes.letter) for one in others):
+        return None
+    for factor, letter in along.terms:
+        trip = scope.trips.get(letter)
+        whole = trip is not None and trip.number - trip.number % lanes.count + lanes.count
+        if factor == 1 and trip is not None and whole <= trip.count:
+            return letter if not any(one.factor(letter) for one in others) else None
+    return None
+
+
+def emit_position_before(
+    emitter: Emitter, position: Affine, scope: Scope, letter: str, back: int
+) -> Place:
+    """Emit a position as many trips of a loop before."""
+    place = scope.places[letter]
+    earlier = scope.at(letter, Place(place.base, place.offset - back))
+    return emit_once(emitter, position, earlier)
+
+
+def emit_once(emitter: Emitter, position: Affine, scope: Scope) -> Place:
+    """Emit a position, or find what was emitted for it where letters stood the same."""
+    if position.divisor > 1:
+        return emit_position(emitter.builder, position, scope)
+    offset = position.offset + sum(
+        factor * scope.places[letter].offset for factor, letter in position.terms
+    )
+    key = (position.terms, tuple(_identity(scope.places[x].base) for x in position.letters))
+    if key not in emitter.kept:
+        base = emit_position(emitter.builder, position, scope).base
+        if base is None:
+            return Place(None, offset)
+        emitter.kept[key] = [base]
+    return Place(emitter.kept[key][0], offset)
+
+
+def _identity(value: ir.Value | None) -> int:
+    return 0 if value is None else id(value)
+
+
+def _load_block(
+    emitter: Emitter,
+    target: Target,
+    subscripts: Sequence[Affine],
+    places: Sequence[Place],
+    scope: Scope,
+) -> list[ir.Value]:
+    """Emit the loads of a block's rows, one a lane, and return its columns."""
+    builder, lanes = emitter.builder, scope.lanes
+    assert lanes is not None
+    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    rows = []
+    for lane in range(lanes.count):
+        shifted = [
+            Place(place.base, place.offset + one.factor(lanes.letter) * lane)
+            if one.divisor == 1
+            else place
+            for one, place in zip(subscripts, places, strict=True)
+        ]
+        active = None
+        if lanes.mask is not None:
+            active = builder.extract_element(lanes.mask, ir.IntType(32)(lane))
+        where = emit_pointer(builder, target, shifted, active)
+        if active is None:
+            rows.append(vectors.load(builder, where, kind, 1))
+            continue
+        row_mask = vectors.broadcast(builder, active, ir.VectorType(ir.IntType(1), lanes.count))
+        rows.append(vectors.load_masked(builder, where, kind, row_mask))
+    return vectors.transpose_vectors(builder, rows)
