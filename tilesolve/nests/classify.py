@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
@@ -11,7 +11,7 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
 
 
-class NestClass(Enum):
+class NestClass(StrEnum):
     """What tiles of a nest are made for.
 
     Two of them say that another part of the library has the whole statement: `CONTRACTION` (a

@@ -20,7 +20,7 @@ from tilesolve.nests.interference import Sets
 from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
-from tilesolve.nests.setting import Mode, Setting, make_setting
+from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
 from tilesolve.nests.spatial import spatial_tiles
 from tilesolve.nests.split import single, split_sums
@@ -32,6 +32,9 @@ from tilesolve.transposes.limits import Limits
 Route = Literal["nest", "contraction", "transpose"]
 """What runs a statement: generated loops, a plan, or a transpose."""
 
+NestMode = Literal["default", "thesis", "untiled"]
+"""How loops are decided: by the machine, as the thesis does, or without tiles."""
+
 
 @dataclass(frozen=True, slots=True)
 class NestChoice:
@@ -39,6 +42,8 @@ class NestChoice:
 
     Parameters
     ----------
+    stage
+        The position of the statement; where its sums became statements, they have it, too.
     computation
         The statement by itself, with the extents of its letters and its arrays.
     kind
@@ -46,7 +51,7 @@ class NestChoice:
     route, why
         What runs it, and the reason.
     tiles
-        Pairs of a letter and its tile; empty where there are none.
+        The tile of each letter; empty where there are none.
     loops
         The loops, outermost first.
     capped_by
@@ -62,11 +67,12 @@ class NestChoice:
         The axes of the input in the output's order, where a transpose runs it.
     """
 
+    stage: int
     computation: Computation
     kind: NestClass
     route: Route
     why: str
-    tiles: tuple[tuple[str, int], ...] = ()
+    tiles: Mapping[str, int] = field(default_factory=dict)
     loops: LoopNest = field(default_factory=lambda: LoopNest(()))
     capped_by: str = ""
     cost: Price | None = None
@@ -75,9 +81,14 @@ class NestChoice:
     axes: tuple[int, ...] = ()
 
     @property
-    def stage(self) -> Stage:
+    def statement(self) -> Stage:
         """The statement."""
         return self.computation.stages[0]
+
+    @property
+    def seconds(self) -> float | None:
+        """The predicted time; None where a plan or a transpose runs it."""
+        return None if self.cost is None else self.cost.seconds
 
     @property
     def threads_letter(self) -> str | None:
@@ -94,6 +105,31 @@ class NestChoice:
         """The arrays that are written past the caches."""
         return self.program.non_temporal if self.program else frozenset()
 
+    def lines(self) -> list[str]:
+        """Return what a report says of it.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.statements.computation import bind_stages
+        >>> from tilesolve.contractions.statements.parse import parse_stages
+        >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
+        >>> print(plan_nest(found, Machine.load("i7-6700k"), 2)[0].lines()[1])
+          tile x:16 y:240, loops y_240 x_16 y_8 y | x, threads over y, vectors along x
+        """
+        found = [f"{self.statement}: {self.kind.value}, by a {self.route}: {self.why}"]
+        if self.route != "nest":
+            return found
+        sizes = " ".join(f"{x}:{tile}" for x, tile in self.tiles.items())
+        names = [item.name for item in self.loops.items]
+        inner = max(self.loops.held, 1)
+        parts = [f"tile {sizes}" if sizes else "no tiles"]
+        parts.append("loops " + " ".join([*names[:-inner], "|", *names[-inner:]]))
+        parts += [f"threads over {self.threads_letter}"] if self.threads_letter else []
+        parts += [f"vectors along {self.vector_letter}"] if self.vector_letter else []
+        parts += [f"{name} goes past the caches" for name in sorted(self.non_temporal)]
+        parts += [f"held back by {self.capped_by}"] if self.capped_by else []
+        return [*found, "  " + ", ".join(parts)]
+
     def _letter(self, kind: str) -> str | None:
         return next((item.letter for item in self.loops.items if item.kind == kind), None)
 
@@ -104,7 +140,7 @@ class _Wish:
 
     machine: Machine
     threads: int
-    mode: Mode
+    mode: NestMode
     route: Route | None
     threads_per_core: int
     sets: Sets
@@ -119,7 +155,7 @@ def plan_nest(
     computation: Computation,
     machine: Machine,
     threads: int = 1,
-    mode: Mode = "default",
+    mode: NestMode = "default",
     route: Route | None = None,
     *,
     threads_per_core: int = 1,
@@ -140,7 +176,8 @@ def plan_nest(
     threads
         Those that share the work.
     mode
-        ``"thesis"`` decides by the printed formulas and costs, and holds no registers.
+        ``"thesis"`` decides by the printed formulas and costs, and holds no registers;
+        ``"untiled"`` takes no tiles.
     route
         What is to run it; the best if None.
     threads_per_core
@@ -163,10 +200,10 @@ def plan_nest(
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
     >>> (choice,) = plan_nest(found, Machine.load("i7-6700k"))
     >>> choice.kind.name, choice.route, choice.tiles
-    ('SPATIAL', 'nest', (('x', 16), ('y', 496)))
+    ('SPATIAL', 'nest', {'x': 16, 'y': 496})
     """
     for name, value, known in (
-        ("mode", mode, get_args(Mode)),
+        ("mode", mode, get_args(NestMode)),
         ("route", route, (*get_args(Route), None)),
         ("sets", sets, get_args(Sets)),
     ):
@@ -175,21 +212,21 @@ def plan_nest(
     check_threads(threads)
     wish = _Wish(machine, threads, mode, route, threads_per_core, sets, later)
     found: list[NestChoice] = []
-    for stage in computation.stages:
+    for position, stage in enumerate(computation.stages):
         own = single(computation, stage)
-        whole = _other_route(own, wish)
+        whole = _other_route(position, own, wish)
         if whole is not None:
             found.append(whole)
             continue
         parts = split_sums(own)
         for part in parts.stages:
             one = single(parts, part)
-            elsewhere = _other_route(one, wish) if len(parts.stages) > 1 else None
-            found.append(elsewhere or _nest(one, wish))
+            elsewhere = _other_route(position, one, wish) if len(parts.stages) > 1 else None
+            found.append(elsewhere or _nest(position, one, wish))
     return tuple(found)
 
 
-def _other_route(computation: Computation, wish: _Wish) -> NestChoice | None:
+def _other_route(position: int, computation: Computation, wish: _Wish) -> NestChoice | None:
     """Return a statement as a contraction or a transpose, where that is wished or better."""
     (stage,) = computation.stages
     if wish.route == "nest":
@@ -200,72 +237,107 @@ def _other_route(computation: Computation, wish: _Wish) -> NestChoice | None:
         flops = contraction.problem(computation).flops
         if wish.route == "contraction" or flops >= NEST_CONTRACTION_FLOPS:
             why = f"it is the contraction {contraction.spec} of {flops:,} operations"
-            return NestChoice(computation, kind, "contraction", why, contraction=contraction)
+            return NestChoice(
+                position, computation, kind, "contraction", why, contraction=contraction
+            )
     if wish.route == "contraction":
         raise PlanError(f"{stage} is no contraction: {reason}")
     axes = find_move(stage, computation)
     if axes is not None:
         why = f"it moves {stage.reads[0].array} as it is"
-        return NestChoice(computation, kind, "transpose", why, axes=axes)
+        return NestChoice(position, computation, kind, "transpose", why, axes=axes)
     if wish.route == "transpose":
         raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
     return None
 
 
-def _nest(computation: Computation, wish: _Wish) -> NestChoice:
+def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:
     """Return a statement as generated loops."""
     (stage,) = computation.stages
     kind = tile_class(stage)
-    extents = dict(computation.sizes)
-    plain = _untransformed(computation, wish)
-    why, tiles, capped = "its runs are contiguous: tiles would cut them", {}, ""
-    if stage.update is not None or any(read.plain is None for read in stage.reads):
-        why = "positions are computed"
-    nest = plain
-    if not computation.points(stage):
-        why = "there is nothing to compute"
-    elif kind is not NestClass.NO_TRANSFORM and not stage.output:
-        why = "its output is a single element"
-    elif kind is not NestClass.NO_TRANSFORM and wish.machine.second_cache is None:
-        why = f"{wish.machine.name} has no second cache"
-    elif kind is NestClass.TEMPORAL and stage.reduction is not None:
-        setting = _setting(computation, wish)
-        found = temporal_tiles(setting)
-        lanes = wish.lanes(computation.output.dtype) if wish.mode == "default" else None
-        why = "no tile fits the caches"
-        if found is not None:
-            why = "elements come back: tiles keep them near"
-            nest = tiled_nest(stage, extents, found, threads=wish.threads, lanes=lanes)
-            tiles = dict(found.tiles)
-            capped = capping(setting, tiles, found.ends.o, found.ends.threads)
-    elif kind is NestClass.SPATIAL:
-        setting = _setting(computation, wish)
-        across = spatial_tiles(setting)
-        why = "no tile fits the caches"
-        if across is not None:
-            why = "it reads across lines: tiles keep each line until all of it was used"
-            nest = spatial_nest(stage, extents, across, wish.threads)
-            tiles = {across.column: across.width, across.row: across.height}
-    elif kind is NestClass.TEMPORAL:
-        why = f"{stage.term} has sums that stay inside it"
     streamed = _streams(computation, stage, wish)
-    cost = _price(computation, nest, wish, streamed)
-    if wish.mode == "default" and kind is NestClass.TEMPORAL and nest is not plain:
+    plain = _untransformed(computation, wish)
+    found = _tiled(computation, kind, wish)
+    if isinstance(found, str):
+        found = _Tiled(plain, {}, "", found)
+    cost = _price(computation, found.nest, wish, streamed)
+    if wish.mode == "default" and kind is NestClass.TEMPORAL and found.nest is not plain:
         untiled = _price(computation, plain, wish, streamed)
         if untiled.ranking < cost.ranking:
-            why = "tiles would cost more than they save"
-            nest, cost, tiles, capped = plain, untiled, {}, ""
+            found = _Tiled(plain, {}, "", "tiles would cost more than they save")
+            cost = untiled
+    past = frozenset([stage.name] if streamed else [])
     return NestChoice(
+        position,
         computation,
         kind,
         "nest",
-        why,
-        tuple(tiles.items()),
-        nest,
-        capped,
+        found.why,
+        found.tiles,
+        found.nest,
+        found.capped_by,
         cost,
-        write_program(computation, nest, frozenset([stage.name] if streamed else [])),
+        write_program(computation, found.nest, past),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiled:
+    """Loops, their tiles, what keeps these from being larger, and why they are so."""
+
+    nest: LoopNest
+    tiles: Mapping[str, int]
+    capped_by: str
+    why: str
+
+
+def _tiled(computation: Computation, kind: NestClass, wish: _Wish) -> _Tiled | str:
+    """Return loops with the tiles of a class; or why there are none."""
+    (stage,) = computation.stages
+    if reason := _untiled_reason(computation, kind, wish):
+        return reason
+    extents = dict(computation.sizes)
+    setting = _setting(computation, wish)
+    lanes = wish.lanes(computation.output.dtype) if wish.mode == "default" else None
+    if kind is NestClass.SPATIAL:
+        across = spatial_tiles(setting)
+        if across is None:
+            return "no tile fits the caches"
+        return _Tiled(
+            spatial_nest(stage, extents, across, threads=wish.threads, lanes=lanes),
+            {across.column: across.width, across.row: across.height},
+            "",
+            "it reads across lines: tiles keep each line until all of it was used",
+        )
+    found = temporal_tiles(setting)
+    if found is None:
+        return "no tile fits the caches"
+    return _Tiled(
+        tiled_nest(stage, extents, found, threads=wish.threads, lanes=lanes),
+        dict(found.tiles),
+        capping(setting, found.tiles, found.ends.o, found.ends.threads),
+        "elements come back: tiles keep them near",
+    )
+
+
+def _untiled_reason(computation: Computation, kind: NestClass, wish: _Wish) -> str:
+    """Return why a statement gets no tiles; empty if it may get some."""
+    (stage,) = computation.stages
+    if stage.update is not None or any(read.plain is None for read in stage.reads):
+        return "positions are computed"
+    if not computation.points(stage):
+        return "there is nothing to compute"
+    if kind is NestClass.NO_TRANSFORM:
+        return "its runs are contiguous: tiles would cut them"
+    if wish.mode == "untiled":
+        return "tiles are not wished"
+    if not stage.output:
+        return "its output is a single element"
+    if wish.machine.second_cache is None:
+        return f"{wish.machine.name} has no second cache"
+    if kind is NestClass.TEMPORAL and stage.reduction is None:
+        return f"{stage.term} has sums that stay inside it"
+    return ""
 
 
 def _setting(computation: Computation, wish: _Wish) -> Setting:
@@ -274,7 +346,7 @@ def _setting(computation: Computation, wish: _Wish) -> Setting:
         computation.stages[0],
         wish.machine,
         wish.threads,
-        wish.mode,
+        "thesis" if wish.mode == "thesis" else "default",
         threads_per_core=wish.threads_per_core,
         sets=wish.sets,
         later=wish.later,
@@ -286,7 +358,7 @@ def _untransformed(computation: Computation, wish: _Wish) -> LoopNest:
     (stage,) = computation.stages
     extents = dict(computation.sizes)
     sums = stage.reduction is not None and bool(stage.output) and bool(computation.points(stage))
-    if sums and wish.mode == "default":
+    if sums and wish.mode != "thesis":
         lanes = wish.lanes(computation.output.dtype)
         return untiled_nest(stage, extents, wish.threads, _line(computation, wish.machine), lanes)
     return baseline_nest(computation, wish.machine, wish.threads)

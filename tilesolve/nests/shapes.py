@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.kernels.programs.program import Kind
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.spatial import SpatialTiles
@@ -77,19 +78,39 @@ def untiled_nest(
 
 
 def spatial_nest(
-    stage: Stage, extents: Mapping[str, int], found: SpatialTiles, threads: int = 1
+    stage: Stage,
+    extents: Mapping[str, int],
+    found: SpatialTiles,
+    *,
+    threads: int = 1,
+    lanes: int | None = None,
 ) -> LoopNest:
-    """Return the loops of spatial tiles: threads divide what the crossed array has side by side."""
+    """Return the loops of spatial tiles: threads divide what the crossed array has side by side.
+
+    Parameters
+    ----------
+    stage, extents, found
+        The statement and its tiles.
+    threads
+        Those that divide the outermost loop.
+    lanes
+        Rows that are written out around a vector, so that a block is transposed in registers;
+        None: rows one after another, as in the thesis.
+    """
     others = [x for x in stage.output if x not in (found.row, found.column)]
-    kind = "threads" if threads > 1 else "serial"
     items = []
     if found.height < extents[found.row]:
-        items.append(LoopItem(found.row, found.height, kind))
+        items.append(LoopItem(found.row, found.height, "threads" if threads > 1 else "serial"))
     items += [LoopItem(x) for x in others]
-    if found.width < extents[found.column] and found.width > 1:
+    if 1 < found.width < extents[found.column]:
         items.append(LoopItem(found.column, found.width))
+    kind: Kind = "serial"
+    if lanes is not None and found.height >= lanes > 1:
+        kind = "unrolled"
+        if found.height > lanes:
+            items.append(LoopItem(found.row, lanes))
     if found.height > 1 or found.height == extents[found.row]:
-        items.append(LoopItem(found.row))
+        items.append(LoopItem(found.row, 1, kind))
     return LoopNest((*items, LoopItem(found.column, 1, "vector")))
 
 
@@ -107,15 +128,10 @@ def _with_intra(
         return LoopNest((*inter, *(LoopItem(x) for x in intra)))
     vector = LoopItem(column, 1, "vector")
     plain = LoopNest((*inter, *(LoopItem(x) for x in inner), vector))
-    if (
-        lanes is None
-        or stage.reduction is None
-        or not sums
-        or _coupled(stage, column, stage.summed)
-    ):
+    if lanes is None or not sums or _coupled(stage, column, stage.summed):
         return plain
     outputs = [x for x in inner if x not in sums]
-    rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, (*stage.summed, column))]
+    rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
     row = rows[0] if rows else None
     vectors = NEST_HELD_VECTORS * (1 if row else NEST_HELD_ROWS)
     items = [*inter, *(LoopItem(x) for x in outputs if x != row)]

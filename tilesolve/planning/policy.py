@@ -187,6 +187,9 @@ NEST_CAP_ROUNDS = 3
 NEST_REPAIR_LINES = 2
 """How many steps around the relaxed tiles are tried in each letter."""
 
+NEST_REPAIR_RATIOS = (9 / 8, 4 / 3, 2)
+"""Ratios by which relaxed tiles are made larger and smaller before that."""
+
 NEST_HELD_ROWS = 6
 """Rows of the output that a nest's innermost loops keep in registers."""
 

@@ -1,0 +1,153 @@
+"""Loop programs of planned nests: run point by point, and as machine code, at odd sizes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.points import Points
+from tilesolve.contractions.nest_suites import nest_suite
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.kernels.programs.compiled_program import compile_program
+from tilesolve.kernels.programs.interpreter import interpret
+from tilesolve.machine.model import Machine
+from tilesolve.nests.planning import baseline_program, plan_nest, untiled_program
+
+MACHINE = Machine.load("i7-6700k")
+NEAR, FAR, *OTHERS = MACHINE.levels
+SMALL = MACHINE.replace(
+    levels=(replace(NEAR, capacity=1024, ways=4), replace(FAR, capacity=4096, ways=4), *OTHERS)
+)
+"""Caches so small that small problems have several tiles of each letter."""
+
+STATEMENTS = [
+    ("C[i,j] += A[i,k] * B[k,j]", "", "i=19 j=37 k=23"),
+    ("C[i,j] += A[i,k] * A[j,k]", "j <= i", "i=21 j=21 k=9"),
+    ("C[i,j] += A[i,k] * B[j,k] + B[i,k] * A[j,k]", "", "i=13 j=18 k=9"),
+    ("B[i,j] += A[i,k] * B0[k,j]", "k >= i", "i=17 j=19 k=17"),
+    ("B[i,j] += A[i,k] * B0[k,j]", "k >= i + 3", "i=17 j=19 k=17"),
+    ("C[i,j] += A[i,k] * B[k,j]", "3*k - 2*i - j >= 4", "i=12 j=20 k=23"),
+    ("C[i,j] += A[i,k] * B[k,j]", "-2 <= i - j <= 1", "i=12 j=20 k=5"),
+    ("C[i,j] = max(A[i,k] + B[k,j])", "", "i=9 j=20 k=11"),
+    ("O[k,y,x] += I[c,y+r,2*x+s] * W[k,c,r,s]", "", "k=3 y=5 x=9 c=2 r=3 s=3"),
+    ("m[y,x] = A[x,y] & B[y,x]", "", "y=33 x=41"),
+    ("m[z,y,x] = A[x,z,y] ^ B[z,y,x]", "", "z=2 y=20 x=35"),
+    ("m[y,x] = A[x,y] & B[y,x]", "y < 2*x", "y=33 x=41"),
+    ("c[i] += A[i,k] * x[k]", "", "i=50 k=31"),
+    ("r[j] += A[i,j]", "", "i=50 j=31"),
+    ("o[x] = A[x] + A[x+1]", "", "x=101"),
+    ("o[z,x] = A[z,x] + 1", "", "z=3 x=101"),
+    ("G[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=9 j=20 k=11"),
+    ("C[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=9 j=20 k=11"),
+    ("E[i,j] += A[i,k] * B[k,j]; G[i,l] += E[i,j] * F[j,l]", "", "i=9 j=20 k=11 l=17"),
+]
+
+
+def bound(text, where, sizes, dtype="int64"):
+    """A computation from text."""
+    extents = {x: int(n) for x, n in (part.split("=") for part in sizes.split())}
+    return bind_stages(parse_stages(text, where or ()), extents, dtype)
+
+
+def draw(computation, seed=0):
+    """Small whole numbers for all inputs, which no order of sums rounds."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.integers(0, 9, computation.array(name).shape).astype(
+            computation.array(name).dtype
+        )
+        for name in computation.inputs
+    }
+
+
+def run_all(computation, arrays, machine, threads, mode, run):
+    """The output, each statement by what `run` makes of one of its programs."""
+    kept = dict(arrays)
+    for choice in plan_nest(computation, machine, threads, mode, "nest"):
+        programs = [choice.program]
+        if mode == "default":
+            programs.append(baseline_program(choice, machine, threads))
+            programs.append(untiled_program(choice, machine, threads))
+        own = choice.computation.output
+        inputs = {x: kept[x] for x in choice.computation.inputs}
+        found = [run(program, inputs, own) for program in programs]
+        assert all(np.array_equal(found[0], other) for other in found[1:])
+        kept[own.name] = found[0]
+    return kept[computation.output.name]
+
+
+def interpreted(program, arrays, own):
+    """The output by the interpreter, which checks each access and each point."""
+    return interpret(program, arrays, {}, np.full(own.shape, 77, own.dtype)).output
+
+
+def compiled(program, arrays, own):
+    """The output by machine code."""
+    given = {name: array.copy() for name, array in arrays.items()}
+    out = given.setdefault(own.name, np.full(own.shape, 77, own.dtype))
+    compile_program(program).run(given)
+    return out
+
+
+def expected(computation, arrays):
+    """The output by Python's loops; it holds 77 where a region leaves it alone."""
+    own = computation.output
+    return Points(computation, {own.name: np.full(own.shape, 77, own.dtype), **arrays}).run()
+
+
+@pytest.mark.parametrize(("text", "where", "sizes"), STATEMENTS)
+def test_programs_compute_each_point_once(text, where, sizes):
+    """Tiled, untiled and obvious loops give what Python's loops give, for several threads."""
+    computation = bound(text, where, sizes)
+    arrays = draw(computation)
+    want = expected(computation, arrays)
+    for mode in ("default", "thesis", "untiled"):
+        for threads in (1, 3):
+            found = run_all(computation, arrays, SMALL, threads, mode, interpreted)
+            assert np.array_equal(found, want), (mode, threads)
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(1, 40),
+    st.integers(0, 20),
+    st.integers(1, 3),
+    st.sampled_from(["", "j <= i", "k >= i", "i + j >= k + 2", "i <= 3"]),
+    st.sampled_from(["default", "thesis"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_any_sizes_and_regions_give_the_same(i, j, k, threads, where, mode):
+    """Ragged ends, empty sums and triangles of a product."""
+    computation = bound("C[i,j] += A[i,k] * B[k,j]", where, f"i={i} j={j} k={k}")
+    arrays = draw(computation)
+    found = run_all(computation, arrays, SMALL, threads, mode, interpreted)
+    assert np.array_equal(found, expected(computation, arrays))
+
+
+@pytest.mark.parametrize("name", ["matmul", "trmm", "syrk-lower", "tpm", "gemm"])
+def test_machine_code_of_the_suite_gives_what_einsum_gives(name):
+    """Small odd sizes of kernels of the suite, as machine code."""
+    case = nest_suite("nests")[name]
+    computation = case.computation.part(dict.fromkeys(case.computation.sizes, 67))
+    arrays = draw(computation)
+    params = dict(case.params)
+    kept = dict(arrays)
+    for choice in plan_nest(computation, SMALL, 2, "default", "nest"):
+        own = choice.computation.output
+        given = {x: kept[x] for x in choice.computation.inputs}
+        out = given.setdefault(own.name, np.full(own.shape, 77, own.dtype))
+        compile_program(choice.program).run(given, params)
+        kept[own.name] = out
+    wide = {x: kept[x].astype(np.float64) for x in arrays}
+    lower = np.tril(np.ones((67, 67), bool))
+    want = {
+        "matmul": lambda: wide["A"] @ wide["B"],
+        "trmm": lambda: np.triu(wide["A"]) @ wide["B0"],
+        "syrk-lower": lambda: np.where(lower, wide["A"] @ wide["A"].T, 77),
+        "tpm": lambda: arrays["A"].T & arrays["B"],
+        "gemm": lambda: 0.5 * wide["C"] + 1.5 * (wide["A"] @ wide["B"]),
+    }[name]()
+    assert np.allclose(kept[computation.output.name], want, rtol=1e-6)

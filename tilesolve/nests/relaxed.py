@@ -1,0 +1,254 @@
+"""Tiles of many letters: a geometric program for each choice of loops, and whole numbers near it.
+
+Working sets and costs are posynomials of tiles. Limits of heights are none, so they are taken from
+the tiles of the round before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+
+from tilesolve.contractions.errors import SolverError
+from tilesolve.model.signomials import Signomial
+from tilesolve.nests.reuse import first_working_set, second_working_set
+from tilesolve.nests.setting import Setting
+from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, best_of, cost_of
+from tilesolve.planning.policy import (
+    NEST_CAP_ROUNDS,
+    NEST_REPAIR_LINES,
+    NEST_REPAIR_RATIOS,
+    SOLVER_TOLERANCE,
+)
+from tilesolve.solver.ipopt import solve
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxedTiles:
+    """The continuous optimum for one choice of loops.
+
+    Parameters
+    ----------
+    ends
+        The choice.
+    tiles
+        Of each tiled letter.
+    cost
+        What their misses cost.
+    bound
+        What no tiles cost less than, whatever evicts what.
+    """
+
+    ends: Ends
+    tiles: Mapping[str, float]
+    cost: float
+    bound: float
+
+
+def solve_tiles(setting: Setting) -> TemporalTiles | None:
+    """Return the best tiles of any number of letters; None if none fits.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.machine.model import Machine
+    >>> from tilesolve.nests.setting import make_setting
+    >>> found = bind_stages(parse_stages("C[i,j] += A[i,k] * B[k,j]"), 64, "float32")
+    >>> machine = Machine.load("i7-6700k")
+    >>> solve_tiles(make_setting(found, found.stages[0], machine)).tiles
+    {'i': 64, 'j': 64, 'k': 64}
+    """
+    found = []
+    for ends in _worth_a_look(setting):
+        if not setting.fits(setting.least, ends.o, ends.threads):
+            continue
+        relaxed = relax_tiles(setting, ends)
+        if relaxed is not None:
+            found.append(relaxed)
+    repaired = []
+    best = np.inf
+    for one in sorted(found, key=lambda one: one.cost):
+        if one.bound > best:
+            continue
+        tiles = repair_tiles(setting, one)
+        price = float(cost_of(setting, one.ends, tiles))
+        best = min(best, price)
+        repaired.append((one.ends, tiles, price))
+    return best_of(setting, repaired)
+
+
+def _worth_a_look(setting: Setting) -> Iterable[Ends]:
+    """Return choices of loops: of those that differ in the threads' letter, the longest one."""
+    best: dict[tuple[str, str], Ends] = {}
+    for ends in all_ends(setting):
+        before = best.get((ends.o, ends.n))
+        if before is None or _extent(setting, ends) > _extent(setting, before):
+            best[ends.o, ends.n] = ends
+    return best.values()
+
+
+def _extent(setting: Setting, ends: Ends) -> int:
+    return setting.extents[ends.threads] if ends.threads else 0
+
+
+def relax_tiles(setting: Setting, ends: Ends, *, capped: bool = True) -> RelaxedTiles | None:
+    """Return the continuous optimum for one choice of loops; None if there is none.
+
+    Parameters
+    ----------
+    setting, ends
+        What is known, and the choice.
+    capped
+        Whether heights are limited, so that rows do not evict one another.
+    """
+    symbols: dict[str, Any] = {x: Signomial.constant(n) for x, n in setting.extents.items()}
+    symbols |= {x: Signomial.symbol(x) for x in setting.tiled}
+    model, logarithms = _model(setting, ends, symbols)
+    best: dict[str, float] | None = None
+    bound = 0.0
+    for _ in range(NEST_CAP_ROUNDS if capped else 1):
+        if best is not None and not _limit_heights(setting, ends, model, symbols, best):
+            break
+        try:
+            solve(model)
+        except SolverError:
+            return None
+        first = best is None
+        best = {x: float(np.exp(logarithms[x].value)) for x in setting.tiled}
+        price = float(cost_of(setting, ends, {**setting.extents, **best}))
+        bound = price if first else bound
+    assert best is not None
+    return RelaxedTiles(ends, best, price, bound)
+
+
+def _model(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the program as a Pyomo model, in logarithms of tiles."""
+    price: Any = cost_of(setting, ends, symbols)
+    least = setting.least
+    model = pyo.ConcreteModel(name="tiles of a nest")
+    model.tile = pyo.Var(
+        setting.tiled,
+        bounds=lambda _, x: (
+            float(np.log(least[x])),
+            float(np.log(max(setting.most(x, ends.threads), least[x]))),
+        ),
+        initialize=lambda _, x: float(np.log(least[x])),
+    )
+
+    def written(value: Any, scale: float) -> Any:  # noqa: ANN401 - Pyomo has no types
+        return sum(
+            coefficient / scale * pyo.exp(sum(power * model.tile[x] for x, power in powers))
+            if powers
+            else coefficient / scale
+            for powers, coefficient in value.terms
+        )
+
+    near = first_working_set(setting.references, symbols, ends.o, setting.lines[0])
+    far = second_working_set(setting.references, symbols)
+    sets = {"near": (near, setting.capacities[0]), "far": (far, setting.capacities[1])}
+    model.sets = pyo.Constraint(
+        list(sets), rule=lambda _, name: written(sets[name][0], sets[name][1]) <= 1
+    )
+    model.heights = pyo.ConstraintList()
+    model.cost = pyo.Objective(expr=written(price, price.at(least)))
+    model.written = written
+    return model, model.tile
+
+
+def _limit_heights(
+    setting: Setting,
+    ends: Ends,
+    model: Any,  # noqa: ANN401 - Pyomo has no types
+    symbols: Mapping[str, Any],
+    tiles: Mapping[str, float],
+) -> bool:
+    """Limit heights to what the widths of tiles leave; return whether one of them is passed."""
+    model.heights.clear()
+    passed = False
+    now = {**setting.extents, **tiles}
+    for number, reference in enumerate(setting.references):
+        if len(reference.axes) < 2 or reference.gathered:
+            continue
+        least = reference.sides(setting.least)[-2]
+        for level, one in enumerate((ends.o, None)):
+            shape = {**now, one: 1} if one else now
+            symbol = {**symbols, one: Signomial.constant(1)} if one else symbols
+            *_, height, width = reference.sides(shape)
+            limit = max(int(setting.height_limits(number, level, width)), least)
+            side = reference.sides(symbol)[-2]
+            if isinstance(side, Signomial) and side.symbols:
+                passed = passed or height > limit * (1 + SOLVER_TOLERANCE)
+                # A sum of letters is bounded from above; no limit may shut out the least tiles.
+                bound = max(float(limit), side.at(setting.least))
+                model.heights.add(model.written(side, bound) <= 1)
+    return passed
+
+
+def repair_tiles(setting: Setting, relaxed: RelaxedTiles) -> dict[str, int]:
+    """Return whole tiles near the relaxed ones: the best of those around, repeatedly.
+
+    First sides are exchanged for others in large steps, for the limits of heights come from the
+    tiles of another round; then by a few elements. Tiles of the column letter are whole lines, or
+    its extent.
+    """
+    ends = relaxed.ends
+    tiles = dict(setting.least)
+    steps = {x: setting.step if x == setting.column else 1 for x in setting.tiled}
+    for letter in setting.tiled:
+        rounded = int(relaxed.tiles[letter] // steps[letter] * steps[letter])
+        tiles[letter] = max(rounded, setting.least[letter])
+    while not setting.fits(tiles, ends.o, ends.threads):
+        widest = max(setting.tiled, key=lambda x: tiles[x] / setting.least[x])
+        half = tiles[widest] // 2 // steps[widest] * steps[widest]
+        tiles[widest] = max(half, setting.least[widest])
+    ways: list[Moves] = [_scaled, _shifted]
+    for move in ways:
+        better, best = tiles, np.inf
+        while (price := float(cost_of(setting, ends, better))) < best:
+            tiles, best = better, price
+            better = _best_of_grid(setting, ends, tiles, steps, move)
+    return tiles
+
+
+Moves = Callable[[int, int], Any]
+"""What gives the sizes to try in place of one, given the step of its letter."""
+
+
+def _scaled(tile: int, step: int) -> Any:  # noqa: ANN401 - an array
+    del step
+    ratios = np.array(NEST_REPAIR_RATIOS)
+    return (np.concatenate([1 / ratios[::-1], [1.0], ratios]) * tile).astype(np.int64)
+
+
+def _shifted(tile: int, step: int) -> Any:  # noqa: ANN401 - an array
+    return tile + np.arange(-NEST_REPAIR_LINES, NEST_REPAIR_LINES + 1) * step
+
+
+def _best_of_grid(
+    setting: Setting,
+    ends: Ends,
+    tiles: Mapping[str, int],
+    steps: Mapping[str, int],
+    move: Moves,
+) -> dict[str, int]:
+    """Return the cheapest tiles that fit, of all with any letters' sizes moved."""
+    axes = []
+    for letter in setting.tiled:
+        most, least = setting.most(letter, ends.threads), setting.least[letter]
+        values = np.append(move(tiles[letter], steps[letter]), tiles[letter])
+        values = values // steps[letter] * steps[letter]
+        values = values[(values >= least) & (values <= most)]
+        if letter == setting.column and (whole := setting.extents[letter]) <= most:
+            values = np.append(values, whole)
+        axes.append(np.unique(np.append(values, tiles[letter])))
+    grid = [one.ravel() for one in np.meshgrid(*axes, indexing="ij")]
+    many = {**tiles, **dict(zip(setting.tiled, grid, strict=True))}
+    good = setting.fits(many, ends.o, ends.threads)
+    prices = np.where(good, cost_of(setting, ends, many), np.inf)
+    at = int(np.argmin(prices))
+    return {x: int(one[at]) if isinstance(one, np.ndarray) else int(one) for x, one in many.items()}
