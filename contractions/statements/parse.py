@@ -103,6 +103,7 @@ def parse_conditions(text: str | Sequence[str]) -> tuple[Condition, ...]:
     ['i >= j', 'j+2 >= i']
     """
     texts = [text] if isinstance(text, str) else list(text)
+    texts = [one for one in texts if one != ""]
     found: list[Condition] = []
     for one in texts:
         check_kind(one, (str, Condition), "where", "text such as 'j <= i'", SpecError)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -20,16 +19,10 @@ from tilesolve.nests.arguments import (
     Statement,
     read_computation,
 )
-from tilesolve.nests.planning import NestChoice, Route, baseline_program, plan_nest
+from tilesolve.nests.planning import NestChoice, NestMode, Route, plan_nest
 from tilesolve.nests.running import Array, Step, check_arrays, check_params, make_step, run_steps
-from tilesolve.nests.setting import Mode
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
-
-if TYPE_CHECKING:
-    from typing import Literal
-
-    NestMode = Mode | Literal["untiled"]
 
 
 class NestPlan:
@@ -64,7 +57,7 @@ class NestPlan:
     ) -> None:
         check_kind(computation, Computation, "computation", "a Computation", PlanError)
         self._asked = (computation, machine, threads, mode, route)
-        self._choices = _choose(*self._asked)
+        self._choices = plan_nest(computation, machine, threads, mode, route)
 
     @property
     def computation(self) -> Computation:
@@ -240,28 +233,3 @@ def nest(
     count = default_threads() if threads is None else check_threads(threads)
     computation = read_computation(statement, sizes, dtype, where)
     return NestPlan(computation, Machine.load(machine), count, mode, route)
-
-
-def _choose(
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    mode: NestMode,
-    route: Route | None,
-) -> tuple[NestChoice, ...]:
-    """Return how each statement is run."""
-    if mode != "untiled":
-        return plan_nest(computation, machine, threads, mode, route)
-    if route not in (None, "nest"):
-        raise PlanError(f"mode 'untiled' has generated loops, not the route {route!r}")
-    found = plan_nest(computation, machine, threads, "default", "nest")
-    return tuple(
-        replace(
-            one,
-            why="no tiles are asked for",
-            tiles=(),
-            capped_by="",
-            program=baseline_program(one, machine, threads),
-        )
-        for one in found
-    )

@@ -25,33 +25,10 @@ def _lines(plan: NestPlan) -> Iterator[str]:
     yield f"{sizes} on {plan.machine.name}, {threads}; predicted {format_duration(plan.seconds)}"
     for choice in plan.choices:
         yield ""
-        if len(plan.choices) > 1:
-            yield f"{choice.stage}"
-        yield f"{choice.kind.value}, by {_ROUTES[choice.route]}: {choice.why}"
-        yield from _tiles(choice)
+        yield from choice.lines()
         yield from _levels(choice)
         if choice.program is not None:
             yield from print_program(choice.program).splitlines()
-
-
-_ROUTES = {"nest": "generated loops", "contraction": "a plan", "transpose": "a transpose"}
-
-
-def _tiles(choice: NestChoice) -> Iterator[str]:
-    """Yield lines about tiles, threads, vectors and stores."""
-    parts = []
-    if choice.tiles:
-        parts.append("tiles " + " ".join(f"{letter}={tile}" for letter, tile in choice.tiles))
-    if choice.capped_by:
-        parts.append(f"rows of {choice.capped_by} that stay keep them from being larger")
-    if choice.threads_letter:
-        parts.append(f"threads divide {choice.threads_letter}")
-    if choice.vector_letter:
-        parts.append(f"vectors along {choice.vector_letter}")
-    if choice.non_temporal:
-        parts.append(f"{', '.join(sorted(choice.non_temporal))} goes past the caches")
-    if parts:
-        yield "; ".join(parts)
 
 
 def _levels(choice: NestChoice) -> Iterator[str]:

@@ -59,8 +59,8 @@ def make_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
         return _contraction_step(choice, machine, threads)
     cost = choice.cost
     if choice.route == "transpose":
-        source, axes = choice.stage.reads[0].array, choice.axes
-        name = choice.stage.name
+        source, axes = choice.statement.reads[0].array, choice.axes
+        name = choice.statement.name
 
         def move(held: Held, params: Params) -> None:
             transpose(held[source], axes, held[name], threads=threads)
@@ -100,7 +100,7 @@ def _contraction_step(choice: NestChoice, machine: Machine, threads: int) -> Ste
     assert contraction is not None
     problem = contraction.problem(choice.computation)
     made = plan(problem, machine=machine, threads=threads, accumulate=contraction.beta is not None)
-    name = choice.stage.name
+    name = choice.statement.name
 
     def multiply(held: Held, params: Params) -> None:
         operands = [
@@ -136,7 +136,7 @@ def run_steps(steps: Sequence[Step], held: Held, out: Array, params: Params) -> 
             held[info.name] = held[info.name].copy()  # an input is updated, which stays as it is
         else:
             held[info.name] = new_result(info.shape, np.dtype(info.dtype))
-            if leaves_elements(step.choice.stage):
+            if leaves_elements(step.choice.statement):
                 held[info.name][...] = 0
         if all(info.shape):
             step.run(held, params)
