@@ -1,8 +1,8 @@
 """Numbers that generated code, runtime code and probes are written with: the same on every CPU.
 
 Costs of a CPU are no part of this: they are fields of `tilesolve.machine.costs.Costs`. Sizes of
-lines and pages stand in `tilesolve.packing.sizes`. All are plain integers, which numba takes for
-constants as attributes of this module. The measurements behind them are in ``docs/decisions/``:
+lines and pages stand in `tilesolve.packing.sizes`. All are plain integers, constants to compiled
+functions. The measurements behind them are in ``docs/decisions/``:
 040 to 045 for generated code and probes, 05x for runtime code.
 """
 

@@ -218,7 +218,7 @@ NUMBERS = {
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
-        "kernels.runtime.compiled": "PAIR TRIPLE FIVE",
+        "kernels.codegen.scalars": "INT BIT",
         "machine.detect": "ASSUMED_LINE_BYTES ASSUMED_HZ ASSUMED_L1_BYTES ASSUMED_CAPACITY_RATIO "
         "ASSUMED_CACHES ASSUMED_NEAR_RATES ASSUMED_CACHE_RATE ASSUMED_MEMORY_RATE "
         "ASSUMED_FMA_CYCLES",  # of a CPU that does not tell
@@ -236,7 +236,7 @@ NUMBERS = {
         "kernels.codegen.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
         "_LEAST_NORMAL _BEYOND _HALF",
         "kernels.runtime.half_steps": "HALF_BYTES",
-        "kernels.runtime.fast_call": "_FASTCALL _NUMBERS MAX_PLACES",
+        "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
         "kernels.runtime.state": "*",
@@ -257,6 +257,7 @@ NUMBERS = {
         "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
+        "kernels.codegen.python_entry": "FASTCALL",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",

@@ -259,10 +259,10 @@ def _parse_module(
     return parsed, machine
 
 
-def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
+def optimise(module: ir.Module, cpu: TargetCpu, *, unrolls: bool = False) -> tuple[Any, Any]:
     """Return a module as LLVM optimises it, and the machine that code for it is made with.
 
-    Loops become no vectors: what is to be one is written so.
+    Loops become no vectors: what is to be one is written so. They are unrolled only if wanted.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
-    options.loop_interleaving = options.loop_unrolling = False
+    options.loop_interleaving = options.loop_unrolling = unrolls
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(parsed, passes)
     return parsed, machine
