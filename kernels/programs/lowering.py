@@ -72,7 +72,7 @@ class Lowering:
         for node in body:
             match node:
                 case Loop():
-                    self._loop(without_needless_bounds(node, scope.ranges), scope)
+                    self._loop(node, scope)
                 case Compute(stage=stage):
                     emit_compute(self.emitter, stage, scope, non_temporal=False)
                 case Start(stage=stage):
@@ -89,6 +89,7 @@ class Lowering:
     def _loop(self, loop: Loop, scope: Scope) -> None:
         if self.emitter.held_stage is not None and held_place(self.emitter, loop, scope, self.emit):
             return
+        loop = without_needless_bounds(loop, scope.ranges)
         match loop.kind:
             case "vector" if not self._single(loop.body):
                 emit_vector_loop(self.emitter, loop, scope, (), self.emit)

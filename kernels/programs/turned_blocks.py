@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.programs.accesses import Target, emit_pointer
-from tilesolve.kernels.programs.arithmetic import memory_type
+from tilesolve.kernels.programs.arithmetic import BYTE, memory_type
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 
@@ -116,6 +117,8 @@ def _load_block(
         where = emit_pointer(builder, target, shifted, active)
         if active is None:
             rows.append(vectors.load(builder, where, kind, 1))
+            ahead = ir.IntType(64)(tuning.TURNED_PREFETCH_BYTES)
+            vectors.prefetch(builder, builder.gep(where, [ahead], source_etype=BYTE), near=False)
             continue
         row_mask = vectors.broadcast(builder, active, ir.VectorType(ir.IntType(1), lanes.count))
         rows.append(vectors.load_masked(builder, where, kind, row_mask))
