@@ -160,6 +160,9 @@ READ_ACCUMULATORS = 4
 CHAIN_OPERATIONS = 32
 """Dependent operations, a cycle each, in one trip of the probe of the frequency."""
 
+CHASE_LOADS = 32
+"""Loads that wait for each other, in one trip of the probe of latencies."""
+
 PROBE_ROUNDS = 15
 """Times that each microkernel is timed; the best round counts, as others were disturbed."""
 

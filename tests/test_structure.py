@@ -46,6 +46,8 @@ LAYERS = (
     "bench.run",
     "ranking",
     "bench.studies",
+    "ranking.learning.trial_files",
+    "ranking.learning.command",
     "bench.command",
     "plan_command",
     "cli",
@@ -248,6 +250,7 @@ NUMBERS = {
         "packing.table_fields": "*",
         "packing.window_fields": "*",
         "model.tiling": "PANEL",
+        "nests.files": "NEST_FORMAT",
         "plans.files": "FORMAT",
         "transposes.walk_setup": "_ALONE",
     },
@@ -283,6 +286,7 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
+        "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",
         "system.cache_bound": "DEFAULT_LIMIT_BYTES UNSEEN_SHARE",
@@ -302,6 +306,7 @@ NUMBERS = {
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
+        "calibration.latency": "CHASE_ROUNDS CHASE_RATIO LEAST_LOADS SEED",
         "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
@@ -312,6 +317,8 @@ NUMBERS = {
         "bench.procedure": "LEAST_ROUNDS LONG_SECONDS RUN_PER_ARITHMETIC",
         "bench.results.summary": "NEAR_ERROR",
         "bench.run.layer_sweep": "LAYER_SECONDS",
+        "bench.run.nest_oracle": "TINY_EXTENT LARGEST_DRAWN",
+        "bench.run.nest_sweep": "NEST_SECONDS",
         "bench.run.layer_worker": "PACKING_RUNS TINY",
         "bench.run.oracle": "CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS TINY_EXTENT",
         "bench.run.sweep": "FLUSHED_CACHES SPARE_BYTES START_SECONDS",
@@ -328,9 +335,16 @@ NUMBERS = {
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
+        "ranking.learning.learned": "FORMAT",
         "ranking.grid": "TILINGS_PER_VARIANT STRATA",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
         "ranking.table": "MOST_ROWS",
+    },
+    "how rankers learn, and when one is kept": {
+        "ranking.learning.judging": "FIRST_FEW LEAST_PROBLEMS LEAST_GAIN",
+        "ranking.learning.logistic": "RIDGE MOST_STEPS",
+        "ranking.learning.network": "WIDTHS SOFTSIGN_LAYER WIN_PROBABILITY STEPS BATCH_PAIRS RATE "
+        "MEAN_DECAY SQUARE_DECAY TINY",
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",

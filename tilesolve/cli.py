@@ -17,6 +17,7 @@ from tilesolve.bench.command import bench
 from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
 from tilesolve.plan_command import show_plan
 from tilesolve.ranking.command import rank_variants
+from tilesolve.ranking.learning.command import learn
 from tilesolve.system.command_options import full_dtype
 from tilesolve.system.interrupts import INTERRUPTED
 
@@ -337,4 +338,5 @@ def _warm(
 
 app.command("plan")(show_plan)
 app.command("rank")(rank_variants)
+app.command("learn")(learn)
 app.command("bench")(bench)

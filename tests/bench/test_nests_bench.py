@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tilesolve.bench.nest_contenders import NEST_PEERS, parse_nest_contenders
+from tilesolve.bench.nest_contenders import NEST_PEERS, find_libraries, parse_nest_contenders
 from tilesolve.bench.nests import find_nests, has_nests
 from tilesolve.bench.results.nest_sweeps import NestFigures, NestResult, NestSweep
 from tilesolve.bench.results.nest_tables import (
@@ -20,7 +20,6 @@ from tilesolve.bench.results.nest_tables import (
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.results.sweeps import Entry
 from tilesolve.bench.run import nest_peers
-from tilesolve.bench.run.halide_nests import find_libraries
 from tilesolve.bench.run.nest_oracle import (
     draw_nest,
     draw_output,
@@ -32,7 +31,7 @@ from tilesolve.bench.run.nest_worker import NestOrder
 from tilesolve.bench.run.oracle import sum_parts
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
-from tilesolve.contractions.nest_suites import NestCase, nest_suite
+from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
 from tilesolve.machine.model import Machine
 
 MACHINE = Machine.load("i7-6700k")

