@@ -94,7 +94,7 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     return tuple(found)
 
 
-def parse_conditions(text: str | Sequence[str]) -> tuple[Condition, ...]:
+def parse_conditions(text: str | Sequence[str | Condition]) -> tuple[Condition, ...]:
     """Read conditions on letters.
 
     Examples
@@ -102,12 +102,13 @@ def parse_conditions(text: str | Sequence[str]) -> tuple[Condition, ...]:
     >>> [str(one) for one in parse_conditions("0 <= i - j < 3")]
     ['i >= j', 'j+2 >= i']
     """
-    texts = [text] if isinstance(text, str) else list(text)
-    texts = [one for one in texts if one != ""]
+    check_kind(text, (str, list, tuple), "where", "text such as 'j <= i'", SpecError)
+    texts: list[str | Condition] = [text] if isinstance(text, str) else list(text)
+    texts = [one for one in texts if not (isinstance(one, str) and one == "")]
     found: list[Condition] = []
     for one in texts:
         check_kind(one, (str, Condition), "where", "text such as 'j <= i'", SpecError)
-        found += _Statement(one.strip()).conditions() if isinstance(one, str) else [one]
+        found += _Statement(one.strip(), "where").conditions() if isinstance(one, str) else [one]
     return tuple(found)
 
 
@@ -119,11 +120,14 @@ class _Statement:
     ----------
     text
         As it was written.
+    kind
+        What messages call it.
     letters
         Names that stand in subscripts: a name elsewhere is one of them, or a parameter.
     """
 
     text: str
+    kind: str = "statement"
     letters: set[str] = field(default_factory=set)
 
     def stage(self, where: str | Sequence[str]) -> Stage:
@@ -201,7 +205,8 @@ class _Statement:
         return tree.body[0]
 
     def _error(self, column: int, what: str) -> SpecError:
-        return SpecError(f"{what}\n  {self.text}\n  {' ' * column}^ column {column + 1}")
+        shown = f"{self.text}\n  {' ' * column}^ column {column + 1}"
+        return SpecError(f"{self.kind}: {what}\n  {shown}")
 
     def _refused(self, node: ast.AST, what: str) -> SpecError:
         return self._error(getattr(node, "col_offset", 0), what)

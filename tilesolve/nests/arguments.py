@@ -51,7 +51,8 @@ def read_computation(
         arrays = {read.array for stage in stages for read in (stage.target, *stage.reads)}
         for name, value in sizes.items():
             if name in arrays:
-                shapes[name] = read_shape(name, getattr(value, "shape", value))
+                shape: Any = getattr(value, "shape", value)
+                shapes[name] = read_shape(name, shape)
                 if hasattr(value, "dtype"):
                     dtypes[name] = nest_dtype(value.dtype, name)
         letters = {name: value for name, value in sizes.items() if name not in arrays}
@@ -99,7 +100,7 @@ def _read_dtypes(
     return {name: known.get(name, common) for name in names if name not in made or name in known}
 
 
-def nest_dtype(dtype: npt.DTypeLike, name: str) -> str:
+def nest_dtype(dtype: Any, name: str) -> str:  # noqa: ANN401 - whatever numpy takes for one
     """Return the name of a dtype that nests compute in.
 
     Examples

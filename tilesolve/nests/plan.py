@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 import numpy.typing as npt
 
 from tilesolve.contractions.argument_kinds import check_kind
-from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.errors import MachineError, PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
@@ -59,6 +60,9 @@ class NestPlan:
         route: Route | None = None,
     ) -> None:
         check_kind(computation, Computation, "computation", "a Computation", PlanError)
+        check_kind(machine, Machine, "machine", "a Machine", MachineError)
+        check_kind(mode, str, "mode", "text", PlanError)
+        check_kind(route, (str, NoneType), "route", "text or None", PlanError)
         self._asked = Asked(computation, machine, threads, mode, route)
         self._choices = self._asked.choose()
 

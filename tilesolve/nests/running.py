@@ -161,7 +161,7 @@ def check_arrays(
         )
     held: Held = {}
     for name, value in zip(names, arrays, strict=True):
-        info, what = computation.array(name), f"{name} of {text!r}"
+        info, what = computation.array(name), f"array {name} of {text!r}"
         array = read_array(value, what)
         if array.shape != info.shape:
             raise SizeError(f"{what} has shape {array.shape}, the plan has {info.shape}")
