@@ -204,6 +204,11 @@ MAX_LAYOUT_BYTES = 1 << 21
 """Bytes of tables that an executor keeps for arrays of other strides than the last ones; what was
 not used for longest goes first."""
 
+# Loop programs
+
+NEAR_VECTORS = 4
+"""Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
+
 MAX_TRIPS_WRITTEN_OUT = 64
 """Trips of a loop of a program that are written out at most."""
 
@@ -216,3 +221,6 @@ INTERRUPTED_LOOPS = 2
 TURNED_PREFETCH_BYTES = 4 * LINE_BYTES
 """How far ahead rows are prefetched that a program transposes in registers: the blocks that follow
 read on there."""
+
+LEAST_TURNED_ROWS = 4
+"""Rows side by side, of a program, from which on they are transposed in registers, not gathered."""

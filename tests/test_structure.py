@@ -217,6 +217,8 @@ NUMBERS = {
         "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
         "kernels.codegen.vectors": "INT64 _INT32 _SCALARS",
+        "kernels.codegen.lanes_apart": "_UNALIGNED _ELEMENTS",
+        "kernels.programs.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
@@ -265,9 +267,9 @@ NUMBERS = {
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",
         "contractions.problem": "MAX_EXTENT",
-        "contractions.statements.computation": "_MAX_BYTES",
         "contractions.reference": "MAX_LETTERS MAX_OPERANDS",
         "contractions.spec": "_NAMES _DIGITS",
+        "contractions.statements.computation": "_MAX_BYTES",
         "contractions.subscripts": "_LABELS",
         "expressions.compile": "MAX_AXES MAX_LOOP_OPERANDS",
         "system.checks": "MAX_THREADS",
@@ -277,10 +279,15 @@ NUMBERS = {
         "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
         "contractions.statements.terms": "_LEVELS",
     },
-    "what functions of epilogues are defined by": {
+    "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
+        "kernels.programs.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",
         "kernels.runtime.smooth_functions": "*",
         "running.epilogue_tables": "_LARGEST",
+    },
+    "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {
+        "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
+        "contractions.statements.terms": "_LEVELS",
     },
     "what the paper of slicing assumes": {"planning.slicing.csa": "CACHE_SHARE LATENCIES"},
     "bounds of caches, of waiting and of what is accepted": {

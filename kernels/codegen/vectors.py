@@ -146,40 +146,6 @@ def _masked(
     return call_intrinsic(builder, f"llvm.masked.{what}.{type_suffix(kind)}.p0", returns, arguments)
 
 
-def gather(
-    builder: ir.IRBuilder, places: ir.Value, kind: ir.VectorType, mask: ir.Value
-) -> ir.Value:
-    """Load lanes of a mask from a pointer each; the others are zero.
-
-    Examples
-    --------
-    >>> builder, count = _example()
-    >>> kind = vector_type("float64", 256)
-    >>> places = broadcast(builder, to_pointer(builder, count), ir.VectorType(ir.PointerType(), 4))
-    >>> gather(builder, places, kind, mask_first_lanes(builder, kind, count)).callee.name
-    'llvm.masked.gather.v4f64.v4p0'
-    """
-    name = f"llvm.masked.gather.{type_suffix(kind)}.{type_suffix(places.type)}"
-    arguments = (places, _INT32(1), mask, ir.Constant(kind, None))
-    return call_intrinsic(builder, name, kind, arguments)
-
-
-def scatter(builder: ir.IRBuilder, value: ir.Value, places: ir.Value, mask: ir.Value) -> None:
-    """Store lanes of a mask to a pointer each, in their order.
-
-    Examples
-    --------
-    >>> builder, count = _example()
-    >>> values = broadcast(builder, count, vector_type("int64", 256))
-    >>> places = broadcast(builder, to_pointer(builder, count), ir.VectorType(ir.PointerType(), 4))
-    >>> scatter(builder, values, places, mask_first_lanes(builder, values.type, count))
-    >>> builder.block.instructions[-1].callee.name
-    'llvm.masked.scatter.v4i64.v4p0'
-    """
-    name = f"llvm.masked.scatter.{type_suffix(value.type)}.{type_suffix(places.type)}"
-    call_intrinsic(builder, name, ir.VoidType(), (value, places, _INT32(1), mask))
-
-
 def type_suffix(kind: ir.Type) -> str:
     """Return what the names of LLVM's functions have for a type.
 

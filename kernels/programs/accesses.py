@@ -1,4 +1,4 @@
-"""Loads and stores of a lowered program: whole vectors, single numbers, and lanes that lie apart."""
+"""Loads and stores of a lowered program: vectors, single numbers, and lanes that lie apart."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.lanes_apart import gather, scatter
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.arithmetic import BYTE, constant, memory_type
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position, floor_divide
-
-_NEAR_VECTORS = 4
-"""Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def load_affine(
         found = _load_repeated(builder, target, subscripts, scope)
     if found is None:
         pointers = lane_pointers(builder, target, subscripts, scope)
-        found = vectors.gather(builder, pointers, kind, full_mask(scope))
+        found = gather(builder, pointers, kind, full_mask(scope))
     return to_bits(builder, found, target.dtype)
 
 
@@ -162,7 +161,8 @@ def _load_near(
 ) -> ir.Value | None:
     """Load lanes that lie a few elements apart; None if they are to be gathered."""
     lanes = scope.lanes
-    assert lanes is not None and target.unit is not None
+    assert lanes is not None
+    assert target.unit is not None
     kind = ir.VectorType(memory_type(target.dtype), lanes.count)
     first = list(places)
     if factor < 0:
@@ -175,14 +175,12 @@ def _load_near(
         return _load_masked(builder, target, first, kind, factor, lanes.mask)
     span = abs(factor) * (lanes.count - 1) + 1
     pieces = -(-span // lanes.count)
-    if pieces > _NEAR_VECTORS:
+    if pieces > tuning.NEAR_VECTORS:
         return None
     where = emit_pointer(builder, target, first)
     begins = [min(at * lanes.count, span - lanes.count) for at in range(pieces)]
     loaded = [
-        vectors.load(
-            builder, _step(builder, where, INT64(begin * target.itemsize)), kind, 1
-        )
+        vectors.load(builder, _step(builder, where, INT64(begin * target.itemsize)), kind, 1)
         for begin in begins
     ]
     wanted = [abs(factor) * lane for lane in range(lanes.count)]
@@ -244,7 +242,12 @@ def _load_repeated(
         one.factor(lanes.letter) for axis, one in enumerate(subscripts) if axis != target.unit
     )
     divisor = along.divisor
-    if not alone or along.factor(lanes.letter) != 1 or divisor > _NEAR_VECTORS or divisor == 1:
+    if (
+        not alone
+        or along.factor(lanes.letter) != 1
+        or divisor > tuning.NEAR_VECTORS
+        or divisor == 1
+    ):
         return None
     if lanes.mask is not None:
         return None
@@ -311,9 +314,7 @@ def lane_pointers(
     return pointers_at(builder, target.base, total)
 
 
-def _local_lanes(
-    builder: ir.IRBuilder, target: Target, axis: int, positions: ir.Value
-) -> ir.Value:
+def _local_lanes(builder: ir.IRBuilder, target: Target, axis: int, positions: ir.Value) -> ir.Value:
     """Return where positions along an axis lie in a room."""
     if not target.origin:
         return positions
@@ -369,7 +370,7 @@ def store_affine(
     ring = target.ring is not None and target.ring[0] == target.unit
     if factor != 1 or ring:
         pointers = lane_pointers(builder, target, subscripts, scope)
-        vectors.scatter(builder, value, pointers, full_mask(scope))
+        scatter(builder, value, pointers, full_mask(scope))
         return
     where = emit_pointer(builder, target, places)
     if lanes.mask is not None:

@@ -94,9 +94,7 @@ def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir
     if target == "bool":
         return nonzero(builder, value, source)
     if source == "bool":
-        return (
-            builder.uitofp(value, wanted) if real(target) else builder.zext(value, wanted)
-        )
+        return builder.uitofp(value, wanted) if real(target) else builder.zext(value, wanted)
     widths = np.dtype(source).itemsize, np.dtype(target).itemsize
     if real(source) and real(target):
         narrower = widths[1] < widths[0]
@@ -205,9 +203,7 @@ def _real_remainder(
     x, y = args
     zero = constant(x.type, 0)
     c_rest = builder.frem(x, y)
-    apart = builder.xor(
-        builder.fcmp_ordered("<", y, zero), builder.fcmp_ordered("<", c_rest, zero)
-    )
+    apart = builder.xor(builder.fcmp_ordered("<", y, zero), builder.fcmp_ordered("<", c_rest, zero))
     some = builder.fcmp_unordered("!=", c_rest, zero)
     moved = builder.select(apart, builder.fadd(c_rest, y), c_rest)
     rest = builder.select(some, moved, _copysign(builder, zero, y))
@@ -267,9 +263,7 @@ def _greatest(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
     return _extreme(builder, dtype, args, ">")
 
 
-def _extreme(
-    builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value], symbol: str
-) -> ir.Value:
+def _extreme(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value], symbol: str) -> ir.Value:
     x, y = args
     if dtype == "bool":
         return builder.and_(x, y) if symbol == "<" else builder.or_(x, y)
@@ -299,9 +293,7 @@ def _absolute(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
 def intrinsic(builder: ir.IRBuilder, name: str, *args: ir.Value) -> ir.Value:
     """Call a function of LLVM that gives what its arguments are."""
     kind = args[0].type
-    return vectors.call_intrinsic(
-        builder, f"llvm.{name}.{vectors.type_suffix(kind)}", kind, args
-    )
+    return vectors.call_intrinsic(builder, f"llvm.{name}.{vectors.type_suffix(kind)}", kind, args)
 
 
 def _rounded(name: str) -> Emit:

@@ -173,9 +173,7 @@ class CompiledProgram:
             function = _CALL(self.code.address(f"phase{number}"))
             count_parts = parts if has_threads(body) else 1
             numbers = count()
-            jobs = [
-                partial(one.run, function, numbers, count_parts) for one in teams[:count_parts]
-            ]
+            jobs = [partial(one.run, function, numbers, count_parts) for one in teams[:count_parts]]
             run_together(jobs, long=long)
             for member in teams:
                 member.check()
@@ -210,9 +208,9 @@ class CompiledProgram:
         computation = self.program.computation
         for check in range_checks(computation):
             stage = computation.stages[check.stage]
-            if computation.array(check.read.array).shape[check.axis] == 0:
-                if computation.points(stage):
-                    raise SizeError(f"{stage} reads {check.read}, of which axis {check.axis} is 0")
+            none = computation.array(check.read.array).shape[check.axis] == 0
+            if none and computation.points(stage):
+                raise SizeError(f"{stage} has {check.read}, but axis {check.axis} has extent 0")
 
     def _words(
         self, arrays: Mapping[str, Array], params: Mapping[str, float]
@@ -281,4 +279,3 @@ def _overlap(one: Array, other: Array) -> bool:
     low, high = address_range(one)
     begin, end = address_range(other)
     return low < end and begin < high and bool(np.may_share_memory(one, other))
-

@@ -11,7 +11,6 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Number, Position, Term
 from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.programs import arithmetic
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     load_affine,
@@ -47,7 +46,9 @@ def vector_lanes(program: Program, stages: list[int], bits: int) -> int:
     for number in stages:
         stage = computation.stages[number]
         kinds = [computation.dtypes[stage.name]]
-        kinds += [found for one in stage.term.all if (found := _width_kind(one, computation.dtypes))]
+        kinds += [
+            found for one in stage.term.all if (found := _width_kind(one, computation.dtypes))
+        ]
         widest = max(widest, *(np.dtype(kind).itemsize for kind in kinds))
         if stage.name in program.non_temporal:
             line = max(line, LINE_BYTES // np.dtype(kinds[0]).itemsize)
@@ -76,7 +77,11 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
         if scope.lanes is not None:
             value = point.lanes_of(value)
         store_affine(
-            emitter.builder, emitter.targets[stage.name], axes, value, scope,
+            emitter.builder,
+            emitter.targets[stage.name],
+            axes,
+            value,
+            scope,
             non_temporal=non_temporal,
         )
         return
@@ -128,9 +133,7 @@ def reduce_lanes(
         value = builder.select(full_mask(scope), value, nothing)
     while value.type.count > 1:
         half = value.type.count // 2
-        parts = [
-            vectors.shuffle(builder, value, value, range(at, at + half)) for at in (0, half)
-        ]
+        parts = [vectors.shuffle(builder, value, value, range(at, at + half)) for at in (0, half)]
         value = EMITTERS[name](builder, dtype, parts)
     return builder.extract_element(value, ir.IntType(32)(0))
 

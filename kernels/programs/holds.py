@@ -55,9 +55,7 @@ def emit_hold(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit) -> None:
             _emit_held(emitter, hold, scope, emit, ragged=True)
 
 
-def _emit_held(
-    emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged: bool
-) -> None:
+def _emit_held(emitter: Emitter, hold: Hold, scope: Scope, emit: Emit, *, ragged: bool) -> None:
     stage = emitter.stage(hold.stage)
     emitter.held_stage, emitter.held_ragged = hold.stage, ragged
     emitter.held_names = summed_names(emitter.stage(hold.stage), hold)
@@ -113,7 +111,8 @@ def _put_together(emitter: Emitter, hold: Hold, point: Scope, lanes: ir.Value) -
     """Return the element that lanes of partial sums make."""
     stage = emitter.stage(hold.stage)
     reduction, dtype = stage.reduction, emitter.dtypes[stage.name]
-    assert reduction is not None and point.lanes is not None
+    assert reduction is not None
+    assert point.lanes is not None
     alone = replace(point, lanes=None)
     total = reduce_lanes(
         emitter, reduction.name, dtype, lanes, replace(point, lanes=replace(point.lanes, mask=None))
@@ -191,9 +190,7 @@ def _whole(
     return found
 
 
-def _both(
-    builder: ir.IRBuilder, one: ir.Value | bool, other: ir.Value | bool
-) -> ir.Value | bool:
+def _both(builder: ir.IRBuilder, one: ir.Value | bool, other: ir.Value | bool) -> ir.Value | bool:
     if one is True:
         return other
     return one if other is True else builder.and_(one, other)

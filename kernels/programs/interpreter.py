@@ -217,7 +217,7 @@ class _Run:
         for where in product(*map(range, self.computation.array(stage.name).shape)):
             self.write(stage.name, where, first)
 
-    def first(self, stage: Stage) -> Any:  # noqa: ANN401 - a number of the array's dtype
+    def first(self, stage: Stage) -> Any:
         """Return what a reduction begins with."""
         name = stage.update or (stage.reduction.name if stage.reduction else "")
         if not name:
@@ -272,7 +272,7 @@ class _Run:
             local.append(at)
         return memory, tuple(local), number
 
-    def read(self, read: Read, where: tuple[int, ...]) -> Any:  # noqa: ANN401 - any number
+    def read(self, read: Read, where: tuple[int, ...]) -> Any:
         """Return an element."""
         memory, place, number = self.locate(read.array, where, read)
         if memory.holds[place] != number:
@@ -280,7 +280,7 @@ class _Run:
         self.trace(read.array, _flat(place, memory.values.shape), False)
         return memory.values[place]
 
-    def write(self, name: str, where: tuple[int, ...], value: Any) -> None:  # noqa: ANN401
+    def write(self, name: str, where: tuple[int, ...], value: Any) -> None:
         """Set an element."""
         memory, place, number = self.locate(name, where, name)
         memory.holds[place] = number

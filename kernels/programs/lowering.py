@@ -107,9 +107,7 @@ class Lowering:
             for node in body
         )
 
-    def _trips(
-        self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None
-    ) -> None:
+    def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""
         emitter, builder = self.emitter, self.emitter.builder
         low = emit_extreme(builder, loop.low, scope, ">")
@@ -174,7 +172,9 @@ class Lowering:
         scopes, needed = [scope], []
         for loop in chain:
             count = check_written_out(loop, scopes[0].ranges, tuning.MAX_TRIPS_WRITTEN_OUT)
-            needed.append((loop, scopes[0], Trips(count, count_trips(loop, scopes[0].ranges).exact)))
+            needed.append(
+                (loop, scopes[0], Trips(count, count_trips(loop, scopes[0].ranges).exact))
+            )
             low = emit_extreme(builder, loop.low, scope, ">")
             scopes = [
                 enter_trip(loop, one, low, Trip(number, count))

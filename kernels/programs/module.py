@@ -24,6 +24,7 @@ from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.lowering import Lowering, room_bytes
 from tilesolve.kernels.programs.program import Barrier, Compute, Loop, Node, Program, Room, Start
 from tilesolve.kernels.programs.scope import Scope
+from tilesolve.kernels.programs.thread_safety import check_threads
 from tilesolve.packing.sizes import WORD_BYTES
 
 STOP, FAILURE, ROOMS, FIRST_ARRAY = range(4)
@@ -48,6 +49,7 @@ class Lowered:
 
 def lower(program: Program, layout: Layout, bits: int) -> Lowered:
     """Return a program in LLVM IR, for vectors of so many bits."""
+    check_threads(program)
     module = ir.Module(name="tilesolve")
     rooms = _rooms(program)
     names = []
@@ -174,9 +176,7 @@ class _Function:
         rest = iter(others[len(self.rooms) :])
         targets = {array.name: self._target(array, rest) for array in arrays}
         params = {name: next(rest) for name, _ in self.program.computation.params}
-        emitter = Emitter(
-            builder, self.program, self.bits, targets, params, failure, stop
-        )
+        emitter = Emitter(builder, self.program, self.bits, targets, params, failure, stop)
         lowering = Lowering(emitter, rooms, (part, parts))
         for node in body:
             if has_threads((node,)):

@@ -55,11 +55,11 @@ class PointValues:
             return int(subscript.at(point))
         return int(self.value(subscript, "int64", point))
 
-    def value(self, term: Term, dtype: str, point: Point) -> Any:  # noqa: ANN401 - any number
+    def value(self, term: Term, dtype: str, point: Point) -> Any:
         """Return a term at a point, in a dtype."""
         return np.asarray(self._computed(term, point)).astype(dtype)[()]
 
-    def _computed(self, term: Term, point: Point) -> Any:  # noqa: ANN401 - any number
+    def _computed(self, term: Term, point: Point) -> Any:
         match term:
             case Number(value=value):
                 return value
@@ -86,7 +86,7 @@ class PointValues:
                 return self._reduced(term, point)
         raise SpecError(f"{term!r} is no term")
 
-    def _reduced(self, term: Reduce, point: Point) -> Any:  # noqa: ANN401 - any number
+    def _reduced(self, term: Reduce, point: Point) -> Any:
         kind = named_kind(term.kind(self.computation.dtypes))
         found = np.dtype(kind).type(identity(term.name, kind))
         conditions = [

@@ -32,9 +32,18 @@ class Loop:
     step
         How far trips are apart.
     kind
-        How it runs. A vector loop is innermost and of step 1; a loop of threads is outermost; a
-        loop that is written out has a step of 1 and a number of trips that is known, but for
-        the last ones.
+        How it runs. A vector loop is innermost and of step 1, and computes as many points at once
+        as `computing.vector_lanes` tells; its ends are masked. A loop of threads is outermost, and
+        each thread runs a range of its trips. Of a loop that is written out, the difference of
+        two bounds is known: no more than `tuning.MAX_TRIPS_WRITTEN_OUT` trips. Where some are
+        missing, the others run one by one.
+
+    Notes
+    -----
+    Loops that are written out right around a vector loop whose bounds do not depend on them run
+    within its steps: each step computes one vector for each of their trips. A read across such a
+    block is transposed in registers: its lanes lie apart, and its unit axis is walked by a loop
+    that is written out, by `tuning.LEAST_TURNED_ROWS` trips at least and best by as many as lanes.
     """
 
     name: str
@@ -69,7 +78,10 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a reduction begins with, written to the element where the output's letters stand."""
+    """What a reduction begins with, written to the element where the output's letters stand.
+
+    Of an update it is written to all elements of the array.
+    """
 
     stage: int
 
@@ -80,7 +92,13 @@ class Hold:
 
     The body is loops over summed letters, with vector loops and loops that are written out over
     letters of the output within them. Elements that these touch are loaded, or begin anew, before
-    the body, and are stored behind it.
+    the body, and are stored behind it. Which they are depends on those of their bounds alone in
+    which no summed letter is.
+
+    All loops over letters of the output are written out here, those of kind vector as vectors: one
+    over a tile of twice as many values as lanes keeps two vectors a row. Where a tile is smaller
+    at an edge, lanes and points beyond it are masked. A vector loop over a summed letter gives each
+    lane a sum of its own, which are put together in the end.
 
     Parameters
     ----------

@@ -37,8 +37,10 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
     >>> argument_dtypes(Apply("less", (Number(1), Number(2))), ["uint8", "int32"])
     ['int32', 'int32']
     """
-    given: list[Any] = [np.dtype(bool if kind is bool else kind) if kind is bool
-                        or isinstance(kind, str) else kind for kind in kinds]
+    given: list[Any] = [
+        np.dtype(bool if kind is bool else kind) if kind is bool or isinstance(kind, str) else kind
+        for kind in kinds
+    ]
     if not any(isinstance(kind, np.dtype) for kind in given):
         given = [np.dtype("float64" if kind is float else "int64") for kind in given]
     operation = OPERATIONS[term.name]

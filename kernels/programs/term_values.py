@@ -22,6 +22,7 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.lanes_apart import gather
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs import arithmetic
 from tilesolve.kernels.programs.accesses import (
@@ -120,9 +121,7 @@ class TermEmitter:
     def _apply(self, term: Apply) -> ir.Value:
         kinds = [one.kind(self.emitter.dtypes) for one in term.arguments]
         wanted = argument_dtypes(term, kinds)
-        values = [
-            self.value(one, dtype) for one, dtype in zip(term.arguments, wanted, strict=True)
-        ]
+        values = [self.value(one, dtype) for one, dtype in zip(term.arguments, wanted, strict=True)]
         values, builder = self._alike(values), self.emitter.builder
         if term.name in COMPARISONS:
             return arithmetic.compare(builder, COMPARISONS[term.name], wanted, values)
@@ -152,12 +151,7 @@ class TermEmitter:
         builder, scope = self.emitter.builder, self.scope
         target = self.emitter.targets[read.array]
         places = self.checked_places(read)
-        if scope.lanes is None or not any(
-            isinstance(place, ir.Value) and isinstance(place.type, ir.VectorType)
-            for place in places
-        ) and not any(
-            isinstance(place, Affine) and place.factor(scope.lanes.letter) for place in places
-        ):
+        if scope.lanes is None or not any(self._differs(place) for place in places):
             where = [
                 emit_position(builder, one, scope) if isinstance(one, Affine) else Place(one)
                 for one in places
@@ -165,8 +159,14 @@ class TermEmitter:
             return to_bits(builder, load_number(builder, target, where, scope.active), target.dtype)
         pointers = lane_pointers(builder, target, places, scope)
         kind = ir.VectorType(arithmetic.memory_type(target.dtype), scope.lanes.count)
-        found = vectors.gather(builder, pointers, kind, full_mask(scope))
+        found = gather(builder, pointers, kind, full_mask(scope))
         return to_bits(builder, found, target.dtype)
+
+    def _differs(self, place: Affine | ir.Value) -> bool:
+        """Return whether lanes of the vector have different positions."""
+        if isinstance(place, Affine):
+            return self.scope.lanes is not None and place.factor(self.scope.lanes.letter) != 0
+        return isinstance(place.type, ir.VectorType)
 
     def checked_places(self, read: Read) -> list[Affine | ir.Value]:
         """Return the positions of an element, those that are computed after a check."""

@@ -25,20 +25,19 @@ def load_turned(
     their vectors.
     """
     letter = _row_letter(target, subscripts, scope)
-    if letter is None:
+    side = 0 if letter is None else _side(scope, letter)
+    if letter is None or side < tuning.LEAST_TURNED_ROWS:
         return None
-    assert scope.lanes is not None and target.unit is not None
-    count, trip = scope.lanes.count, scope.trips[letter]
-    number = trip.number % count
-    places = [emit_position_before(emitter, one, scope, letter, number) for one in subscripts]
+    number = scope.trips[letter].number % side
+    places = [_position_before(emitter, one, scope, letter, number) for one in subscripts]
     key = (
         target.name,
-        count,
+        side,
         tuple((_identity(place.base), place.offset) for place in places),
-        _identity(scope.lanes.mask),
+        None if scope.lanes is None else (scope.lanes.count, _identity(scope.lanes.mask)),
     )
     if key not in emitter.kept:
-        emitter.kept[key] = _load_block(emitter, target, subscripts, places, scope)
+        emitter.kept[key] = _load_block(emitter, target, subscripts, places, scope, side)
     return emitter.kept[key][number]
 
 
@@ -48,31 +47,37 @@ def _row_letter(target: Target, subscripts: Sequence[Affine], scope: Scope) -> s
     if lanes is None or target.unit is None or target.ring is not None:
         return None
     along = subscripts[target.unit]
-    if along.divisor > 1 or along.factor(lanes.letter):
-        return None
     others = [one for axis, one in enumerate(subscripts) if axis != target.unit]
-    if not any(one.factor(lanes.letter) for one in others):
+    across = [one for one in others if one.factor(lanes.letter)]
+    if along.factor(lanes.letter) or not across:
         return None
-    if any(one.divisor > 1 and one.factor(lanes.letter) for one in others):
+    if along.divisor > 1 or any(one.divisor > 1 for one in across):
         return None
     for factor, letter in along.terms:
-        trip = scope.trips.get(letter)
-        whole = trip is not None and trip.number - trip.number % lanes.count + lanes.count
-        if factor == 1 and trip is not None and whole <= trip.count:
-            return letter if not any(one.factor(letter) for one in others) else None
+        if factor == 1 and letter in scope.trips and not any(one.factor(letter) for one in others):
+            return letter
     return None
 
 
-def emit_position_before(
+def _side(scope: Scope, letter: str) -> int:
+    """Return how many trips make a block: as many as lanes, or a power of two of those left."""
+    assert scope.lanes is not None
+    trip, side = scope.trips[letter], scope.lanes.count
+    while side > 1 and trip.number - trip.number % side + side > trip.count:
+        side //= 2
+    return side
+
+
+def _position_before(
     emitter: Emitter, position: Affine, scope: Scope, letter: str, back: int
 ) -> Place:
     """Emit a position as many trips of a loop before."""
     place = scope.places[letter]
     earlier = scope.at(letter, Place(place.base, place.offset - back))
-    return emit_once(emitter, position, earlier)
+    return _emit_once(emitter, position, earlier)
 
 
-def emit_once(emitter: Emitter, position: Affine, scope: Scope) -> Place:
+def _emit_once(emitter: Emitter, position: Affine, scope: Scope) -> Place:
     """Emit a position, or find what was emitted for it where letters stood the same."""
     if position.divisor > 1:
         return emit_position(emitter.builder, position, scope)
@@ -98,11 +103,12 @@ def _load_block(
     subscripts: Sequence[Affine],
     places: Sequence[Place],
     scope: Scope,
+    side: int,
 ) -> list[ir.Value]:
     """Emit the loads of a block's rows, one a lane, and return its columns."""
     builder, lanes = emitter.builder, scope.lanes
     assert lanes is not None
-    kind = ir.VectorType(memory_type(target.dtype), lanes.count)
+    kind = ir.VectorType(memory_type(target.dtype), side)
     rows = []
     for lane in range(lanes.count):
         shifted = [
@@ -112,14 +118,14 @@ def _load_block(
             for one, place in zip(subscripts, places, strict=True)
         ]
         active = None
-        if lanes.mask is not None:
+        if lanes.mask is not None:  # any other row will do
             active = builder.extract_element(lanes.mask, ir.IntType(32)(lane))
         where = emit_pointer(builder, target, shifted, active)
+        rows.append(vectors.load(builder, where, kind, 1))
         if active is None:
-            rows.append(vectors.load(builder, where, kind, 1))
             ahead = ir.IntType(64)(tuning.TURNED_PREFETCH_BYTES)
             vectors.prefetch(builder, builder.gep(where, [ahead], source_etype=BYTE), near=False)
-            continue
-        row_mask = vectors.broadcast(builder, active, ir.VectorType(ir.IntType(1), lanes.count))
-        rows.append(vectors.load_masked(builder, where, kind, row_mask))
-    return vectors.transpose_vectors(builder, rows)
+    pieces = [
+        vectors.transpose_vectors(builder, rows[at : at + side]) for at in range(0, len(rows), side)
+    ]
+    return [vectors.concatenate(builder, column) for column in zip(*pieces, strict=True)]

@@ -192,9 +192,7 @@ def _address(emitter: Emitter, number: int, scope: Scope, *, rows: bool) -> ir.V
     return builder.ptrtoint(emit_pointer(builder, target, places), INT64)
 
 
-def _emit_body(
-    emitter: Emitter, body: Sequence[Node], scope: Scope, past: int | None
-) -> None:
+def _emit_body(emitter: Emitter, body: Sequence[Node], scope: Scope, past: int | None) -> None:
     """Emit what a vector loop computes, at one vector."""
     builder = emitter.builder
     assert scope.lanes is not None
@@ -209,4 +207,3 @@ def _emit_body(
                 _emit_body(emitter, inner, within(builder, conditions, scope), past)
             case _:
                 raise SpecError(f"{type(node).__name__} stands in a vector loop")
-

@@ -1,0 +1,138 @@
+"""Machine code of programs against the interpreter, and both against the evaluation of stages."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.programs.programs import blocked, draw_values, lay, poison, simple
+from tilesolve.contractions.errors import DtypeError
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.kernels.programs.compiled_program import compile_program
+from tilesolve.kernels.programs.interpreter import interpret
+from tilesolve.kernels.programs.layout import Layout
+from tilesolve.kernels.programs.program import Program
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+REALS = ("float32", "float64")
+BITS = ("bool", *INTEGERS)
+NUMBERS = (*INTEGERS, *REALS)
+ALL = ("bool", *NUMBERS)
+
+STATEMENTS = (
+    ("out[y,x] = A[y,x] + 3 * A[y,x+2]", "", NUMBERS),
+    ("out[y,x] = A[x,y] & B[y,x]", "", BITS),
+    ("out[x] = A[2*x+1] - A[3*x]", "", NUMBERS),
+    ("out[x] = A[40-x]", "", ALL),
+    ("out[y,x] = A[y//2,x//2] * A[y//3,x//3+1]", "", NUMBERS),
+    ("out[x] = A[(2*x+1)//3]", "", NUMBERS),
+    ("out[x,y] = A[x] * B[y] + x - 2*y", "", NUMBERS),
+    ("out[i,j] += A[i,k] * B[k,j]", "", NUMBERS),
+    ("out[i,j] += A[i,k] * A[j,k]", "", NUMBERS),
+    ("out[i,j] += A[i,k] * A[j,k]", "j <= i", NUMBERS),
+    ("out[i,j] += A[i,k] * B[k,j]", "k >= i", NUMBERS),
+    ("out[i,j] = A[j,i] + B[i,j]", "i <= j + 2", NUMBERS),
+    ("out[i] = max(A[i,k] - B[k])", "", NUMBERS),
+    ("out[i] = min(A[k,i])", "", ALL),
+    ("out[i] &= A[i,k]", "", BITS),
+    ("out[i] |= A[i,k]", "", BITS),
+    ("out[i] ^= A[i,k]", "", BITS),
+    ("out[i] *= A[i,k]", "", NUMBERS),
+    ("out[i] = sum(A[i,k], k) / sum(B[k], k) + i", "", REALS),
+    ("out[i] = where(A[i] > B[i], A[i] // B[i], B[i] % 7)", "", NUMBERS),
+    ("out[i] = A[i] % B[i]", "", NUMBERS),
+    ("out[i] = abs(A[i]) + (min(A[i], B[i]) - max(A[i], 2))", "", NUMBERS),
+    ("out[i] = (A[i] << (B[i] & 31)) ^ (A[i] >> B[i]) | ~A[i]", "", INTEGERS),
+    ("out[i] = sqrt(abs(A[i])) + floor(A[i]) * ceil(B[i]) - round(A[i] * 3.3)", "", REALS),
+    ("out[i] = exp(A[i]) + log(abs(B[i]) + 0.001)", "", REALS),
+    ("out[i] = int32(A[i] * 10) + uint8(3)", "", REALS),
+    ("out[i] = float32(A[i]) * 0.5", "", BITS),
+    ("out[i] = A[v[i]] + v[i]", "", ("int32", "uint8", *REALS)),
+    ("out[i,j] = A[v[j],i] + A[v[i],j]", "", ("int16", "int32", "float32")),
+    ("out[v[i]] += A[i]", "", NUMBERS),
+    ("out[v[i],i//4] += A[i] * p", "", REALS),
+    ("out[i,j] = A[i,j] * p + B[j]", "", REALS),
+    ("out[i] = A[i,i] + A[3,i]", "", NUMBERS),
+    ("out[i] = (A[i] < B[i]) & (A[i+1] != 3) | (B[i] >= 0)", "", NUMBERS),
+)
+"""A statement, its region, and the dtypes of its arrays."""
+
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
+
+
+def draw_computation(rng):
+    """A statement at some extents, in some dtype; and how many rows `v` chooses from."""
+    text, where, dtypes = STATEMENTS[rng.integers(len(STATEMENTS))]
+    dtype, rows = str(rng.choice(dtypes)), int(rng.choice([5, 11]))
+    (stage,) = stages = parse_stages(text, where or ())
+    sizes = {letter: int(rng.choice(EXTENTS)) for letter in stage.letters}
+    if "40-x" in text:
+        sizes["x"] = int(rng.choice([15, 16, 33, 40, 41]))
+    kinds = dict.fromkeys([*(read.array for read in stage.reads), *stage.term.params], dtype)
+    shapes = {}
+    if "v" in kinds:
+        kinds["v"] = str(rng.choice(["uint8", "int16", "int32", "int64"]))
+        if stage.update is not None:
+            shapes["out"] = (rows, (sizes["i"] - 1) // 4 + 1)[: len(stage.axes)]
+        else:
+            shapes["A"] = (rows, max(sizes.values()))[: 2 if "j" in sizes else 1]
+    return bind_stages(stages, sizes, kinds, shapes), rows
+
+
+def draw_case(seed):
+    """A computation, a program for it, its arrays and parameters, and a width of vectors."""
+    rng = np.random.default_rng(seed)
+    computation, rows = draw_computation(rng)
+    bits = int(rng.choice([128, 256, 512]))
+    lanes = bits // 8 // np.dtype(computation.output.dtype).itemsize
+    scattered = computation.stages[0].update is not None
+    tiled = not scattered and rng.random() < 0.7
+    program = blocked(computation, rng, lanes) if tiled else simple(computation, rng)
+    if rng.random() < 0.25:
+        program = Program(computation, program.body, frozenset(["out"]))
+    arrays = {}
+    for name in computation.inputs:
+        info = computation.array(name)
+        values = draw_values(info.shape, info.dtype, rng)
+        if name == "v":
+            values = rng.integers(0, rows, info.shape).astype(info.dtype)
+        arrays[name] = values
+    params = {name: np.dtype(dtype).type(3) for name, dtype in computation.params}
+    return rng, program, arrays, params, bits
+
+
+def compare(found, expected, single):
+    """Integers are the same, and floating-point numbers near."""
+    if expected.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected)
+        return
+    tolerance = 1e-5 if single else 1e-12
+    scale = 1 + np.abs(np.where(np.isfinite(expected), expected, 0)).max(initial=0)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6))
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_code_interpreter_and_evaluation_agree(seed):
+    """Statements of all kinds, in programs of all shapes, on arrays that lie anyhow."""
+    try:
+        rng, program, arrays, params, bits = draw_case(seed)
+    except DtypeError:  # such as the square root of a bool
+        return
+    computation = program.computation
+    info = computation.output
+    before = np.full(info.shape, poison(info.dtype), info.dtype)
+    expected = evaluate(computation, arrays, params, out=before)
+    single = "float32" in (info.dtype, *computation.dtypes.values())
+    compare(interpret(program, arrays, params, out=before).output, expected, single)
+    given_arrays = {name: lay(values, rng)[0] for name, values in arrays.items()}
+    out, room = lay(before, rng)
+    given_arrays["out"], guard = out, room.view(np.uint8).copy()
+    compiled = compile_program(program, Layout.of(given_arrays), bits)
+    compiled.run(given_arrays, params, threads=int(rng.integers(1, 3)))
+    compare(out, expected, single)
+    out[...] = before  # and nothing else was touched
+    np.testing.assert_array_equal(room.view(np.uint8), guard)
