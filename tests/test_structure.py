@@ -275,10 +275,6 @@ NUMBERS = {
         "system.checks": "MAX_THREADS",
         "system.interrupts": "INTERRUPTED",
     },
-    "what operations of statements are defined by": {
-        "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
-        "contractions.statements.terms": "_LEVELS",
-    },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
         "kernels.programs.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",

@@ -286,8 +286,7 @@ def _shape(
         if element == stage.target and stage.update is None:
             found = [extents[letter] for letter in stage.output]
         box = {letter: (0, extents[letter] - 1) for letter in stage.letters}
-        if any(high < low for low, high in box.values()):
-            continue
+        nothing = any(high < low for low, high in box.values())
         for axis, subscript in enumerate(element.subscripts):
             if not isinstance(subscript, Affine):
                 if name not in shapes:
@@ -296,15 +295,17 @@ def _shape(
                         f"give the shape of {name}"
                     )
                 continue
-            where = () if element == stage.target else stage.where
+            if any(not extents[letter] for letter in subscript.letters):
+                continue
+            where = () if element == stage.target or nothing else stage.where
             low = least_value(subscript, box, where)
-            if low < 0:
+            if low < 0 and not nothing:
                 raise SizeError(
                     f"{stage} has {element} at position {low} of axis {axis}, "
                     f"with {_sizes_of(subscript, extents)}: positions begin at 0"
                 )
             found[axis] = max(found[axis], greatest_value(subscript, box, where) + 1)
-            if name in shapes and found[axis] > shapes[name][axis]:
+            if name in shapes and found[axis] > shapes[name][axis] and not nothing:
                 raise SizeError(
                     f"{stage} has {element} at position {found[axis] - 1} of axis {axis}, "
                     f"with {_sizes_of(subscript, extents)}, but {name} has extent "

@@ -174,7 +174,7 @@ class _Evaluation:
         needed = [np.broadcast_to(place, self.shape)[self.region] for place in places]
         _check_places(str(read), needed, array.shape)
         if not array.size:
-            return np.zeros(self.shape, array.dtype)
+            return np.zeros(np.broadcast_shapes(*(place.shape for place in places)), array.dtype)
         inside = [np.clip(x, 0, extent - 1) for x, extent in zip(places, array.shape, strict=True)]
         found: npt.NDArray[Any] = np.asarray(array[tuple(inside)])
         return found

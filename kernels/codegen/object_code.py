@@ -270,7 +270,7 @@ def optimise(module: ir.Module, cpu: TargetCpu, *, unrolls: bool = False) -> tup
     >>> len(machine.emit_object(parsed)) > 0
     True
     """
-    machine = target(cpu)
+    machine = target_machine(cpu)
     module.triple = machine.triple
     with pause_collection():
         text = str(module)

@@ -19,29 +19,30 @@ from tilesolve.nests.planning import baseline_program, plan_nest, untiled_progra
 MACHINE = Machine.load("i7-6700k")
 NEAR, FAR, *OTHERS = MACHINE.levels
 SMALL = MACHINE.replace(
-    levels=(replace(NEAR, capacity=1024, ways=4), replace(FAR, capacity=4096, ways=4), *OTHERS)
+    levels=(replace(NEAR, capacity=512, ways=4), replace(FAR, capacity=2048, ways=4), *OTHERS)
 )
 """Caches so small that small problems have several tiles of each letter."""
 
 STATEMENTS = [
-    ("C[i,j] += A[i,k] * B[k,j]", "", "i=19 j=37 k=23"),
-    ("C[i,j] += A[i,k] * A[j,k]", "j <= i", "i=21 j=21 k=9"),
-    ("C[i,j] += A[i,k] * B[j,k] + B[i,k] * A[j,k]", "", "i=13 j=18 k=9"),
-    ("B[i,j] += A[i,k] * B0[k,j]", "k >= i", "i=17 j=19 k=17"),
-    ("B[i,j] += A[i,k] * B0[k,j]", "k >= i + 3", "i=17 j=19 k=17"),
-    ("C[i,j] += A[i,k] * B[k,j]", "3*k - 2*i - j >= 4", "i=12 j=20 k=23"),
-    ("C[i,j] += A[i,k] * B[k,j]", "-2 <= i - j <= 1", "i=12 j=20 k=5"),
-    ("C[i,j] = max(A[i,k] + B[k,j])", "", "i=9 j=20 k=11"),
-    ("O[k,y,x] += I[c,y+r,2*x+s] * W[k,c,r,s]", "", "k=3 y=5 x=9 c=2 r=3 s=3"),
+    ("C[i,j] += A[i,k] * B[k,j]", "", "i=7 j=21 k=9"),
+    ("C[i,j] += A[i,k] * A[j,k]", "j <= i", "i=13 j=13 k=4"),
+    ("C[i,j] += A[i,k] * B[j,k] + B[i,k] * A[j,k]", "", "i=7 j=11 k=5"),
+    ("B[i,j] += A[i,k] * B0[k,j]", "k >= i", "i=11 j=11 k=11"),
+    ("B[i,j] += A[i,k] * B0[k,j]", "k >= i + 3", "i=11 j=11 k=11"),
+    ("C[i,j] += A[i,k] * B[k,j]", "3*k - 2*i - j >= 4", "i=7 j=11 k=13"),
+    ("C[i,j] += A[i,k] * B[k,j]", "-2 <= i - j <= 1", "i=9 j=12 k=3"),
+    ("C[i,j] = max(A[i,k] + B[k,j])", "", "i=5 j=12 k=7"),
+    ("O[k,y,x] += I[c,y+r,2*x+s] * W[k,c,r,s]", "", "k=2 y=3 x=5 c=2 r=2 s=3"),
     ("m[y,x] = A[x,y] & B[y,x]", "", "y=33 x=41"),
     ("m[z,y,x] = A[x,z,y] ^ B[z,y,x]", "", "z=2 y=20 x=35"),
     ("m[y,x] = A[x,y] & B[y,x]", "y < 2*x", "y=33 x=41"),
     ("c[i] += A[i,k] * x[k]", "", "i=50 k=31"),
+    ("C[i,j] += A[i,k] * A[j,k]", "", "i=7 j=6 k=21"),
     ("r[j] += A[i,j]", "", "i=50 j=31"),
     ("o[x] = A[x] + A[x+1]", "", "x=101"),
     ("o[z,x] = A[z,x] + 1", "", "z=3 x=101"),
-    ("G[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=9 j=20 k=11"),
-    ("C[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=9 j=20 k=11"),
+    ("G[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=5 j=12 k=7"),
+    ("C[i,j] = 2 * C[i,j] + 3 * sum(A[i,k] * B[k,j])", "", "i=5 j=12 k=7"),
     ("E[i,j] += A[i,k] * B[k,j]; G[i,l] += E[i,j] * F[j,l]", "", "i=9 j=20 k=11 l=17"),
 ]
 
@@ -84,14 +85,6 @@ def interpreted(program, arrays, own):
     return interpret(program, arrays, {}, np.full(own.shape, 77, own.dtype)).output
 
 
-def compiled(program, arrays, own):
-    """The output by machine code."""
-    given = {name: array.copy() for name, array in arrays.items()}
-    out = given.setdefault(own.name, np.full(own.shape, 77, own.dtype))
-    compile_program(program).run(given)
-    return out
-
-
 def expected(computation, arrays):
     """The output by Python's loops; it holds 77 where a region leaves it alone."""
     own = computation.output
@@ -104,21 +97,20 @@ def test_programs_compute_each_point_once(text, where, sizes):
     computation = bound(text, where, sizes)
     arrays = draw(computation)
     want = expected(computation, arrays)
-    for mode in ("default", "thesis", "untiled"):
-        for threads in (1, 3):
-            found = run_all(computation, arrays, SMALL, threads, mode, interpreted)
-            assert np.array_equal(found, want), (mode, threads)
+    for mode, threads in (("default", 3), ("thesis", 1), ("thesis", 2), ("untiled", 1)):
+        found = run_all(computation, arrays, SMALL, threads, mode, interpreted)
+        assert np.array_equal(found, want), (mode, threads)
 
 
 @given(
+    st.integers(1, 9),
     st.integers(1, 20),
-    st.integers(1, 40),
-    st.integers(0, 20),
+    st.integers(0, 9),
     st.integers(1, 3),
     st.sampled_from(["", "j <= i", "k >= i", "i + j >= k + 2", "i <= 3"]),
     st.sampled_from(["default", "thesis"]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_any_sizes_and_regions_give_the_same(i, j, k, threads, where, mode):
     """Ragged ends, empty sums and triangles of a product."""
     computation = bound("C[i,j] += A[i,k] * B[k,j]", where, f"i={i} j={j} k={k}")
@@ -127,7 +119,7 @@ def test_any_sizes_and_regions_give_the_same(i, j, k, threads, where, mode):
     assert np.array_equal(found, expected(computation, arrays))
 
 
-@pytest.mark.parametrize("name", ["matmul", "trmm", "syrk-lower", "tpm", "gemm"])
+@pytest.mark.parametrize("name", ["matmul", "trmm", "syrk-lower", "tpm", "gemm", "syr2k"])
 def test_machine_code_of_the_suite_gives_what_einsum_gives(name):
     """Small odd sizes of kernels of the suite, as machine code."""
     case = nest_suite("nests")[name]
@@ -147,6 +139,7 @@ def test_machine_code_of_the_suite_gives_what_einsum_gives(name):
         "matmul": lambda: wide["A"] @ wide["B"],
         "trmm": lambda: np.triu(wide["A"]) @ wide["B0"],
         "syrk-lower": lambda: np.where(lower, wide["A"] @ wide["A"].T, 77),
+        "syr2k": lambda: wide["A"] @ wide["B"].T + wide["B"] @ wide["A"].T,
         "tpm": lambda: arrays["A"].T & arrays["B"],
         "gemm": lambda: 0.5 * wide["C"] + 1.5 * (wide["A"] @ wide["B"]),
     }[name]()

@@ -59,8 +59,9 @@ class Around:
         what their loops may still reach, and a loop within does the rest.
         """
         outer = self.of(item.letter)
+        moved = any(condition.position.factor(item.letter) for condition in conditions)
         low = [Affine.letter(outer[-1].name) if outer else Affine.number(0)]
-        high = [Affine.letter(one.name) + one.step for one in _ending(outer)]
+        high = [Affine.letter(one.name) + one.step for one in _ending(outer, moved)]
         high.append(Affine.number(self.extents[item.letter]))
         for condition in conditions:
             factor = condition.position.factor(item.letter)
@@ -91,11 +92,14 @@ class Around:
         return found
 
 
-def _ending(outer: Sequence[LoopItem]) -> list[LoopItem]:
-    """Return those of a letter's loops whose tiles may end a loop within them."""
+def _ending(outer: Sequence[LoopItem], moved: bool) -> list[LoopItem]:
+    """Return those of a letter's loops whose tiles may end a loop within them.
+
+    Whole tiles end where the tiles within them do, unless a condition moves where loops begin.
+    """
     found: list[LoopItem] = []
     for item in reversed(outer):
-        if not found or item.step % found[-1].step:
+        if moved or not found or item.step % found[-1].step:
             found.append(item)
     return found
 

@@ -303,6 +303,8 @@ def _tiled(computation: Computation, kind: NestClass, wish: _Wish) -> _Tiled | s
         across = spatial_tiles(setting)
         if across is None:
             return "no tile fits the caches"
+        if lanes is not None and _streams(computation, stage, wish):
+            lanes = max(lanes, _line(computation, wish.machine))
         return _Tiled(
             spatial_nest(stage, extents, across, threads=wish.threads, lanes=lanes),
             {across.column: across.width, across.row: across.height},

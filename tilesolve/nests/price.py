@@ -57,7 +57,7 @@ def price_nest(
     loops, boxes = _walked(nest, computation.sizes, threads)
     levels = []
     for at, place in enumerate(places):
-        runs, moved = _moved(references, nest, loops, boxes, place, at)
+        runs, moved = _moved(references, nest, loops, boxes, place, at, machine.vector_bits // 8)
         again = stage.reduction is not None or (at and not streamed)
         volumes = [share * bytes_ for bytes_ in moved]
         written = volumes[0] * (2 if again else 1)
@@ -128,11 +128,16 @@ def _moved(
     boxes: Sequence[Mapping[str, float]],
     place: Store,
     at: int,
+    width: int,
 ) -> tuple[list[float], list[float]]:
     """Return the runs and the bytes of each reference that a place takes in."""
     tensors: Any = references
     if not at:
-        sizes = [[one.elements(box) * one.element for box in boxes] for one in references]
+        vector = next((item.letter for item in nest.items if item.kind == "vector"), None)
+        sizes = [
+            [one.elements(box) * _loaded_bytes(one, nest, vector, width) for box in boxes]
+            for one in references
+        ]
         parallel = len([item for item in nest.items if item.kind in ("vector", "unrolled")])
         output = walk(tensors[:1], loops, sizes[:1], lambda _, outer: outer < max(nest.held, 1))
         operands = walk(tensors[1:], loops, sizes[1:], lambda _, outer: outer < max(parallel, 1))
@@ -149,6 +154,17 @@ def _moved(
         return bool(held[inner] <= place.capacity)
 
     return walk(tensors, loops, rows, stays), walk(tensors, loops, bytes_, stays)
+
+
+def _loaded_bytes(one: Reference, nest: LoopNest, vector: str | None, width: int) -> int:
+    """Return the bytes of an element as registers take it in.
+
+    Lanes that lie apart are loaded one by one, each like a vector, unless rows that lie side by
+    side are written out around: then blocks are transposed.
+    """
+    turned = {item.letter for item in nest.items if item.kind == "unrolled"}
+    apart = vector in one.letters and vector not in one.contiguous
+    return width if apart and not turned.intersection(one.contiguous) else one.element
 
 
 def _start_seconds(machine: Machine, place: Store) -> float:

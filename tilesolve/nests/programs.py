@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from tilesolve.contractions.statements.affine import Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.kernels.programs.program import Compute, Guard, Hold, Node, Program, Start
+from tilesolve.kernels.programs.program import (
+    Compute,
+    Guard,
+    Hold,
+    Kind,
+    Node,
+    Program,
+    Start,
+)
 from tilesolve.nests.loops import Around, LoopItem
 
 
@@ -107,7 +115,7 @@ class _Writer:
         if not items:
             return (Start(0),)
         first, *rest = items
-        kind = "vector" if first.kind == "vector" and not rest else "serial"
+        kind: Kind = "vector" if first.kind == "vector" and not rest else "serial"
         plain = LoopItem(first.letter, 1, kind)
         return (around.loop(plain, self.bounded, self._starts(around.within(plain), rest)),)
 

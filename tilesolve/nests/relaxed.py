@@ -6,7 +6,7 @@ the tiles of the round before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,12 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.model.signomials import Signomial
 from tilesolve.nests.reuse import first_working_set, second_working_set
 from tilesolve.nests.setting import Setting
-from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, best_of, cost_of
+from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, best_of, cost_of, largest
 from tilesolve.planning.policy import (
     NEST_CAP_ROUNDS,
     NEST_REPAIR_LINES,
-    NEST_REPAIR_RATIOS,
+    NEST_REPAIR_RATIO,
+    NEST_REPAIR_TILES,
     SOLVER_TOLERANCE,
 )
 from tilesolve.solver.ipopt import solve
@@ -206,49 +207,77 @@ def repair_tiles(setting: Setting, relaxed: RelaxedTiles) -> dict[str, int]:
         widest = max(setting.tiled, key=lambda x: tiles[x] / setting.least[x])
         half = tiles[widest] // 2 // steps[widest] * steps[widest]
         tiles[widest] = max(half, setting.least[widest])
-    ways: list[Moves] = [_scaled, _shifted]
-    for move in ways:
+    for move in (_exchanged, _shifted):
         better, best = tiles, np.inf
         while (price := float(cost_of(setting, ends, better))) < best:
             tiles, best = better, price
-            better = _best_of_grid(setting, ends, tiles, steps, move)
+            better = move(setting, ends, tiles, steps)
     return tiles
 
 
-Moves = Callable[[int, int], Any]
-"""What gives the sizes to try in place of one, given the step of its letter."""
+def _exchanged(
+    setting: Setting, ends: Ends, tiles: Mapping[str, int], steps: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the cheapest tiles that fit, with all letters but one scaled, and that one's largest.
+
+    Each letter in turn is that one, but for the column letter.
+    """
+    found = dict(tiles)
+    for free in setting.tiled:
+        others = [x for x in setting.tiled if x != free]
+        if free == setting.column or not others:
+            continue
+        count = int(NEST_REPAIR_TILES ** (1 / len(others))) // 2 * 2 + 1
+        ratios = np.geomspace(1 / NEST_REPAIR_RATIO, NEST_REPAIR_RATIO, count)
+        moved = {x: (ratios * found[x]).astype(np.int64) for x in others}
+        many = _grid(setting, ends, found, steps, moved)
+        many[free] = np.ones_like(many[others[0]])
+        good = setting.fits(many, ends.o, ends.threads)
+        many = {x: one[good] if isinstance(one, np.ndarray) else one for x, one in many.items()}
+        if good.any():
+            many[free] = largest(setting, ends, many, free)
+            found = _cheapest(setting, ends, found, many)
+    return found
 
 
-def _scaled(tile: int, step: int) -> Any:  # noqa: ANN401 - an array
-    del step
-    ratios = np.array(NEST_REPAIR_RATIOS)
-    return (np.concatenate([1 / ratios[::-1], [1.0], ratios]) * tile).astype(np.int64)
+def _shifted(
+    setting: Setting, ends: Ends, tiles: Mapping[str, int], steps: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the cheapest tiles that fit, a few steps around given ones in each letter."""
+    shifts = np.arange(-NEST_REPAIR_LINES, NEST_REPAIR_LINES + 1)
+    moved = {x: tiles[x] + shifts * steps[x] for x in setting.tiled}
+    many = _grid(setting, ends, tiles, steps, moved)
+    good = setting.fits(many, ends.o, ends.threads)
+    many = {x: one[good] if isinstance(one, np.ndarray) else one for x, one in many.items()}
+    return _cheapest(setting, ends, tiles, many)
 
 
-def _shifted(tile: int, step: int) -> Any:  # noqa: ANN401 - an array
-    return tile + np.arange(-NEST_REPAIR_LINES, NEST_REPAIR_LINES + 1) * step
-
-
-def _best_of_grid(
+def _grid(
     setting: Setting,
     ends: Ends,
     tiles: Mapping[str, int],
     steps: Mapping[str, int],
-    move: Moves,
-) -> dict[str, int]:
-    """Return the cheapest tiles that fit, of all with any letters' sizes moved."""
+    moved: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return all combinations of sizes of letters, as far as extents and threads allow them."""
     axes = []
-    for letter in setting.tiled:
+    for letter, values in moved.items():
         most, least = setting.most(letter, ends.threads), setting.least[letter]
-        values = np.append(move(tiles[letter], steps[letter]), tiles[letter])
         values = values // steps[letter] * steps[letter]
         values = values[(values >= least) & (values <= most)]
         if letter == setting.column and (whole := setting.extents[letter]) <= most:
             values = np.append(values, whole)
         axes.append(np.unique(np.append(values, tiles[letter])))
     grid = [one.ravel() for one in np.meshgrid(*axes, indexing="ij")]
-    many = {**tiles, **dict(zip(setting.tiled, grid, strict=True))}
-    good = setting.fits(many, ends.o, ends.threads)
-    prices = np.where(good, cost_of(setting, ends, many), np.inf)
+    return {**tiles, **dict(zip(moved, grid, strict=True))}
+
+
+def _cheapest(
+    setting: Setting, ends: Ends, tiles: Mapping[str, int], many: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the cheapest of many tiles, or those given if they are."""
+    prices = cost_of(setting, ends, many)
     at = int(np.argmin(prices))
+    if prices[at] >= cost_of(setting, ends, tiles):
+        return dict(tiles)
     return {x: int(one[at]) if isinstance(one, np.ndarray) else int(one) for x, one in many.items()}

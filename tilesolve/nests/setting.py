@@ -168,7 +168,7 @@ def make_setting(
         others = [x for x in others if extents[x] > NEST_WHOLE_EXTENT]
     shared = far is machine.last_cache and far.shared_by > 1
     first = (near.capacity or 0) // (1 if mode == "thesis" else threads_per_core)
-    second = (far.capacity or 0) // (far.shared_by if shared else 1) // 2
+    second = (far.capacity or 0) // (far.shared_by if shared and mode != "thesis" else 1) // 2
     sharers = far.shared_by if shared else threads_per_core
     caches = tuple(
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.program import Kind
 from tilesolve.nests.loops import LoopItem
@@ -133,18 +134,66 @@ def _with_intra(
     outputs = [x for x in inner if x not in sums]
     rows = [x for x in outputs if tiles[x] > 1 and not _coupled(stage, x, stage.summed)]
     row = rows[0] if rows else None
+    across = _summed_vector(stage, sums)
+    if across is not None:
+        return _across_sum(inter, outputs, sums, (row, column, across), tiles, lanes)
     vectors = NEST_HELD_VECTORS * (1 if row else NEST_HELD_ROWS)
     items = [*inter, *(LoopItem(x) for x in outputs if x != row)]
     if tiles[column] > lanes * vectors:
         items.append(LoopItem(column, lanes * vectors))
     held = [LoopItem(x) for x in sums]
     if row is not None:
-        blocks = -(-tiles[row] // NEST_HELD_ROWS)
-        if blocks > 1:
-            items.append(LoopItem(row, -(-tiles[row] // blocks)))
+        items += _blocks(row, tiles[row], NEST_HELD_ROWS)
         held.append(LoopItem(row, 1, "unrolled"))
     held.append(vector)
     return LoopNest((*items, *held), len(held))
+
+
+def _across_sum(
+    inter: Sequence[LoopItem],
+    outputs: Sequence[str],
+    sums: Sequence[str],
+    letters: tuple[str | None, str, str],
+    tiles: Mapping[str, int],
+    lanes: int,
+) -> LoopNest:
+    """Return loops whose vectors lie along a letter of the sum, each lane with a sum of its own."""
+    row, column, across = letters
+    items = [*inter, *(LoopItem(x) for x in outputs if x != row)]
+    items += _blocks(column, tiles[column], NEST_HELD_VECTORS if row else NEST_HELD_ROWS)
+    held = [LoopItem(x) for x in sums if x != across]
+    if tiles[across] > lanes > 1:
+        held.append(LoopItem(across, lanes))
+    if row is not None:
+        items += _blocks(row, tiles[row], NEST_HELD_ROWS)
+        held.append(LoopItem(row, 1, "unrolled"))
+    held += [LoopItem(column, 1, "unrolled"), LoopItem(across, 1, "vector")]
+    return LoopNest((*items, *held), len(held))
+
+
+def _blocks(letter: str, tile: int, most: int) -> list[LoopItem]:
+    """Return the loop over near-equal blocks of a tile; none if it is one block."""
+    count = -(-tile // most)
+    return [LoopItem(letter, -(-tile // count))] if count > 1 and most > 1 else []
+
+
+def _summed_vector(stage: Stage, sums: Sequence[str]) -> str | None:
+    """Return the letter of a sum along which vectors lie better than along the column letter.
+
+    It is one that is side by side in a read that is crossed, where no read has the column letter
+    so.
+    """
+    column = stage.output[-1]
+    found = None
+    for read in stage.term.reads:
+        last = read.subscripts[-1] if read.subscripts else None
+        if not isinstance(last, Affine):
+            continue
+        if column in last.letters:
+            return None
+        if column in read.letters and last.plain in sums:
+            found = last.plain
+    return None if found is None or _coupled(stage, found, stage.output) else found
 
 
 def _coupled(stage: Stage, letter: str, others: Sequence[str]) -> bool:

@@ -135,10 +135,12 @@ def cost_of(setting: Setting, ends: Ends, tiles: Mapping[str, Any]) -> Any:  # n
 
 
 def column_tiles(setting: Setting, ends: Ends) -> Ints:
-    """Return the tiles of the column letter: whole lines, or its extent."""
+    """Return the tiles of the column letter: whole lines, its extent, or what threads leave."""
     most = setting.most(setting.column, ends.threads)
-    bytes_ = setting.capacities[1] // setting.references[0].element
-    steps = np.arange(setting.step, min(most, bytes_) + 1, setting.step, dtype=np.int64)
+    room = setting.capacities[1] // setting.references[0].element
+    if most < setting.step:
+        return np.array([most], dtype=np.int64)
+    steps = np.arange(setting.step, min(most, room) + 1, setting.step, dtype=np.int64)
     whole = setting.extents[setting.column]
     return np.unique(np.append(steps, whole)) if whole <= most else steps
 

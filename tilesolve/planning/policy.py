@@ -187,8 +187,11 @@ NEST_CAP_ROUNDS = 3
 NEST_REPAIR_LINES = 2
 """How many steps around the relaxed tiles are tried in each letter."""
 
-NEST_REPAIR_RATIOS = (9 / 8, 4 / 3, 2)
-"""Ratios by which relaxed tiles are made larger and smaller before that."""
+NEST_REPAIR_RATIO = 2.0
+"""By how much relaxed tiles are made larger and smaller at most before that, letters together."""
+
+NEST_REPAIR_TILES = 1_000
+"""Tiles that are looked at for that in a round, about."""
 
 NEST_HELD_ROWS = 6
 """Rows of the output that a nest's innermost loops keep in registers."""

@@ -1,0 +1,138 @@
+"""Statements as text: what they mean, and where they are refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
+from tilesolve.contractions.statements.terms import Number, Param, Position
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("C[i,j] += A[i,k] * B[k,j]", "C[i,j] = sum(A[i,k] * B[k,j], k)"),
+        ("o[y] = sum(A[y,x], x) / 2", "o[y] = sum(A[y,x], x) / 2"),
+        ("o[y,x] = max(A[y,x], 0)", "o[y,x] = max(A[y,x], 0)"),
+        ("o[y] *= A[y,x]", "o[y] = prod(A[y,x], x)"),
+        ("o[x] = A[2*x-1+3]", "o[x] = A[2*x+2]"),
+        ("o[x] = A[(x+1)//2]", "o[x] = A[(x+1)//2]"),
+        ("o[x] = A[x] if x < 3 else 0", "o[x] = where(x < 3, A[x], 0)"),
+        ("o[x] = float32(A[x]) ", "o[x] = float32(A[x])"),
+        ("h[A[x]//8] += B[x]", "h[A[x] // 8] += B[x]"),
+        ("o[x] = -1 * A[x]", "o[x] = -1 * A[x]"),
+        ("row_2[a_b] = In[a_b]", "row_2[a_b] = In[a_b]"),
+        ("o[x] = a - (b - A[x])", "o[x] = a - (b - A[x])"),
+    ],
+)
+def test_statements_mean_what_python_means(text, meant):
+    """As their printed form shows, which is read as the same."""
+    (stage,) = parse_stages(text)
+    assert str(stage) == meant
+    assert parse_stages(meant) == (stage,)
+
+
+def test_names_are_letters_if_they_stand_in_subscripts_else_parameters():
+    """So `x` is a position and `gain` a parameter."""
+    (stage,) = parse_stages("o[x] = gain * A[x] + x")
+    kinds = {type(one) for one in stage.term.all}
+    assert {Param, Position} <= kinds
+    assert stage.term.params == ("gain",)
+
+
+def test_lines_and_semicolons_part_statements():
+    """The region is that of the last one."""
+    stages = parse_stages("t[y,x] = A[y,x]; u[y,x] = t[y,x]\n\no[y] += u[y,x]", "x <= y")
+    assert [len(stage.where) for stage in stages] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("C[i,j] = A[i,j", 7 + 4, "was never closed"),
+        ("C[i,j]", 1, "no assignment"),
+        ("C = A[i]", 1, "the left side is an element"),
+        ("C[i] = D[i] = A[i]", 8, "one array is assigned to at a time"),
+        ("C[i] -= A[i,k]", 1, "only \\+=, \\*=, &=, \\|= and \\^= run over letters"),
+        ("C[i] += A[i]", 1, "runs over no letter"),
+        ("C[i] = A[i] and B[i]", 8, "not with 'and' and 'or'"),
+        ("C[i] = 0 < A[i] < 3", 8, "two terms at a time"),
+        ("C[i] = A[i:j]", 10, "not a slice"),
+        ("C[i] = sin(A[i])", 8, "no function 'sin'"),
+        ("C[i] = abs(A[i], 2)", 8, "abs takes 1 arguments, not 2"),
+        ("C[i] = sqrt(x=A[i])", 8, "no keywords"),
+        ("C[i] = sum()", 8, "sum takes a term"),
+        ("C[i] = sum(A[i,k], j)", 20, "runs over letters of its term"),
+        ("C[i] = sum(A[i])", 8, "runs over no letter"),
+        ("C[i] = A[i*i]", 10, "is no position"),
+        ("C[i] = A[1.5]", 10, "is no position"),
+        ("C[i] = (A+B)[i]", 8, "an array is a name"),
+        ("C[i] = 'text'", 8, "is no part of a statement"),
+        ("C[i] = A[i] @ B[i]", 8, "no such operation"),
+    ],
+)
+def test_what_is_no_statement_is_refused_with_its_column(text, column, message):
+    """The message has the text, and a mark below the place."""
+    with pytest.raises(SpecError, match=message) as caught:
+        parse_stages(text)
+    assert str(caught.value).endswith(f"column {column}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no statement"),
+        (" ; ", "no statement"),
+        (3, "text"),
+        ("C[i,i] = A[i]", "2 times"),
+        ("C[i] = A[i,k]", "nothing runs over it"),
+        ("C[i+1] = A[i]", "not a letter"),
+        ("C[i] = A[i] + C[i+1]", "iterations depend on one another"),
+        ("C[i] += C[i] * A[i,k]", "iterations depend on one another"),
+        ("C[i] = sum(sum(A[i,k,l], k), l)", "a reduction within a reduction"),
+        ("C[i] = sum(A[i,j], i)", "is not summed"),
+    ],
+)
+def test_statements_that_mean_nothing_are_refused(text, message):
+    """With what is wrong."""
+    with pytest.raises(SpecError, match=message):
+        parse_stages(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("i", "compares letters"),
+        ("i != j", "compares by"),
+        ("i < j or j < i", "joined by 'and'"),
+        ("i <= A[j]", "bounded by letters and numbers"),
+        ("j <= i // 2", "compares sums of letters"),
+    ],
+)
+def test_regions_that_are_none_are_refused(text, message):
+    """A region is an intersection of half-spaces."""
+    with pytest.raises(SpecError, match=message):
+        parse_conditions(text)
+
+
+def test_a_condition_on_a_letter_that_is_not_there_is_refused():
+    """By both names."""
+    with pytest.raises(SpecError, match="has 'k', which"):
+        parse_stages("C[i,j] = A[i,j]", "k <= i")
+
+
+@given(st.integers(-5, 5), st.integers(-5, 5), st.sampled_from(["<", "<=", ">", ">=", "=="]))
+def test_conditions_compare_as_python_does(i, j, sign):
+    """Each comparison, at any values."""
+    text = f"2*i - 1 {sign} j + 1"
+    found = parse_conditions(text)
+    point = {"i": i, "j": j}
+    assert all(one.holds(point) for one in found) == eval(text, {}, point)
+
+
+def test_numbers_keep_their_kind():
+    """An integer is none with a point."""
+    (stage,) = parse_stages("o[x] = 1 + 1.0 * A[x]")
+    numbers = [one.value for one in stage.term.all if isinstance(one, Number)]
+    assert [type(value) for value in numbers] == [int, float]

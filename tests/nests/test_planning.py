@@ -1,0 +1,188 @@
+"""Classes, routes and reports of planned nests."""
+
+import pytest
+
+from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.nest_suites import nest_suite
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.kernels.programs.program import Hold
+from tilesolve.machine.model import Machine
+from tilesolve.nests.classify import classify, find_move, tile_class
+from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.price import price_nest, region_share
+from tilesolve.nests.references import find_references
+from tilesolve.nests.split import split_sums
+
+MACHINE = Machine.load("i7-6700k")
+SUITE = nest_suite("nests")
+
+
+def bound(text, sizes=64, dtype="float32", where=(), **others):
+    """A computation from text."""
+    return bind_stages(parse_stages(text, where), sizes, dtype, **others)
+
+
+@pytest.mark.parametrize(
+    ("name", "tiles_for", "route", "streamed"),
+    [
+        ("convlayer", "temporal", "contraction", False),
+        ("doitgen", "temporal", "contraction", False),
+        ("matmul", "temporal", "contraction", False),
+        ("gemm", "temporal", "contraction", False),
+        ("3mm", "temporal", "contraction", False),
+        ("trmm", "temporal", "nest", False),
+        ("syrk", "temporal", "contraction", False),
+        ("syrk-lower", "temporal", "nest", False),
+        ("syr2k", "temporal", "nest", False),
+        ("tpm", "spatial", "nest", True),
+        ("tp", "spatial", "transpose", True),
+        ("copy", "no transform", "nest", True),
+        ("mask", "no transform", "nest", True),
+    ],
+)
+def test_classes_and_routes_of_the_thesis_s_kernels(name, tiles_for, route, streamed):
+    """What tiles are made for, what runs the first statement, and what goes past the caches."""
+    computation = SUITE[name].computation
+    assert tile_class(computation.stages[0]) == tiles_for
+    assert plan_nest(computation, MACHINE)[0].route == route
+    first = plan_nest(computation, MACHINE, route="nest", mode="thesis")[0]
+    assert bool(first.non_temporal) == streamed
+
+
+def test_gemm_is_one_contraction_if_its_own_output_is_added():
+    """With another array it is a contraction and an addition."""
+    own = plan_nest(bound("C[i,j] = beta * C[i,j] + alpha * sum(A[i,k] * B[k,j])", 256), MACHINE)
+    assert [choice.route for choice in own] == ["contraction"]
+    other = plan_nest(SUITE["gemm"].computation, MACHINE)
+    assert [choice.route for choice in other] == ["contraction", "nest"]
+    assert [choice.stage for choice in other] == [0, 0]
+
+
+def test_small_contractions_are_nests_unless_a_route_is_given():
+    """Below 2**22 operations a plan does not pay."""
+    small = bound("C[i,j] += A[i,k] * B[k,j]", 64)
+    assert plan_nest(small, MACHINE)[0].route == "nest"
+    assert plan_nest(small, MACHINE, route="contraction")[0].route == "contraction"
+
+
+@pytest.mark.parametrize(
+    ("text", "route", "message"),
+    [
+        ("C[i,j] = A[i,j] & B[i,j]", "contraction", "is no contraction"),
+        ("C[i,j] = A[i,j] & B[i,j]", "transpose", "is no transpose"),
+        ("C[i,j] = A[i,j] & B[i,j]", "gpu", "route is one of nest, contraction, transpose"),
+    ],
+)
+def test_routes_that_cannot_be_taken_are_refused(text, route, message):
+    """With the reason."""
+    with pytest.raises(PlanError, match=message):
+        plan_nest(bound(text, 8, "int32"), MACHINE, route=route)
+
+
+def test_modes_are_checked():
+    """A mode that is none is refused by name."""
+    with pytest.raises(PlanError, match="mode is one of default, thesis, untiled, not 'fast'"):
+        plan_nest(bound("o[x] = A[x]"), MACHINE, mode="fast")
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "others", "found"),
+    [
+        ("h[A[i]] += 1", 9, {"shapes": {"h": (10,)}}, "no transform"),
+        ("o[i] = A[B[i]]", 9, {"shapes": {"A": (10,)}}, "no transform"),
+        ("o[y,x] = A[y,x] + A[y,x+1] + A[y+1,x]", 9, {}, "no transform"),
+        ("o[y,x] = A[y,x]", 9, {}, "no transform"),
+        ("o[x,y] = A[y,x]", 9, {}, "move"),
+        ("o[x,y] = 2 * A[y,x]", 9, {}, "spatial"),
+        ("o[x,y] = A[y,x+1]", 9, {}, "spatial"),
+        ("o[y] = max(A[y,x])", 9, {}, "temporal"),
+    ],
+)
+def test_classes_of_other_statements(text, sizes, others, found):
+    """Computed positions are left alone; stencils stream; scaled transposes are crossed."""
+    computation = bound(text, sizes, "int32", **others)
+    assert classify(computation, computation.stages[0]) == found
+
+
+def test_a_part_of_an_array_is_no_move():
+    """The transpose takes whole arrays."""
+    computation = bound("o[x,y] = A[y,x]", 4, "int32", shapes={"A": (5, 4)})
+    assert find_move(computation.stages[0], computation) is None
+
+
+def test_sums_within_terms_become_statements():
+    """Unless they are summed in another dtype than the output's."""
+    split = split_sums(bound("s[i,j] = A[i,j] / sum(A[i,k], k)", 8))
+    assert [str(stage) for stage in split.stages] == [
+        "s_sum[i] = sum(A[i,k], k)",
+        "s[i,j] = A[i,j] / s_sum[i]",
+    ]
+    whole = bound("s[i] = A[i,0] / sum(A[i,k], k)", 8, "int32")
+    assert split_sums(whole) == whole
+
+
+def test_the_default_keeps_sums_in_registers_and_the_thesis_does_not():
+    """A Hold around the innermost loops."""
+    computation = bound("C[i,j] += A[i,k] * B[k,j]", 200)
+    held = {
+        mode: any(
+            isinstance(node, Hold)
+            for node in plan_nest(computation, MACHINE, mode=mode, route="nest")[0].program.nodes
+        )
+        for mode in ("default", "thesis", "untiled")
+    }
+    assert held == {"default": True, "thesis": False, "untiled": True}
+
+
+def test_outputs_that_the_last_cache_holds_are_not_streamed():
+    """In the thesis's mode they are, all the same."""
+    computation = bound("o[y,x] = A[y,x] & B[y,x]", 64, "int32")
+    assert not plan_nest(computation, MACHINE)[0].non_temporal
+    assert plan_nest(computation, MACHINE, mode="thesis")[0].non_temporal == {"o"}
+
+
+@pytest.mark.parametrize("name", list(SUITE))
+def test_reports_name_tiles_and_loops(name):
+    """Two lines for a nest, one for what others run."""
+    for choice in plan_nest(SUITE[name].computation, MACHINE, 2):
+        lines = choice.lines()
+        assert choice.route in lines[0]
+        assert len(lines) == (2 if choice.route == "nest" else 1)
+        assert (choice.seconds is None) == (choice.program is None)
+
+
+def test_predicted_bytes_of_a_copy_are_those_of_its_arrays():
+    """Each is read or written once; what is not streamed is read before it is written."""
+    computation = bound("o[y,x] = A[y,x]", 4096, "int32")
+    cost = plan_nest(computation, MACHINE, route="nest")[0].cost
+    assert cost.level("memory").volume == pytest.approx(2 * 2**26, rel=0.01)
+    (stage,) = computation.stages
+    references = find_references(computation, stage)
+    choice = plan_nest(computation, MACHINE, route="nest")[0]
+    kept = price_nest(computation, stage, references, choice.loops, MACHINE)
+    assert kept.level("memory").volume == pytest.approx(3 * 2**26, rel=0.01)
+
+
+def test_tiles_move_fewer_bytes_than_none():
+    """The price of a product that no cache holds."""
+    computation = bound("C[i,j] += A[i,k] * B[k,j]", 1500)
+    tiled, plain = (
+        plan_nest(computation, MACHINE, mode=mode, route="nest")[0].cost
+        for mode in ("default", "untiled")
+    )
+    assert tiled.level("L2").volume < plain.level("L2").volume
+
+
+def test_a_triangle_is_half_of_a_square():
+    """The share that prices count."""
+    stage = bound("C[i,j] += A[i,k]", 100, where="j <= i").stages[0]
+    assert region_share(stage, {"i": 100, "j": 100, "k": 100}) == pytest.approx(0.5, abs=0.02)
+
+
+def test_machines_with_one_cache_get_loops_without_tiles():
+    """With the reason."""
+    one = MACHINE.replace(levels=(MACHINE.levels[0], MACHINE.levels[-1]))
+    (choice,) = plan_nest(bound("C[i,j] += A[i,k] * B[k,j]", 64), one, route="nest")
+    assert choice.why == "i7-6700k has no second cache"
+    assert not choice.tiles
