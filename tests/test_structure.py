@@ -318,8 +318,9 @@ NUMBERS = {
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
-        "ranking.grid": "TILINGS_PER_VARIANT STRATA",
+        "ranking.grid": "TILINGS_PER_VARIANT INTERLEAVED_PARTS STRATA",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
+        "ranking.polydl_convolutions": "BLOCKS",
         "ranking.table": "MOST_ROWS",
     },
     "what is drawn and printed": {

@@ -143,24 +143,13 @@ class RunnableNest:
             if inner is register:
                 running = [i for i in band.order if i in running or self._is_cut(i, register)]
             side = dict(inner.box)
-            groups = self._groups(running)
+            groups = self.roles.split(running)
             for number, group in enumerate(groups, start=1):
                 side |= {letter: band[letter] for letter in group}
                 level = band.level if number == len(groups) else f"{band.level}, part {number}"
                 order = (*group, *(i for i in band.order if i not in group))
                 found.append(Band(level, order, tuple((i, side[i]) for i, _ in band.box)))
         return self._running(*found)
-
-    def _groups(self, letters: Sequence[str]) -> list[list[str]]:
-        """Return loops, innermost first, as few groups in which no role comes back."""
-        found: list[list[str]] = [[]]
-        for letter in letters:
-            *others, latest = [None, *(self.roles.number(one) for one in found[-1])]
-            role = self.roles.number(letter)
-            if role != latest and role in others:
-                found.append([])
-            found[-1].append(letter)
-        return found
 
     def _is_cut(self, letter: str, register: Band) -> bool:
         """Return whether the call's tile of a letter may be several microkernels'."""

@@ -134,7 +134,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.top >= MAX_LEVELS:
-            raise PlanError(f"a copy inside of {self.top} bands: at most {MAX_LEVELS - 1} can be run")
+            raise PlanError(
+                f"a copy's tile has {self.top} bands of loops: at most {MAX_LEVELS - 1} can be run"
+            )
 
     @property
     def nest(self) -> Nest:
