@@ -76,7 +76,7 @@ def moment(nest, begin):
     return tuple(found)
 
 
-@settings(unshrunk, max_examples=40)
+@settings(unshrunk, max_examples=20)
 @given(interleaved())
 def test_calls_are_made_in_the_order_of_the_plan_s_loops(found):
     """Each iteration is in one call, and the result is right, whatever order letters have."""
