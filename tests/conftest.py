@@ -22,12 +22,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 KEPT_FUNCTIONS = kept_folder("functions")
-"""What numba compiled, in this run and in earlier ones: it takes many seconds to make again."""
+"""What was compiled, in this run and in earlier ones: it takes seconds to make again."""
 
 
 @pytest.fixture(scope="session")
 def kept_functions():
-    """The folder of what numba compiled, for folders of a test's own."""
+    """The folder of compiled functions, for folders of a test's own."""
     files.make_folder(KEPT_FUNCTIONS)
     return KEPT_FUNCTIONS
 
