@@ -338,9 +338,10 @@ NUMBERS = {
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
+        "ranking.grid": "TILINGS_PER_VARIANT INTERLEAVED_PARTS STRATA",
         "ranking.learning.learned": "FORMAT",
-        "ranking.grid": "TILINGS_PER_VARIANT STRATA",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
+        "ranking.polydl_convolutions": "BLOCKS",
         "ranking.table": "MOST_ROWS",
     },
     "how rankers learn, and when one is kept": {
