@@ -579,8 +579,9 @@ def test_damaged_code_is_made_again(tmp_path, kept_functions):
     (tmp_path / "functions").symlink_to(kept_functions)
     script = (
         "import numpy as np, tilesolve\n"
-        "p = tilesolve.plan('ik-ij-jk', 5, 'i7-6700k', cache=False)\n"
-        "assert (p(np.ones((5, 5)), np.ones((5, 5))) == 5).all()\n"
+        "p = tilesolve.plan('ik-ij-jk', 5, 'i7-6700k', dtype='complex128', cache=False)\n"
+        "ones = np.ones((5, 5), complex)\n"
+        "assert (p(ones, ones) == 5).all()\n"
     )
     for damage in (False, True):
         for path in (tmp_path / "code").glob("*.o") if damage else ():
