@@ -7,6 +7,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tilesolve import caches
+from tilesolve.machine import kernel_cache
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system import files
 from tilesolve.system.trust import kept_folder
@@ -22,7 +24,7 @@ settings.load_profile("anywhere")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-KEPT = {name: kept_folder(name) for name in ("code", "functions")}
+KEPT = {name: kept_folder(name).resolve() for name in ("code", "functions")}
 """What was compiled, in this run and in earlier ones: it takes minutes to make again.
 
 Its files' names tell what they were made from, so that none is used after a change of that.
@@ -50,6 +52,12 @@ def folders(tmp_path_factory):
     return (base / str(number) for number in itertools.count())
 
 
+def remove_own_files(folder, pattern):
+    """Remove files of a test's own: what was compiled serves all tests, also of other runs."""
+    assert folder.resolve() not in KEPT.values(), "the test needs a cache folder of its own"
+    return files.remove_files(folder, pattern)
+
+
 @pytest.fixture(autouse=True)
 def own_settings(folders, monkeypatch, kept_code, kept_functions):
     """Folders of this test's own, no other setting, no plan in memory, no warning issued yet.
@@ -65,6 +73,8 @@ def own_settings(folders, monkeypatch, kept_code, kept_functions):
     (cache / "code").symlink_to(kept_code)
     (cache / "functions").symlink_to(kept_functions)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
+    for module in (caches, kernel_cache):
+        monkeypatch.setattr(module, "remove_files", remove_own_files)
     monkeypatch.setattr(files, "_warned", set())
     plan_cache._memory.clear()
 

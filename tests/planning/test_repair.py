@@ -335,7 +335,7 @@ def against_brute_force(problem, machine, monkeypatch):
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("first", "machine"), enumerate(["i7-6700k", "e5-2680v4", None]))
+@pytest.mark.parametrize(("first", "machine"), [*enumerate(["i7-6700k", "e5-2680v4", None])])
 def test_rounding_costs_little_over_tccg(first, machine, step):
     """The median gap to the relaxation is at most 10 % on each machine."""
     problems = [*suite("tccg").values()][first % step :: step]
