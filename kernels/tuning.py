@@ -1,8 +1,8 @@
 """Numbers that generated code, runtime code and probes are written with: the same on every CPU.
 
 Costs of a CPU are no part of this: they are fields of `tilesolve.machine.costs.Costs`. Sizes of
-lines and pages stand in `tilesolve.packing.sizes`. All are plain integers, which numba takes for
-constants as attributes of this module. The measurements behind them are in ``docs/decisions/``:
+lines and pages stand in `tilesolve.packing.sizes`. All are plain integers, constants to compiled
+functions. The measurements behind them are in ``docs/decisions/``:
 040 to 045 for generated code and probes, 05x for runtime code.
 """
 
@@ -159,6 +159,9 @@ READ_ACCUMULATORS = 4
 
 CHAIN_OPERATIONS = 32
 """Dependent operations, a cycle each, in one trip of the probe of the frequency."""
+
+CHASE_LOADS = 32
+"""Loads that wait for each other, in one trip of the probe of latencies."""
 
 PROBE_ROUNDS = 15
 """Times that each microkernel is timed; the best round counts, as others were disturbed."""

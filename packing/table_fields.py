@@ -1,6 +1,6 @@
 """Fields of a table: where it says what begins where. `offset_tables.offset_table` writes them.
 
-They are plain integers, which numba takes for constants as attributes of this module.
+They are plain integers, constants to compiled functions.
 """
 
 from __future__ import annotations

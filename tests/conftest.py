@@ -33,7 +33,7 @@ Its files' names tell what they were made from, so that none is used after a cha
 
 @pytest.fixture(scope="session")
 def kept_functions():
-    """The folder of what numba compiled, for folders of a test's own."""
+    """The folder of compiled functions, for folders of a test's own."""
     files.make_folder(KEPT["functions"])
     return KEPT["functions"]
 

@@ -13,10 +13,12 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = (
     "contractions",
+    "contractions.statements",
     "packing",
     "system",
     "kernels",
     "kernels.codegen",
+    "kernels.programs",
     "kernels.runtime",
     "kernels.probes",
     "machine",
@@ -36,6 +38,7 @@ LAYERS = (
     "transposes",
     "expressions",
     "convolutions",
+    "nests",
     "caches",
     "show",
     "bench",
@@ -43,6 +46,8 @@ LAYERS = (
     "bench.run",
     "ranking",
     "bench.studies",
+    "ranking.learning.trial_files",
+    "ranking.learning.command",
     "bench.command",
     "cli",
     "__main__",
@@ -214,7 +219,7 @@ NUMBERS = {
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "_BLOCK",
-        "kernels.runtime.compiled": "PAIR TRIPLE FIVE",
+        "kernels.codegen.scalars": "INT BIT",
         "machine.detect": "ASSUMED_LINE_BYTES ASSUMED_HZ ASSUMED_L1_BYTES ASSUMED_CAPACITY_RATIO "
         "ASSUMED_CACHES ASSUMED_NEAR_RATES ASSUMED_CACHE_RATE ASSUMED_MEMORY_RATE "
         "ASSUMED_FMA_CYCLES",  # of a CPU that does not tell
@@ -232,7 +237,7 @@ NUMBERS = {
         "kernels.codegen.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
         "_LEAST_NORMAL _BEYOND _HALF",
         "kernels.runtime.half_steps": "HALF_BYTES",
-        "kernels.runtime.fast_call": "_FASTCALL _NUMBERS MAX_PLACES",
+        "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
         "kernels.runtime.state": "*",
@@ -253,6 +258,7 @@ NUMBERS = {
         "bench.run.worker": "PR_SET_PDEATHSIG",
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
+        "kernels.codegen.python_entry": "FASTCALL",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",
@@ -292,6 +298,7 @@ NUMBERS = {
     },
     "how calibration measures": {
         "calibration.calibrate": "FULL QUICK REPEATS MEMORY_SHARE",
+        "calibration.latency": "CHASE_ROUNDS CHASE_RATIO LEAST_LOADS SEED",
         "calibration.measure": "FIRST_BLOCK_SHARE REACH_RATIO GUESSED_REACH_RATIO LEAST_ROUNDS "
         "TEAM_TIMING_RATIO PASS_TRIPS FMA_SCALE FMA_SHIFT",
         "calibration.microkernels": "TURN_SECONDS TURNS",
@@ -318,9 +325,16 @@ NUMBERS = {
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
+        "ranking.learning.learned": "FORMAT",
         "ranking.grid": "TILINGS_PER_VARIANT STRATA",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
         "ranking.table": "MOST_ROWS",
+    },
+    "how rankers learn, and when one is kept": {
+        "ranking.learning.judging": "FIRST_FEW LEAST_PROBLEMS LEAST_GAIN",
+        "ranking.learning.logistic": "RIDGE MOST_STEPS",
+        "ranking.learning.network": "WIDTHS SOFTSIGN_LAYER WIN_PROBABILITY STEPS BATCH_PAIRS RATE "
+        "MEAN_DECAY SQUARE_DECAY TINY",
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",

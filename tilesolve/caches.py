@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from tilesolve.kernels.progress import Progress, silent
+from tilesolve.kernels.runtime.compiled import load_functions
 from tilesolve.machine import kernel_cache
 from tilesolve.machine.model import Machine
 from tilesolve.plans import cache as plan_cache
@@ -23,12 +24,21 @@ _MEMORIES = {
 """Modules that remember calls or keep memory, and the function of each that forgets it."""
 
 
-_COMPILED = (
-    "tilesolve.kernels.runtime.fast_call",
-    "tilesolve.kernels.runtime.epilogues",
-    "tilesolve.kernels.runtime.transpose_walk",
+_COMPILED = tuple(
+    f"tilesolve.kernels.runtime.{name}"
+    for name in (
+        "pack_segment",
+        "prefetch_queue",
+        "macrokernel",
+        "copy_windows",
+        "boxes",
+        "fast_call",
+        "epilogues",
+        "turned_output",
+        "transpose_walk",
+    )
 )
-"""Modules that compile, with those that they import, all functions that run anything."""
+"""Modules of compiled functions that others call by their addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,7 @@ def warm_cache(dtypes: Sequence[str], progress: Progress = silent) -> None:
     for done, module in enumerate(_COMPILED):
         progress(done / steps, "functions")
         import_module(module)
+        load_functions(module)
     for done, (family, packed) in enumerate(parts, len(_COMPILED)):
         progress(done / steps, f"kernels of {family.dtype}")
         kernel_cache.load_kernels(family, packed=packed)

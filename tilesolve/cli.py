@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from tilesolve.bench.command import bench
 from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
 from tilesolve.ranking.command import rank_variants
+from tilesolve.ranking.learning.command import learn
 from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
 from tilesolve.system.interrupts import INTERRUPTED
 
@@ -439,4 +440,5 @@ def _warm(
 
 
 app.command("rank")(rank_variants)
+app.command("learn")(learn)
 app.command("bench")(bench)

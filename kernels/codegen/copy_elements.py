@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.vectors import INT64
-
-_intrinsic: Any = intrinsic
 
 SINGLE_BYTES = (2, 4, 8, 16)
 """Bytes of the elements that `copy_apart` copies."""
 
 
-@_intrinsic
-def copy_apart(_context, size, source, target, count, steps):
+@intrinsic
+def copy_apart(builder, size, source, target, count, steps):
     """Copy elements of `SINGLE_BYTES` one by one.
 
     Parameters
@@ -32,25 +27,19 @@ def copy_apart(_context, size, source, target, count, steps):
     steps
         Bytes between neighbours in the source and in the target.
     """
+    done = builder.append_basic_block("copied")
+    choice = builder.switch(size, done)
+    for single in SINGLE_BYTES:
+        choice.add_case(INT64(single), builder.append_basic_block(f"elements{single}"))
+        builder.position_at_end(choice.cases[-1][1])
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        size, source, target, count, both = args
-        steps = [builder.extract_value(both, at) for at in range(2)]
-        done = builder.append_basic_block("copied")
-        choice = builder.switch(size, done)
-        for single in SINGLE_BYTES:
-            choice.add_case(INT64(single), builder.append_basic_block(f"elements{single}"))
-            builder.position_at_end(choice.cases[-1][1])
+        def copy_one(at: ir.Value, bits: int = 8 * single) -> None:
+            read, written = (
+                vectors.to_pointer(builder, place, builder.mul(at, step))
+                for place, step in zip((source, target), steps, strict=True)
+            )
+            builder.store(builder.load(read, typ=ir.IntType(bits), align=1), written, align=1)
 
-            def copy_one(at: ir.Value, bits: int = 8 * single) -> None:
-                read, written = (
-                    vectors.to_pointer(builder, place, builder.mul(at, step))
-                    for place, step in zip((source, target), steps, strict=True)
-                )
-                builder.store(builder.load(read, typ=ir.IntType(bits), align=1), written, align=1)
-
-            vectors.repeat(builder, count, copy_one)
-            builder.branch(done)
-        builder.position_at_end(done)
-
-    return types.void(size, source, target, count, steps), generate
+        vectors.repeat(builder, count, copy_one)
+        builder.branch(done)
+    builder.position_at_end(done)

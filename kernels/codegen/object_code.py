@@ -245,7 +245,7 @@ def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
     cpu = cpu or TargetCpu.here()
-    machine = _target(cpu)
+    machine = target(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
     with pause_collection():
@@ -260,7 +260,14 @@ def _parse_module(
 
 
 @cache
-def _target(cpu: TargetCpu) -> Any:
+def target(cpu: TargetCpu) -> Any:
+    """Return what makes code for a CPU.
+
+    Raises
+    ------
+    MachineError
+        If LLVM was built without the CPU's architecture.
+    """
     # Every architecture that LLVM was built with: registering one costs nothing.
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

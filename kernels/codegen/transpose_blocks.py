@@ -1,6 +1,6 @@
 """Blocks of elements that compiled functions copy: transposed in registers, or one by one.
 
-All are numba intrinsics, for compiled functions only. Elements are bytes without meaning, so that
+All are intrinsics, for compiled functions only. Elements are bytes without meaning, so that
 one function serves every dtype of a size. Only targets of non-temporal stores need be aligned.
 """
 
@@ -10,15 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
-
-_intrinsic: Any = intrinsic
 
 BLOCK_SIDES = {
     1: (16, 4, 1),
@@ -49,9 +46,9 @@ BLOCK_KINDS = (
 blocks, by the numbers that `transpose_tile` takes."""
 
 
-@_intrinsic
+@intrinsic
 def transpose_tile(
-    _context,
+    builder,
     kind,
     source,
     target,
@@ -76,41 +73,33 @@ def transpose_tile(
         Bytes between neighbours in the target and in the source, as pairs. Columns are next to each
         other in the target and rows in the source, unless the side is 1.
     """
+    (column_far, column_near), (row_far, row_near) = column_steps, row_steps
+    ahead = builder.sub(later, source)
+    done = builder.append_basic_block("transposed")
+    choice = builder.switch(kind, done)
+    down, across = (rows, row_near, row_far), (columns, column_near, column_far)
+    for at, (size, side, whole) in enumerate(BLOCK_KINDS):
+        choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
+        builder.position_at_end(choice.cases[-1][1])
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        number, source, target, later, columns, rows, *steps = args
-        (column_far, column_near), (row_far, row_near) = (
-            [builder.extract_value(pair, at) for at in range(2)] for pair in steps
+        def block(
+            near: ir.Value,
+            far: ir.Value,
+            size: int = size,
+            side: int = side,
+            whole: bool = whole,
+        ) -> None:
+            places = [
+                builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
+            ]
+            _transpose_block(builder, size, places, far, row_far, ahead, whole=whole)
+
+        # Lines are stored non-temporally row by row: those of a row are neighbours.
+        _repeat_blocks(
+            builder, side, (source, target), (down, across)[:: 1 if whole else -1], block
         )
-        ahead = builder.sub(later, source)
-        done = builder.append_basic_block("transposed")
-        choice = builder.switch(number, done)
-        down, across = (rows, row_near, row_far), (columns, column_near, column_far)
-        for at, (size, side, whole) in enumerate(BLOCK_KINDS):
-            choice.add_case(INT64(at), builder.append_basic_block(f"blocks{size}x{side}"))
-            builder.position_at_end(choice.cases[-1][1])
-
-            def block(
-                near: ir.Value,
-                far: ir.Value,
-                size: int = size,
-                side: int = side,
-                whole: bool = whole,
-            ) -> None:
-                places = [
-                    builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
-                ]
-                _transpose_block(builder, size, places, far, row_far, ahead, whole=whole)
-
-            # Lines are stored non-temporally row by row: those of a row are neighbours.
-            _repeat_blocks(
-                builder, side, (source, target), (down, across)[:: 1 if whole else -1], block
-            )
-            builder.branch(done)
-        builder.position_at_end(done)
-
-    arguments = (kind, source, target, later, columns, rows, column_steps, row_steps)
-    return types.void(*arguments), generate
+        builder.branch(done)
+    builder.position_at_end(done)
 
 
 TURNED_KINDS = tuple((size, side) for size in (4, 8, 16) for side in BLOCK_SIDES[size])
@@ -118,8 +107,8 @@ TURNED_KINDS = tuple((size, side) for size in (4, 8, 16) for side in BLOCK_SIDES
 side of each size first."""
 
 
-@_intrinsic
-def turn_blocks(_context, kind, source, target, columns, rows, column_steps, row_steps):
+@intrinsic
+def turn_blocks(builder, kind, source, target, columns, rows, column_steps, row_steps):
     """Transpose a tile that is in the first cache by blocks of a kind: a number of `TURNED_KINDS`.
 
     Parameters
@@ -127,36 +116,28 @@ def turn_blocks(_context, kind, source, target, columns, rows, column_steps, row
     source, target, columns, rows, column_steps, row_steps
         As of `transpose_tile`.
     """
+    (column_far, column_near), (row_far, row_near) = column_steps, row_steps
+    done = builder.append_basic_block("turned")
+    choice = builder.switch(kind, done)
+    for at, (size, side) in enumerate(TURNED_KINDS):
+        choice.add_case(INT64(at), builder.append_basic_block(f"turned{size}x{side}"))
+        builder.position_at_end(choice.cases[-1][1])
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        number, source, target, columns, rows, *steps = args
-        (column_far, column_near), (row_far, row_near) = (
-            [builder.extract_value(pair, at) for at in range(2)] for pair in steps
-        )
-        done = builder.append_basic_block("turned")
-        choice = builder.switch(number, done)
-        for at, (size, side) in enumerate(TURNED_KINDS):
-            choice.add_case(INT64(at), builder.append_basic_block(f"turned{size}x{side}"))
-            builder.position_at_end(choice.cases[-1][1])
+        def block(near: ir.Value, far: ir.Value, size: int = size, side: int = side) -> None:
+            places = [
+                builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
+            ]
+            _transpose_block(builder, size, places, far, row_far)
 
-            def block(near: ir.Value, far: ir.Value, size: int = size, side: int = side) -> None:
-                places = [
-                    builder.add(near, builder.mul(INT64(lane), column_near)) for lane in range(side)
-                ]
-                _transpose_block(builder, size, places, far, row_far)
-
-            across, down = (columns, column_near, column_far), (rows, row_near, row_far)
-            _repeat_blocks(builder, side, (source, target), (across, down), block)
-            builder.branch(done)
-        builder.position_at_end(done)
-
-    arguments = (kind, source, target, columns, rows, column_steps, row_steps)
-    return types.void(*arguments), generate
+        across, down = (columns, column_near, column_far), (rows, row_near, row_far)
+        _repeat_blocks(builder, side, (source, target), (across, down), block)
+        builder.branch(done)
+    builder.position_at_end(done)
 
 
-@_intrinsic
+@intrinsic
 def transpose_listed(
-    _context,
+    builder,
     kind,
     source,
     target,
@@ -177,152 +158,119 @@ def transpose_listed(
     target, later, columns, rows, row_steps
         As of `transpose_tile`; columns are next to each other in the target, rows in the source.
     """
+    row_far, row_near = row_steps
+    ahead = builder.sub(later, source)
+    done = builder.append_basic_block("transposed")
+    choice = builder.switch(kind, done)
+    for at, (size, side) in enumerate(LISTED_KINDS):
+        choice.add_case(INT64(at), builder.append_basic_block(f"listed{size}x{side}"))
+        builder.position_at_end(choice.cases[-1][1])
 
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        number, source, target, later, distances, columns, rows, steps = args
-        row_far, row_near = (builder.extract_value(steps, at) for at in range(2))
-        ahead = builder.sub(later, source)
-        done = builder.append_basic_block("transposed")
-        choice = builder.switch(number, done)
-        for at, (size, side) in enumerate(LISTED_KINDS):
-            choice.add_case(INT64(at), builder.append_basic_block(f"listed{size}x{side}"))
-            builder.position_at_end(choice.cases[-1][1])
+        def block(
+            near: ir.Value,
+            far: ir.Value,
+            distance: ir.Value,
+            size: int = size,
+            side: int = side,
+        ) -> None:
+            listed = [
+                vectors.to_pointer(builder, distance, INT64(WORD_BYTES * lane))
+                for lane in range(side)
+            ]
+            places = [
+                builder.add(near, vectors.load(builder, where, INT64, WORD_BYTES))
+                for where in listed
+            ]
+            _transpose_block(builder, size, places, far, row_far, ahead)
 
-            def block(
-                near: ir.Value,
-                far: ir.Value,
-                distance: ir.Value,
-                size: int = size,
-                side: int = side,
-            ) -> None:
-                listed = [
-                    vectors.to_pointer(builder, distance, INT64(WORD_BYTES * lane))
-                    for lane in range(side)
-                ]
-                places = [
-                    builder.add(near, vectors.load(builder, where, INT64, WORD_BYTES))
-                    for where in listed
-                ]
-                _transpose_block(builder, size, places, far, row_far, ahead)
-
-            # Single elements are a few columns, or a few rows of many.
-            down = (rows, row_near, row_far, INT64(0))
-            across = (columns, INT64(0), INT64(size), INT64(WORD_BYTES))
-            axes = (down, across) if side == 1 else (across, down)
-            _repeat_blocks(builder, side, (source, target, distances), axes, block)
-            builder.branch(done)
-        builder.position_at_end(done)
-
-    arguments = (kind, source, target, later, distances, columns, rows, row_steps)
-    return types.void(*arguments), generate
+        # Single elements are a few columns, or a few rows of many.
+        down = (rows, row_near, row_far, INT64(0))
+        across = (columns, INT64(0), INT64(size), INT64(WORD_BYTES))
+        axes = (down, across) if side == 1 else (across, down)
+        _repeat_blocks(builder, side, (source, target, distances), axes, block)
+        builder.branch(done)
+    builder.position_at_end(done)
 
 
-@_intrinsic
-def prefetch_source(_context, address):
+@intrinsic
+def prefetch_source(builder, address):
     """Prefetch a line to the second cache, to be read."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        vectors.prefetch(builder, vectors.to_pointer(builder, args[0]), near=False)
-
-    return types.void(address), generate
+    vectors.prefetch(builder, vectors.to_pointer(builder, address), near=False)
 
 
-@_intrinsic
-def prefetch_target(_context, address):
+@intrinsic
+def prefetch_target(builder, address):
     """Prefetch a line to the first cache, to be written to."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        vectors.prefetch(builder, vectors.to_pointer(builder, args[0]), write=True)
-
-    return types.void(address), generate
+    vectors.prefetch(builder, vectors.to_pointer(builder, address), write=True)
 
 
-@_intrinsic
-def store_line(_context, source, target):
+@intrinsic
+def store_line(builder, source, target):
     """Copy a line to an address that is a multiple of `LINE_BYTES`, by non-temporal stores."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _copy(builder, LINE_BYTES, args, non_temporal=True)
-
-    return types.void(source, target), generate
+    _copy(builder, LINE_BYTES, (source, target), non_temporal=True)
 
 
-@_intrinsic
-def store_joined_line(_context, before, source, target, size):
+@intrinsic
+def store_joined_line(builder, before, source, target, size):
     """Store a line non-temporally: so many bytes from one address, then those of another line.
 
     Both lines are joined in registers: through memory, the load of the joined line would wait for
     the stores of its parts, and for all stores before them.
     """
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        *places, target, size = args
-        kind = ir.VectorType(ir.IntType(8), LINE_BYTES)
-        first, second = (
-            vectors.load(builder, vectors.to_pointer(builder, place), kind, 1) for place in places
-        )
-        count = builder.trunc(size, kind.element)
-        counts = vectors.broadcast(builder, count, kind)
-        lanes = ir.Constant(kind, list(range(LINE_BYTES)))
-        value = builder.select(builder.icmp_signed("<", lanes, counts), first, second)
-        vectors.store(
-            builder, value, vectors.to_pointer(builder, target), LINE_BYTES, non_temporal=True
-        )
-
-    return types.void(before, source, target, size), generate
+    kind = ir.VectorType(ir.IntType(8), LINE_BYTES)
+    first, second = (
+        vectors.load(builder, vectors.to_pointer(builder, place), kind, 1)
+        for place in (before, source)
+    )
+    count = builder.trunc(size, kind.element)
+    counts = vectors.broadcast(builder, count, kind)
+    lanes = ir.Constant(kind, list(range(LINE_BYTES)))
+    value = builder.select(builder.icmp_signed("<", lanes, counts), first, second)
+    vectors.store(
+        builder, value, vectors.to_pointer(builder, target), LINE_BYTES, non_temporal=True
+    )
 
 
-@_intrinsic
-def copy_line(_context, source, target):
+@intrinsic
+def copy_line(builder, source, target):
     """Copy `LINE_BYTES` bytes."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _copy(builder, LINE_BYTES, args)
-
-    return types.void(source, target), generate
+    _copy(builder, LINE_BYTES, (source, target))
 
 
-@_intrinsic
-def copy_part(_context, source, target, size):
+@intrinsic
+def copy_part(builder, source, target, size):
     """Copy less than `LINE_BYTES` bytes."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        source, target, size = args
-        done = builder.append_basic_block("copied")
-        power = LINE_BYTES // 2
-        while power:  # two parts that may overlap
-            enough = builder.icmp_unsigned(">=", size, INT64(power))
-            with builder.if_then(enough, likely=True):
-                last = builder.sub(size, INT64(power))
-                for away in (INT64(0), last):
-                    places = [builder.add(place, away) for place in (source, target)]
-                    _copy(builder, power, places)
-                builder.branch(done)
-            power //= 2
-        builder.branch(done)
-        builder.position_at_end(done)
-
-    return types.void(source, target, size), generate
+    done = builder.append_basic_block("copied")
+    power = LINE_BYTES // 2
+    while power:  # two parts that may overlap
+        enough = builder.icmp_unsigned(">=", size, INT64(power))
+        with builder.if_then(enough, likely=True):
+            last = builder.sub(size, INT64(power))
+            for away in (INT64(0), last):
+                places = [builder.add(place, away) for place in (source, target)]
+                _copy(builder, power, places)
+            builder.branch(done)
+        power //= 2
+    builder.branch(done)
+    builder.position_at_end(done)
 
 
-@_intrinsic
-def store_head(_context, source, target, size):
+@intrinsic
+def store_head(builder, source, target, size):
     """Copy the bytes up to the end of a line, by non-temporal stores."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _store_parts(builder, args, [1 << at for at in range(LINE_BYTES.bit_length() - 1)])
-
-    return types.void(source, target, size), generate
+    _store_parts(
+        builder, (source, target, size), [1 << at for at in range(LINE_BYTES.bit_length() - 1)]
+    )
 
 
-@_intrinsic
-def store_tail(_context, source, target, size):
+@intrinsic
+def store_tail(builder, source, target, size):
     """Copy less than `LINE_BYTES` bytes to the beginning of a line, by non-temporal stores."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> None:
-        _store_parts(builder, args, [LINE_BYTES >> at for at in range(1, LINE_BYTES.bit_length())])
-
-    return types.void(source, target, size), generate
+    _store_parts(
+        builder,
+        (source, target, size),
+        [LINE_BYTES >> at for at in range(1, LINE_BYTES.bit_length())],
+    )
 
 
 def _transpose_block(

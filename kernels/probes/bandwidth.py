@@ -82,12 +82,12 @@ def sweep(dtype: str, bits: int) -> Kernel:
 
         _passes(builder, (address, size, passes), bits, [], step)
 
-    run = _intrinsic(types.void, (types.int64,) * 3 + (real, real), emit)
+    run = make_intrinsic(types.void, (types.int64,) * 3 + (real, real), emit)
 
     def kernel(block, passes, scale, shift):
         run((_address(block), block.size, passes, scale, shift))
 
-    return _compile(kernel, types.void(_BLOCK, types.int64, real, real))
+    return compile_probe(kernel, types.void(_BLOCK, types.int64, real, real))
 
 
 @cache
@@ -124,12 +124,12 @@ def read(bits: int) -> Kernel:
         sums = _passes(builder, args, bits, [zero] * tuning.READ_ACCUMULATORS, step)
         return _total(builder, sums, builder.add)
 
-    run = _intrinsic(types.int64, (types.int64,) * 3, emit)
+    run = make_intrinsic(types.int64, (types.int64,) * 3, emit)
 
     def kernel(block, passes):
         return run((_address(block), block.size, passes))
 
-    return _compile(kernel, types.int64(_BLOCK, types.int64))
+    return compile_probe(kernel, types.int64(_BLOCK, types.int64))
 
 
 @cache
@@ -163,7 +163,7 @@ def stream(bits: int) -> Kernel:
     def kernel(block, passes, value):
         run((_address(block), block.size, passes, value))
 
-    return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))
+    return compile_probe(kernel, types.void(_BLOCK, types.int64, types.float64))
 
 
 @cache
@@ -212,7 +212,7 @@ def lines(bits: int) -> Kernel:
             raise ValueError("a block must be a multiple of 4096 bytes")
         run((_address(block), block.size, passes, value))
 
-    return _compile(kernel, types.void(_BLOCK, types.int64, types.float64))
+    return compile_probe(kernel, types.void(_BLOCK, types.int64, types.float64))
 
 
 @cache
@@ -251,12 +251,12 @@ def multiply_adds(dtype: str, bits: int, accumulators: int) -> Kernel:
         values = vectors.emit_loop(builder, trips, starts, step)
         return _total(builder, values, builder.fadd)
 
-    run = _intrinsic(real, (types.int64, real, real), emit)
+    run = make_intrinsic(real, (types.int64, real, real), emit)
 
     def kernel(trips, scale, shift):
         return run((trips, scale, shift))
 
-    return _compile(kernel, real(types.int64, real, real))
+    return compile_probe(kernel, real(types.int64, real, real))
 
 
 @cache
@@ -287,12 +287,12 @@ def cycles() -> Kernel:
 
         return vectors.emit_loop(builder, trips, [start], step)[0]
 
-    run = _intrinsic(types.int64, (types.int64,) * 4, emit)
+    run = make_intrinsic(types.int64, (types.int64,) * 4, emit)
 
     def kernel(trips, x, y, z):
         return run((trips, x, y, z))
 
-    return _compile(kernel, types.int64(*(types.int64,) * 4))
+    return compile_probe(kernel, types.int64(*(types.int64,) * 4))
 
 
 def _passes(
@@ -333,7 +333,7 @@ def _streaming(
         write(builder, tuple(extent), vectors.broadcast(builder, value, kind))
         vectors.store_fence(builder)
 
-    return _intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
+    return make_intrinsic(types.void, (types.int64,) * 3 + (types.float64,), emit)
 
 
 def _total(
@@ -352,7 +352,7 @@ def _total(
     return result
 
 
-def _intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:
+def make_intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:
     """Return a numba function of one tuple, of the given types, whose body `emit` writes."""
 
     def generate(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
@@ -377,6 +377,6 @@ _address = njit(_aligned_address)
 _BLOCK = types.Array(types.uint8, 1, "C")
 
 
-def _compile(kernel: Callable[..., Any], signature: Any) -> Kernel:
+def compile_probe(kernel: Callable[..., Any], signature: Any) -> Kernel:
     """Compile at once, so that no measurement waits for the compiler."""
     return njit(signature, nogil=True)(kernel)

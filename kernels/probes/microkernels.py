@@ -21,7 +21,7 @@ from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.progress import Progress, silent
-from tilesolve.kernels.runtime.compiled import INT, compiled, invoke, renew
+from tilesolve.kernels.runtime.compiled import INT, compiled, invoke
 from tilesolve.packing.buffers import allocate_pages
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES, WORD_BYTES
@@ -357,6 +357,3 @@ def _addresses(call: TimedCall, block: int, shift: int) -> dict[str, int]:
         "b_ahead": b_ahead,
         "c": c + -c % LINE_BYTES + shift,
     }
-
-
-renew(__name__)

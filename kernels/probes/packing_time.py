@@ -21,7 +21,6 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     invoke,
     on_stack,
-    renew,
     result,
 )
 from tilesolve.packing.offsets import Integers
@@ -58,10 +57,7 @@ def _time_copy_windows(s, source, target, record):
     watch[_NANOSECONDS] += _read_clock(watch) - begin
 
 
-renew(__name__)
-
 _FIELDS = [state.PACK_SEGMENT, state.COPY_WINDOWS]
-_TIMED = [address(_time_pack_segment), address(_time_copy_windows)]
 
 
 def start_timing(fields: Integers) -> Integers:
@@ -70,7 +66,8 @@ def start_timing(fields: Integers) -> Integers:
     watch = np.zeros(_WORDS, np.int64)
     watch[_CLOCK], watch[_CLOCK_NUMBER] = clock.value or 0, time.CLOCK_MONOTONIC
     watch[_PACK_SEGMENT : _COPY_WINDOWS + 1] = fields[_FIELDS]
-    fields[_FIELDS], fields[state.STOPWATCH] = _TIMED, watch.ctypes.data
+    timed = [address(_time_pack_segment), address(_time_copy_windows)]
+    fields[_FIELDS], fields[state.STOPWATCH] = timed, watch.ctypes.data
     return watch
 
 

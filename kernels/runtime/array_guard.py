@@ -16,7 +16,7 @@ from collections.abc import Container, Sequence
 import numpy as np
 
 from tilesolve.kernels.runtime import call_fields
-from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled, renew
+from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array, address_range
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES
@@ -112,6 +112,3 @@ def match_arrays(words, given):
                 return 0
             begin, end = low, high
     return 1
-
-
-renew(__name__)

@@ -15,7 +15,6 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     invoke,
     on_stack,
-    renew,
 )
 from tilesolve.packing import window_fields
 from tilesolve.packing.offset_tables import TileLayout
@@ -97,6 +96,3 @@ def pack_boxes(words, side, source, target):
             X, K = as_pointer(s[state.TABLES + side]), as_pointer(s[state.TABLES + state.SUMS])
             B = as_pointer(s[state.TABLES + state.BATCHES])
             invoke(s[state.PACK_SEGMENT], s, side, 0, 0, 0, X, K, B)
-
-
-renew(__name__)

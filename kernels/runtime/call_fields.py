@@ -15,7 +15,7 @@ SWAPPED = 3
 """Whether the second operand has the rows."""
 
 RUN = 4
-"""Address of `macrokernel.run`; `fast_call.ADDRESSES` has this and what follows."""
+"""Address of `macrokernel.run`; `fast_call.addresses` has this and what follows."""
 
 NONE = 5
 """Address of Python's `None`."""

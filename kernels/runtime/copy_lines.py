@@ -12,7 +12,7 @@ from tilesolve.kernels.codegen.transpose_blocks import (
     store_line,
     store_tail,
 )
-from tilesolve.kernels.runtime.compiled import INT, compiled, renew
+from tilesolve.kernels.runtime.compiled import INT, compiled
 from tilesolve.packing.sizes import LINE_BYTES
 
 WHOLE_LINES, ALL_LINES = 1, 2
@@ -76,6 +76,3 @@ def flush_run(source, target, size, non_temporal, before, after):
             store_line(source, target)
             source, target, size = source + LINE_BYTES, target + LINE_BYTES, size - LINE_BYTES
     copy_run(source, target, size, non_temporal, 0)
-
-
-renew(__name__)

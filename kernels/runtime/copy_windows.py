@@ -13,7 +13,6 @@ from tilesolve.kernels.runtime.compiled import (
     compiled,
     inlined,
     on_stack,
-    renew,
 )
 from tilesolve.kernels.runtime.copy_lines import copy_run
 from tilesolve.packing import window_fields as fields
@@ -97,6 +96,3 @@ def copy_windows(s, source, target, record):
         _copy_axes(begin, target, record, 0, 1, line)
     else:
         copy_run(begin, target, told[fields.UNIT_BYTES], 0, 0)
-
-
-renew(__name__)

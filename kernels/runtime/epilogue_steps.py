@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.errors import PlanError
 from tilesolve.kernels.runtime import smooth_functions as smooth
-from tilesolve.kernels.runtime.compiled import INT, REAL, address_for, deferred, inlined
+from tilesolve.kernels.runtime.deferred import INT, REAL, address_for, deferred, inlined
 
 _intrinsic: Any = intrinsic  # numba's types do not describe it well
 _njit: Any = njit

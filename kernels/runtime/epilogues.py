@@ -8,38 +8,19 @@ dtype by itself (`epilogue_steps`), this for all of them.
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-from numba.extending import intrinsic
-
 from tilesolve.kernels.runtime import epilogue_fields as fields
 from tilesolve.kernels.runtime import state
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
-    REAL,
-    address,
     as_pointer,
     compiled,
+    double,
     inlined,
     invoke,
-    renew,
 )
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import WORD_BYTES
-
-_intrinsic: Any = intrinsic  # numba's types do not describe it well
-
-
-@_intrinsic
-def _double(_context, bits):
-    """Return the double that has some bits."""
-
-    def generate(_context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> ir.Value:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return REAL(bits), generate
 
 
 @inlined
@@ -58,7 +39,7 @@ def _run_program(s, run, count, high, pitch, x, y, b, down):
             place += across[y] + as_pointer(known[fields.BATCHES])[b]
             distance = along[x + 1] - along[x] if count > 1 else 0
             apart = across[y + 1] - across[y] if high > 1 else 0
-        first, second = _double(step[fields.FIRST_NUMBER]), _double(step[fields.SECOND_NUMBER])
+        first, second = double(step[fields.FIRST_NUMBER]), double(step[fields.SECOND_NUMBER])
         code = step[fields.CODE]
         invoke(code, run, count, high, pitch, place, distance, apart, first, second)
 
@@ -89,7 +70,7 @@ def _find_indices(X, segment):
 
 
 @compiled(POINTER, INT, INT, INT, INT, POINTER, POINTER, POINTER, POINTER)
-def _pass_over(s, r, n, k, b, R, N, K, B):
+def pass_over(s, r, n, k, b, R, N, K, B):
     """Go over what a segment of the first level has of C, if it has the last of all sums."""
     sums = _find_indices(K, k)
     if not s[state.HAS_LAST_SUM] or sums[1] < s[state.SUM_COUNT]:
@@ -119,9 +100,3 @@ def _pass_over(s, r, n, k, b, R, N, K, B):
                 _run_program(s, run, count, high, pitch, x, y, batch, goes_down)
                 x += count
             y += high
-
-
-renew(__name__)
-
-ADDRESS = address(_pass_over)
-"""Where the pass is."""

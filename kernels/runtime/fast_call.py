@@ -1,30 +1,30 @@
 """Fast calls: compiled code that Python calls as it calls a function written in C.
 
-numba's own way from Python into compiled code takes each argument apart, and Python has to find the
-arguments before. Here compiled code gets the address of a row of objects (`METH_FASTCALL` in
+Other ways into compiled code take each argument apart, and Python has to find the arguments before.
+Here compiled code gets the address of a row of objects (`METH_FASTCALL` in
 Python's C interface) and looks by itself. See docs/decisions/054.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from typing import Any
+from functools import cache
 
 import numpy as np
-from numba import types
 
+from tilesolve.kernels.codegen.intrinsics import external
+from tilesolve.kernels.codegen.python_entry import Definition
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import match_arrays
 from tilesolve.kernels.runtime.compiled import (
     INT,
     REAL,
+    VOID,
     address,
     as_pointer,
     compiled,
     inlined,
     on_stack,
-    renew,
     result,
 )
 from tilesolve.kernels.runtime.macrokernel import run
@@ -33,17 +33,13 @@ from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import WORD_BYTES
 
 # Functions of Python's C interface, which the process itself exports.
-_external: Any = types.ExternalFunction
-_count_reference = _external("Py_IncRef", types.void(INT))
-_to_float = _external("PyFloat_AsDouble", REAL(INT))
-_release_lock = _external("PyEval_SaveThread", INT())
-_take_lock = _external("PyEval_RestoreThread", types.void(INT))
+_count_reference = external("Py_IncRef", INT, returns=VOID)
+_to_float = external("PyFloat_AsDouble", INT, returns=REAL)
+_release_lock = external("PyEval_SaveThread", returns=INT)
+_take_lock = external("PyEval_RestoreThread", INT, returns=VOID)
 
 _TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""
-
-_FASTCALL = 0x0080
-"""Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
 
 _NUMBERS = 3
 """Arguments before the arrays: both factors, and the workspace for packed copies."""
@@ -138,17 +134,6 @@ def _repeat_run(myself, arguments, count):
     return found
 
 
-class _Definition(ctypes.Structure):
-    """Python's `PyMethodDef`."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("documentation", ctypes.c_char_p),
-    )
-
-
 def prepare_call(words: Integers) -> Callable[..., Array | None]:
     """Return a function that computes if it is given arrays like those that the words describe.
 
@@ -166,21 +151,21 @@ def prepare_call(words: Integers) -> Callable[..., Array | None]:
     >>> from tilesolve.kernels.runtime.array_guard import describe_arrays
     >>> array = np.zeros((2, 2))
     >>> words = [np.zeros(call_fields.ARRAYS, np.int64), describe_arrays([array])]
-    >>> words[0][call_fields.RUN : call_fields.GIVEN + 1] = *ADDRESSES, 1
+    >>> words[0][call_fields.RUN : call_fields.GIVEN + 1] = *addresses(), 1
     >>> prepare_call(np.concatenate(words))(1.0, 0.0, array, None) is None
     True
     """
-    function: Callable[..., Array | None] = _new(ctypes.byref(_DEFINITION), words, None)
+    function: Callable[..., Array | None] = _definition().bind(words)
     return function
 
 
-renew(__name__)
+@cache
+def addresses() -> Integers:
+    """Return the fields of `call_fields` from `RUN` to `GIVEN`."""
+    return np.array([address(run), id(None), id(np.ndarray), id(float)])
 
-_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-    ("PyCFunction_NewEx", ctypes.pythonapi)
-)
-_DEFINITION = _Definition(b"call", address(_repeat_run), _FASTCALL, None)
-"""Python keeps its address: it stays as long as the module."""
 
-ADDRESSES = np.array([address(run), id(None), id(np.ndarray), id(float)])
-"""The fields of `call_fields` from `RUN` to `GIVEN`."""
+@cache
+def _definition() -> Definition:
+    """Return what Python calls; it has its address as long as this is kept."""
+    return Definition.of(address(_repeat_run))

@@ -16,23 +16,12 @@ from typing import Any, Self
 import numba
 from numba.core import compiler, serialize
 
+from tilesolve.kernels.runtime.compiled import function_folder
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.system.kept_objects import make_alone, write_object
-from tilesolve.system.trust import kept_folder
 
 _serialize: Any = serialize
 _CompileResult: Any = compiler.CompileResult  # numba's types describe neither
-
-
-def function_folder() -> Path:
-    """Return where compiled functions are kept.
-
-    Examples
-    --------
-    >>> function_folder().name
-    'functions'
-    """
-    return kept_folder("functions")
 
 
 class KeptFunction:

@@ -9,6 +9,8 @@ what is called for every few tiles alone is linked in.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from tilesolve.kernels import tuning
@@ -25,7 +27,6 @@ from tilesolve.kernels.runtime.compiled import (
     inlined,
     invoke,
     on_stack,
-    renew,
     result,
     store_fence,
     word,
@@ -37,6 +38,7 @@ from tilesolve.kernels.runtime.staging_buffer import STAGING_WORDS, flush_tiles,
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
 from tilesolve.packing.offset_tables import TileLayout
+from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 _ROWS, _COLUMNS, _SUMS, _BATCHES = state.ROWS, state.COLUMNS, state.SUMS, state.BATCHES
@@ -439,12 +441,8 @@ def run(words, out, first, second, memory, operands, trace, stop, alpha, alpha_i
     return s[state.CALLS]
 
 
-renew(__name__)
-
-ADDRESSES = np.array(
-    [
-        address(function)
-        for function in (pack_segment, enqueue_next, _walk_level, copy_windows, tabulate_offsets)
-    ]
-)
-"""The fields of a state from `PACK_SEGMENT` to `LAY_OUT_TURNED`."""
+@cache
+def addresses() -> Integers:
+    """Return the fields of a state from `PACK_SEGMENT` to `LAY_OUT_TURNED`."""
+    functions = pack_segment, enqueue_next, _walk_level, copy_windows, tabulate_offsets
+    return np.array(list(map(address, functions)))

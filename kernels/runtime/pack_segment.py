@@ -17,7 +17,6 @@ from tilesolve.kernels.runtime.compiled import (
     compiled,
     inlined,
     invoke,
-    renew,
 )
 from tilesolve.kernels.runtime.prefetch_queue import find_indices, find_tiles
 from tilesolve.packing import table_fields as table
@@ -230,6 +229,3 @@ def pack_segment(s, side, x, k, b, X, K, B):
         origin = s[state.COPY + side] + (batch - b0) * batch_bytes - g0 * panel - k0 * step
         _pack_batch(s, side, origin, x, k, g0, g1, k0, k1, X, K)
     return 1
-
-
-renew(__name__)

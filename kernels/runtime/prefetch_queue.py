@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tilesolve.kernels import tuning
 from tilesolve.kernels.runtime import box_fields, frames, state
-from tilesolve.kernels.runtime.compiled import INT, PAIR, POINTER, as_pointer, compiled, renew
+from tilesolve.kernels.runtime.compiled import INT, PAIR, POINTER, as_pointer, compiled
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import WORD_BYTES
 
@@ -182,6 +182,3 @@ def list_prefetches(s, count):
             s[state.QUEUE_LINES_PER_TILE + side] = 0
     for i in range(done, end):
         lines[i] = s[state.SELF]
-
-
-renew(__name__)

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tilesolve.kernels.runtime.compiled import inlined
+from tilesolve.kernels.runtime.deferred import inlined
 
 _intrinsic: Any = intrinsic  # numba's types do not describe it well
 

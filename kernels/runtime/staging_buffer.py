@@ -13,7 +13,7 @@ from __future__ import annotations
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import frames, state
-from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, inlined, renew
+from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, inlined
 from tilesolve.kernels.runtime.copy_lines import ALL_LINES, flush_run
 from tilesolve.packing import table_fields as table
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
@@ -175,6 +175,3 @@ def flush_tiles(s, out, r, n, rows, columns, R, N):
                     after, ends[slot] = kept, begin + size
             flush_run(source + done * length, begin, size, ALL_LINES, before, after)
             done += now
-
-
-renew(__name__)

@@ -1,8 +1,8 @@
 """Fields of a state: what the macrokernel knows of a plan and of where it is in it.
 
 A state is an array of 8-byte words. `tilesolve.running.task` writes it, and compiled functions read
-it: numba takes attributes of a module for constants. Fields "for each operand" are a word for the
-rows' operand and one for the columns'.
+it: a module's numbers are constants to them. Fields "for each operand" are a word for the rows'
+operand and one for the columns'.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ STOPWATCH = SINGLE + 1
 """Address of the record of `kernels.probes.packing_time`; 0 where packing is not timed."""
 
 PACK_SEGMENT = STOPWATCH + 1
-"""Address of `pack_segment.pack_segment`; `macrokernel.ADDRESSES` has this and four
+"""Address of `pack_segment.pack_segment`; `macrokernel.addresses` has this and four
 more."""
 
 ENQUEUE_NEXT = PACK_SEGMENT + 1

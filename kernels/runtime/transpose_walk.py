@@ -27,13 +27,11 @@ from tilesolve.kernels.runtime import walk_fields as fields
 from tilesolve.kernels.runtime.compiled import (
     INT,
     POINTER,
-    address,
     as_pointer,
     compiled,
     inlined,
     invoke,
     on_stack,
-    renew,
     store_fence,
 )
 from tilesolve.kernels.runtime.copy_lines import ALL_LINES, WHOLE_LINES, copy_run, flush_run
@@ -301,7 +299,9 @@ def _find_ahead(w, row, soon, high, down, next_tile):
 
 
 @compiled(INT, POINTER, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
-def _transpose_tile(walk, extents, places, begins, target, source, buffer, later, before, after):
+def transpose_whole_tile(
+    walk, extents, places, begins, target, source, buffer, later, before, after
+):
     """Transpose one tile, and prefetch a later one's source; all places are 0 before it.
 
     `before` and `after` are where the partial lines are kept at which the tile's runs begin, and
@@ -405,9 +405,3 @@ def run(walk, target, source, buffer, first, last, stop):
         before = after and kept
     if w[fields.NON_TEMPORAL]:
         store_fence()
-
-
-renew(__name__)
-
-TILE_FUNCTION = address(_transpose_tile)
-"""The field `walk_fields.TILE_FUNCTION` of all walks."""

@@ -8,15 +8,18 @@ added to comes in the same way before. The buffer is that of `staging_buffer`. `
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.codegen.transpose_blocks import TURNED_KINDS, turn_blocks
 from tilesolve.kernels.runtime import frames, state
-from tilesolve.kernels.runtime.compiled import INT, POINTER, address, as_pointer, compiled, renew
+from tilesolve.kernels.runtime.compiled import INT, POINTER, address, as_pointer, compiled
 from tilesolve.kernels.runtime.staging_buffer import COLUMN_OFFSETS, ROW_OFFSETS, count_steady
 from tilesolve.packing import table_fields as table
+from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES
 
 _SIZES, _SIDES = zip(*TURNED_KINDS, strict=True)
@@ -100,7 +103,7 @@ def turn_tiles(s, into, out, r, n, rows, columns, R, N):
         down += high
 
 
-renew(__name__)
-
-ADDRESSES = np.array([address(function) for function in (lay_out_turned, turn_tiles)])
-"""The fields of a state from `LAY_OUT_TURNED` on, where C may be turned."""
+@cache
+def addresses() -> Integers:
+    """Return the fields of a state from `LAY_OUT_TURNED` on, where C may be turned."""
+    return np.array([address(lay_out_turned), address(turn_tiles)])

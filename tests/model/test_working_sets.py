@@ -313,6 +313,16 @@ def test_costs_by_sets_are_sums_over_levels():
     timed = replace(MACHINE, levels=tuple(replace(one, latency=2.0) for one in MACHINE.levels))
     assert (knows_latencies(MACHINE), knows_latencies(timed)) == (False, True)
     assert cost_of_sets(found, timed) == pytest.approx(2 * cost_of_sets(found, MACHINE))
+    waits = [1e-9 * 4**at for at in range(len(MACHINE.levels))]
+    levels = [replace(one, latency=x) for one, x in zip(MACHINE.levels, waits, strict=True)]
+    sets = [(one.least, one.most) for one in found]
+    filled, beyond = fill_levels(sets, [level.usable for level in MACHINE.caches])
+    costs = zip((*filled, beyond), waits, rates.values(), strict=True)
+    assert cost_of_sets(found, replace(MACHINE, levels=tuple(levels))) == pytest.approx(
+        sum(size * wait / rate for size, wait, rate in costs)
+    )
+    some = replace(MACHINE, levels=(*levels[:-1], MACHINE.memory))
+    assert cost_of_sets(found, some) == cost_of_sets(found, MACHINE)
 
 
 def test_copies_of_halves_are_as_wide_as_sums():

@@ -12,11 +12,13 @@ import tilesolve
 from tilesolve import Ranking, rank
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MemoryLimitError, ModelError, PlanError
+from tilesolve.machine.model import Machine
 from tilesolve.planning.geometric.score import score
 from tilesolve.ranking import rankers
 from tilesolve.ranking import ranking as ranking_module
 from tilesolve.ranking.picture import draw_ranking, list_bars
 from tilesolve.ranking.ranking import count_top
+from tilesolve.ranking.standings import Clock
 
 SIZES = "m=96 n=64 k=128"
 
@@ -74,7 +76,7 @@ def test_rankers_are_values_with_one_method():
     ("options", "message"),
     [
         ({"by": "luck"}, "no ranker 'luck'; there are price, reuses, sets"),
-        ({"by": "learned"}, "no ranker has been learned: rank by price, reuses, sets"),
+        ({"by": "learned"}, r"no ranker has been learned .*'tilesolve learn FILES\.json'"),
         ({"by": Fewest(name="x"), "like": "y"}, "no variants like 'y'"),
         ({"variants": 0}, "variants must be an integer of 1 or more, got 0"),
         ({"variants": 2.0}, "variants must be an integer"),
@@ -141,6 +143,17 @@ def test_a_ranker_that_ties_all_has_the_regret_of_the_mean(found):
     assert done.ties("price") == len(found)
 
 
+def test_a_ranking_says_whether_it_knows_latencies():
+    """Without them each counts as 1; with all of them the line is gone."""
+    machine = Machine.load("i7-6700k")
+    levels = tuple(replace(level, latency=1e-9) for level in machine.levels)
+    for one, told in ((machine, True), (machine.replace(levels=levels), False)):
+        text = str(rank("mn-mk-kn", 16, one, variants=2))
+        assert (
+            "sets: the machine does not have all latencies, so each counts as 1" in text
+        ) == told
+
+
 def test_what_was_not_measured_has_no_figures(found):
     """The error says that the ranking has to be run."""
     for ask in (lambda: found.fastest, found.regret, found.correlation, lambda: found.excess):
@@ -175,6 +188,8 @@ def test_all_of_them_can_be_run(found, monkeypatch):
     assert seen[0] == found.solver
     assert set(seen) == set(found.plans)
     assert done.measured == (2.0,) * len(found)
+    assert (found.clock, done.clock) == (None, Clock.here())
+    assert Ranking.from_json(done.to_json()) == done
 
 
 def test_what_does_not_fit_into_memory_is_not_run(found, monkeypatch):
@@ -220,6 +235,13 @@ def test_damaged_json_is_refused(found, change):
         Ranking.from_json(json.dumps(json.loads(found.to_json()) | change))
     with pytest.raises(PlanError, match="a damaged ranking"):
         Ranking.from_json(found.to_json()[:-2])
+
+
+def test_json_that_does_not_say_where_it_was_measured_is_read(found):
+    """As it was written before."""
+    data = json.loads(found.to_json())
+    del data["clock"]
+    assert Ranking.from_json(json.dumps(data)) == found
 
 
 def test_csv_has_a_line_for_each_variant(found):

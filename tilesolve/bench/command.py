@@ -10,6 +10,12 @@ import typer
 
 from tilesolve.system.command_options import full_dtype, list_ignored, rebuild_command
 
+_OF_NESTS = (
+    *("suite", "case", "peers", "threads", "repeat", "seconds", "limit", "machine"),
+    *("as_json", "csv", "page"),
+)
+"""The options that a sweep of nests takes."""
+
 _OF_LAYERS = (
     *("suite", "case", "peers", "dtype", "threads", "repeat", "seconds", "limit", "machine"),
     *("as_json", "csv", "page"),
@@ -100,7 +106,8 @@ def bench(
     """Measure how fast plans run beside peers; exit with 1 if a plan's result is wrong.
 
     Suites of convolution layers, and ONNX models, are measured as layers, in both layouts and with
-    bias and ReLU, beside libraries that have them.
+    bias and ReLU, beside libraries that have them. Suites of nests are measured beside NumPy,
+    numba and Halide, and beside the same code without tiles.
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
@@ -120,6 +127,8 @@ def bench(
     from tilesolve.bench.contenders import list_peers
     from tilesolve.bench.layer_contenders import LAYER_PEERS
     from tilesolve.bench.layers import has_layers
+    from tilesolve.bench.nest_contenders import NEST_PEERS
+    from tilesolve.bench.nests import has_nests
     from tilesolve.bench.procedure import Procedure
     from tilesolve.bench.results.outputs import Job, Outputs
 
@@ -138,6 +147,12 @@ def bench(
         from tilesolve.bench.run.layer_sweep import sweep_layers
 
         right = sweep_layers(job, ",".join(LAYER_PEERS) if peers is None else peers)
+    elif has_nests(suite):
+        if ignored := list_ignored(context, _OF_NESTS):
+            raise typer.BadParameter(f"a sweep of nests takes no {ignored}")
+        from tilesolve.bench.run.nest_sweep import sweep_nests
+
+        right = sweep_nests(job, ",".join(NEST_PEERS) if peers is None else peers)
     elif study is Study.TILES:
         from tilesolve.bench.studies.printed import study_tiles
 

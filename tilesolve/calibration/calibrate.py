@@ -2,7 +2,7 @@
 
 The benchmark is the paper's (section 6.2): load, FMA, store over a block without reuse, for blocks
 from under half of L1 to several times the last cache. Read-only sweeps, non-temporal stores and the
-arithmetic peak are measured beside it, and the same with all cores at once.
+arithmetic peak are measured beside it, and the same with all cores at once; then what loads wait.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tilesolve.calibration.latency import measure_latencies
 from tilesolve.calibration.measure import MeasuringTime, Probe, add_rounds, block_sizes, make_probes
 from tilesolve.calibration.staircase import (
     BEYOND_RATIO,
@@ -162,6 +163,8 @@ def calibrate(
                         "computer: try again when it is idle"
                     ) from None
             add_rounds(rates, crew, replace(effort, seconds=effort.seconds / 3), tell)
+        machine, more = measure_latencies(machine, crew, limit, tell)
+    notes = (*notes, *more)
     if repeat:
         notes = (*notes, f"It took {repeat + 1} measurements to put the levels in order.")
     tell(1.0, "done")

@@ -17,12 +17,6 @@ from tilesolve.system.kept_objects import make_alone, write_object
 from tilesolve.system.locks import Lock
 from tilesolve.system.trust import kept_folder
 
-ELSEWHERE = (
-    "tilesolve.kernels.runtime.staging_buffer",
-    "tilesolve.kernels.runtime.copy_windows",
-)
-"""Modules whose functions another process compiles, as they need none of the longest."""
-
 WAIT_SECONDS = 120.0
 """Seconds to wait for another process that compiles the same kernels."""
 
@@ -68,9 +62,9 @@ def family_of(dtype: str, machine: Machine) -> Family:
 def start_compiling(family: Family, *, packed: bool) -> None:
     """Have another process compile kernels, if no file has them and a core is free.
 
-    Before that it compiles some of the functions that run plans, while this process compiles the
-    others; after it, the family's other kernels, for later runs. `load_kernels` waits for the
-    kernels that it needs, or compiles them itself.
+    This process compiles the functions that run plans meanwhile. After it the other one compiles
+    the family's other kernels, for later runs. `load_kernels` waits for the kernels that it needs,
+    or compiles them itself.
 
     Parameters
     ----------
@@ -92,7 +86,6 @@ def start_compiling(family: Family, *, packed: bool) -> None:
         if known or not sys.executable or len(os.sched_getaffinity(0)) < 2:
             return
         order = (
-            f"import {', '.join(ELSEWHERE)}\n"
             f"from {__name__} import Family, load_kernels\n"
             f"for packed in {packed}, {not packed}:\n"
             f"    load_kernels({family!r}, packed=packed)"

@@ -295,9 +295,16 @@ def packing_share(
     if cost.bottleneck != "compute":
         level = cost.level(cost.bottleneck)
         return sum(level.packing) / level.volume
+    return packing_seconds(cost, nest, machine, kernel, dtype, threads) / cost.compute
+
+
+def packing_seconds(
+    cost: Price, nest: Nest, machine: Machine, kernel: Microkernel, dtype: str, threads: int = 1
+) -> float:
+    """Return the part of a price's compute that is work of packing."""
     relaid = sum(n for at, n in enumerate(cost.packed) if nest.kind(at) == "windows")
     cycles = _packing_cycles(kernel, sum(cost.packed) - relaid, relaid)
-    return float(cycles) / core_rates(machine, dtype, kernel, threads)[1] / cost.compute
+    return float(cycles) / core_rates(machine, dtype, kernel, threads)[1]
 
 
 def _packing_cycles(kernel: Microkernel, panels: Sizes, relaid: Sizes) -> Sizes:

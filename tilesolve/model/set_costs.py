@@ -97,9 +97,8 @@ def cost_of_sets(reuses: Iterable[Reuse], machine: Machine, threads: int = 1) ->
     places = stores(machine, threads)
     sets = [(one.least, one.most) for one in reuses]
     filled, beyond = fill_levels(sets, [place.capacity for place in places[1:]])
-    latencies = [level.latency or 1.0 for level in machine.levels]
-    if not knows_latencies(machine):
-        latencies = [1.0] * len(latencies)
+    known = knows_latencies(machine)
+    latencies = [(level.latency or 1.0) if known else 1.0 for level in machine.levels]
     return sum(
         size * latency / place.bandwidth
         for size, latency, place in zip((*filled, beyond), latencies, places, strict=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.machine.model import Machine
 from tilesolve.plans.files import dump_data, load_data
 from tilesolve.plans.plan import Plan
-from tilesolve.ranking.standings import MEASURED, Standings
+from tilesolve.ranking.standings import MEASURED, Clock, Standings
 from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
 from tilesolve.ranking.variants import SOLVER, Variant
 
@@ -40,10 +42,15 @@ def dump(found: Standings) -> str:
                 "plan": data,
             }
         )
-    lacking = dict(found.lacking)
-    return json.dumps(
-        {"ranking": FORMAT, "by": found.by, "lacking": lacking, **shared, "variants": variants}
-    )
+    data = {
+        "ranking": FORMAT,
+        "by": found.by,
+        "lacking": dict(found.lacking),
+        "clock": None if found.clock is None else asdict(found.clock),
+        **shared,
+        "variants": variants,
+    }
+    return json.dumps(data)
 
 
 def load(text: str) -> Standings:
@@ -76,13 +83,23 @@ def load(text: str) -> Standings:
         )
         measured = tuple(None if row[MEASURED] is None else float(row[MEASURED]) for row in rows)
         lacking = tuple((name, str(why)) for name, why in data["lacking"].items())
-        found = Standings(data["by"], variants, scores, measured, lacking)
+        found = Standings(data["by"], variants, scores, measured, lacking, _clock(data))
         if sum(one.kind == SOLVER for one in variants) != 1 or found.by not in found.rankers:
             raise PlanError("a damaged ranking: it needs one plan of the solver, and its ranker")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"a damaged ranking: {type(error).__name__}: {error}") from None
+    return found
+
+
+def _clock(data: Mapping[str, Any]) -> Clock | None:
+    """Return where times were measured; files did not always say so."""
+    if data.get("clock") is None:
+        return None
+    found = Clock(**data["clock"])
+    if not (isinstance(found.cpu, str) and isinstance(found.version, str)):
+        raise PlanError(f"a damaged ranking: its clock is {data['clock']!r:.80}")
     return found
 
 

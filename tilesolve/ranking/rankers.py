@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -14,9 +14,7 @@ from tilesolve.planning.geometric.score import score
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.plan import Plan
-
-LEARNED = "learned"
-"""Name of the ranker that is learned from measurements."""
+from tilesolve.ranking.learning.learned import LEARNED, load_learned
 
 
 @runtime_checkable
@@ -29,6 +27,14 @@ class Ranker(Protocol):
 
     def score(self, plan: Plan) -> float:
         """Return a number for a plan: the less, the sooner it is run."""
+
+
+@runtime_checkable
+class JointRanker(Ranker, Protocol):
+    """A ranker whose scores depend on what else is ranked."""
+
+    def among(self, plans: Sequence[Plan]) -> Ranker:
+        """Return a ranker of these plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ def find_ranker(by: str | Ranker) -> Ranker:
     Raises
     ------
     PlanError
-        If there is none of that name.
+        If there is none of that name, or none has been learned.
 
     Examples
     --------
@@ -125,5 +131,5 @@ def find_ranker(by: str | Ranker) -> Ranker:
     if by in RANKERS:
         return RANKERS[by]
     if by == LEARNED:
-        raise PlanError("no ranker has been learned: rank by " + ", ".join(RANKERS))
-    raise PlanError(f"there is no ranker {by!r}; there are {', '.join(RANKERS)}")
+        return load_learned()
+    raise PlanError(f"there is no ranker {by!r}; there are {', '.join(RANKERS)} and {LEARNED}")

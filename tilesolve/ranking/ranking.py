@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil, isnan
 from typing import Self
 
@@ -29,8 +29,8 @@ from tilesolve.machine.model import Machine
 from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_sizes
 from tilesolve.plans.plan import Plan
 from tilesolve.ranking.files import dump, load, to_csv
-from tilesolve.ranking.rankers import RANKERS, Ranker, find_ranker
-from tilesolve.ranking.standings import Standings
+from tilesolve.ranking.rankers import RANKERS, JointRanker, Ranker, find_ranker
+from tilesolve.ranking.standings import Clock, Standings
 from tilesolve.ranking.table import write_ranking
 from tilesolve.ranking.variants import list_variants
 from tilesolve.system.checks import check_threads
@@ -56,6 +56,8 @@ class Ranking(Standings):
         Median seconds of each variant; None for those that were not run.
     lacking
         Rankers that could not say anything, and why, as pairs.
+    clock
+        Where they were measured.
 
     Examples
     --------
@@ -111,7 +113,7 @@ class Ranking(Standings):
         measured = list(self.measured)
         for at, taken in zip(numbers, times, strict=True):
             measured[at] = statistics.median(taken)
-        return replace(self, measured=tuple(measured))
+        return replace(self, measured=tuple(measured), clock=Clock.here())
 
     def __str__(self) -> str:
         return write_ranking(self)
@@ -133,7 +135,7 @@ class Ranking(Standings):
             If the text is damaged or of another version.
         """
         found = load(text)
-        return cls(found.by, found.variants, found.scores, found.measured, found.lacking)
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)})
 
     def to_csv(self) -> str:
         """Return the ranking as CSV, a line for each variant."""
@@ -169,9 +171,9 @@ def rank(
         As in `plan`.
     by
         The ranker: ``"price"``, the score that the solver compares its candidates by; ``"reuses"``,
-        working sets as often as they are used again; ``"sets"``, PolyDL's sizes of working sets; or
-        a value with a ``name`` and a method ``score``, which takes a plan and returns a number, the
-        less the better.
+        working sets as often as they are used again; ``"sets"``, PolyDL's sizes of working sets;
+        ``"learned"``, what ``tilesolve learn`` kept; or a value with a ``name`` and a method
+        ``score``, which takes a plan and returns a number, the less the better.
     variants
         How many at most: the solver's plan, runners-up, and a draw from a grid of tile sizes and
         loops, whether they fit the caches or not.
@@ -207,6 +209,8 @@ def rank(
         seed=int(seed),
         like=like,
     )
+    if isinstance(ranker, JointRanker):
+        ranker = ranker.among([variant.plan for variant in found])
     rankers = {one.name: one for one in (*RANKERS.values(), ranker)}
     others = [one for name, one in rankers.items() if name != ranker.name]
     scores: dict[str, list[float]] = {name: [] for name in rankers}

@@ -11,12 +11,40 @@ import numpy as np
 from tilesolve.contractions.argument_kinds import check_kind
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
+from tilesolve.machine.cpu import detect_cpu
 from tilesolve.plans.plan import Plan
 from tilesolve.ranking.order import best_of_first, count_ties, kendall, mean_ranks, spearman
 from tilesolve.ranking.variants import SOLVER, Variant
+from tilesolve.system.version import __version__
 
 MEASURED = "measured"
 """Name of the order that the clock gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where seconds were measured.
+
+    Parameters
+    ----------
+    cpu
+        The fingerprint of the CPU.
+    version
+        That of the package whose code ran.
+
+    Examples
+    --------
+    >>> Clock.here().version == __version__
+    True
+    """
+
+    cpu: str
+    version: str
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return that of this computer and this code."""
+        return cls(detect_cpu().fingerprint, __version__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +63,8 @@ class Standings:
         Median seconds of each variant; None for those that were not run.
     lacking
         Rankers that could not say anything, and why, as pairs.
+    clock
+        Where they were measured; None where none was, or an older file does not say so.
 
     Examples
     --------
@@ -53,6 +83,7 @@ class Standings:
     scores: tuple[tuple[str, tuple[float, ...]], ...]
     measured: tuple[float | None, ...]
     lacking: tuple[tuple[str, str], ...] = ()
+    clock: Clock | None = None
 
     def __len__(self) -> int:
         return len(self.variants)

@@ -19,6 +19,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec, Tensor
 from tilesolve.kernels.runtime import box_fields
 from tilesolve.kernels.runtime import state as fields
+from tilesolve.kernels.runtime.compiled import address
 from tilesolve.machine.kernel_cache import family_of
 from tilesolve.model.nest import REGISTER, Nest
 from tilesolve.packing.memory_overlap import Array
@@ -120,6 +121,6 @@ def _elementwise(solution: Solution, order: Sequence[str]) -> Solution:
 @cache
 def _pass_over() -> Any:  # noqa: ANN401 - ctypes has no type for it
     """Return the compiled pass; it is loaded, or compiled, when that is asked."""
-    from tilesolve.kernels.runtime.epilogues import ADDRESS
+    from tilesolve.kernels.runtime.epilogues import pass_over
 
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(ADDRESS)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(address(pass_over))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays
-from tilesolve.kernels.runtime.fast_call import ADDRESSES, MAX_PLACES, prepare_call
+from tilesolve.kernels.runtime.fast_call import MAX_PLACES, addresses, prepare_call
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.running.task import Task
@@ -103,7 +103,7 @@ class Recent:
         )
         words = np.zeros(call_fields.ARRAYS, np.int64)
         words[: len(task.words)] = task.words
-        words[call_fields.RUN : call_fields.GIVEN] = ADDRESSES
+        words[call_fields.RUN : call_fields.GIVEN] = addresses()
         words[call_fields.GIVEN] = len(arrays)
         words[call_fields.KEPT : call_fields.PLACES] = [
             0 if one.given is not None else id(one.view) for one in operands

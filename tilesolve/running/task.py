@@ -19,6 +19,7 @@ from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import box_fields, call_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.boxes import pack_boxes
+from tilesolve.kernels.runtime.compiled import address
 from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.packing.buffers import Bytes, workspace
@@ -345,9 +346,9 @@ def _place_prepared(
 
 def add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> None:
     """Tell runs of the pass over C; what is compiled for it is loaded where it is needed."""
-    from tilesolve.kernels.runtime.epilogues import ADDRESS
+    from tilesolve.kernels.runtime.epilogues import pass_over
 
-    state[fields.EPILOGUE] = ADDRESS
+    state[fields.EPILOGUE] = address(pass_over)
     state[fields.EPILOGUE_PROGRAM] = tables.program.ctypes.data
     state[fields.OPERAND_COUNT] = tables.records.shape[1]
     size = tables.records.itemsize * prod(tables.records.shape[1:])
@@ -357,9 +358,9 @@ def add_epilogue(state: Integers, steps: Integers, tables: EpilogueTables) -> No
 
 def _add_turning(state: Integers) -> None:
     """Have runs turn tiles on their way to C; what does so is loaded where it is needed."""
-    from tilesolve.kernels.runtime.turned_output import ADDRESSES
+    from tilesolve.kernels.runtime.turned_output import addresses
 
-    state[fields.LAY_OUT_TURNED : fields.KERNELS] = ADDRESSES
+    state[fields.LAY_OUT_TURNED : fields.KERNELS] = addresses()
 
 
 def _state(schedule: Schedule) -> Integers:
@@ -406,10 +407,10 @@ def _kernel_addresses(family: Family, packed: bool) -> Integers:
 
     The macrokernel calls kernels of one part alone: which, follows from what is packed.
     """
-    loaded = load_kernels(family, packed=packed)
     state = np.zeros(fields.SIZE, np.int64)
     state[fields.STOP] = cancellation.CANCEL_ADDRESS
-    state[fields.PACK_SEGMENT : fields.LAY_OUT_TURNED] = macrokernel.ADDRESSES
+    state[fields.PACK_SEGMENT : fields.LAY_OUT_TURNED] = macrokernel.addresses()
+    loaded = load_kernels(family, packed=packed)  # another process may make them meanwhile
     addresses = _addresses_of_kinds(state)
     whole = fields.MIXED if family.mixed else fields.PACKED if packed else fields.IN_PLACE
     for shape in family.part(packed=packed):

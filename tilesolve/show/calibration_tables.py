@@ -8,6 +8,7 @@ from tilesolve.calibration.calibrate import Calibration
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
+from tilesolve.show.machine_tables import describe_latency
 from tilesolve.system.units import format_rate, format_size
 
 LEVEL_COLUMNS = {
@@ -18,6 +19,7 @@ LEVEL_COLUMNS = {
     "read only": "right",
     "non-temporal store": "right",
     "all cores": "right",
+    "latency": "right",
     "spread": "right",
 }
 
@@ -57,6 +59,7 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
             format_rate(level.read, machine.frequency),
             format_rate(level.stream, machine.frequency),
             format_rate(level.bandwidth_all, machine.frequency),
+            describe_latency(level, machine.frequency),
             spreads.get(level.name, "-"),
         )
         for level in machine.levels

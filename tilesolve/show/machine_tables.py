@@ -8,9 +8,10 @@ from typing import Any
 from rich.table import Table
 
 from tilesolve.machine.costs import DescribedCost, describe_costs, measured_costs
+from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
-from tilesolve.system.units import format_rate, format_size
+from tilesolve.system.units import format_duration, format_rate, format_size
 
 
 def machine_tables(machine: Machine) -> list[Table]:
@@ -43,15 +44,18 @@ def machine_tables(machine: Machine) -> list[Table]:
         "bandwidth_all": "all cores",
     }
     known = [kind for kind in kinds if any(getattr(level, kind) for level in machine.levels)]
+    waits = any(level.latency for level in machine.levels)
     rates = [
         (
             level.name,
             *(format_rate(getattr(level, kind), machine.frequency) for kind in known),
+            *([describe_latency(level, machine.frequency)] if waits else []),
             machine.source(f"{level.name}.bandwidth"),
         )
         for level in machine.levels
     ]
-    speeds = dict.fromkeys((kinds[kind] for kind in known), "right")
+    titles = [*(kinds[kind] for kind in known), *(["latency"] if waits else [])]
+    speeds = dict.fromkeys(titles, "right")
     return [
         text_table(
             f"Machine {machine.name}",
@@ -64,6 +68,19 @@ def machine_tables(machine: Machine) -> list[Table]:
         ),
         cost_table(machine),
     ]
+
+
+def describe_latency(level: Level, frequency: float) -> str:
+    """Return what a load waits, in seconds and in cycles; a dash where it is not known.
+
+    Examples
+    --------
+    >>> describe_latency(Level("L1", 32768, 1e11, latency=1e-9), 4e9)
+    '1 ns (4 cycles)'
+    """
+    if level.latency is None:
+        return "-"
+    return f"{format_duration(level.latency)} ({level.latency * frequency:.3g} cycles)"
 
 
 def cost_table(machine: Machine) -> Table:

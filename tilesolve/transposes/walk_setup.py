@@ -18,6 +18,7 @@ import numpy as np
 from tilesolve.kernels.codegen.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
 from tilesolve.kernels.runtime import transpose_walk
 from tilesolve.kernels.runtime import walk_fields as fields
+from tilesolve.kernels.runtime.compiled import address
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array, data_pointer_address
 from tilesolve.packing.offsets import Integers
@@ -150,7 +151,7 @@ class _Layout:
         walk[fields.JOINED], walk[fields.FILL_BYTES] = staging.joined, staging.piece
         walk[fields.KEPT] = self.kept_bytes and self.staging_bytes
         walk[fields.OFFSETS] = self.staging_bytes + self.kept_bytes
-        walk[fields.TILE_FUNCTION] = transpose_walk.TILE_FUNCTION
+        walk[fields.TILE_FUNCTION] = address(transpose_walk.transpose_whole_tile)
         for at, (axis, step) in enumerate(zip(self.axes, staging.steps, strict=True)):
             words = (axis.extent, axis.tile, axis.trips, axis.target_step, axis.source_step, step)
             first = fields.AXES + fields.AXIS_WORDS * at

@@ -11,12 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import njit
 
 import tilesolve
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
-from tilesolve.kernels.runtime.compiled import address, as_pointer, compiled_for, invoke, result
+from tilesolve.kernels.runtime.compiled import (
+    INT,
+    REAL,
+    address,
+    as_pointer,
+    compiled,
+    invoke,
+    result,
+)
 from tilesolve.kernels.sources import LAYOUT, checksum, sources
 
 CHECK = "assert tilesolve.__path__ == [{path!r}], tilesolve.__path__\n"
@@ -117,12 +124,6 @@ def test_the_layout_covers_all_that_is_taken_from_others(module):
         assert import_module(name).__file__ in covered, name
 
 
-@pytest.mark.parametrize("module", COMPILED)
-def test_every_module_of_compiled_functions_looks_whether_they_are_good(module):
-    """Its functions were all compiled for the layout in force."""
-    assert compiled_for(import_module(f"tilesolve.kernels.{module}").__name__) == LAYOUT
-
-
 def test_sources_are_all_files_of_all_subfolders():
     """Whatever lies below the kernels' and packing's folders, however deep."""
     found = set()
@@ -161,7 +162,7 @@ def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_intege
     callback = kind(note)
     where = ctypes.cast(callback, ctypes.c_void_p).value
 
-    @njit
+    @compiled(INT, INT, INT, REAL, returns=INT)
     def call(place, first, second, third):
         invoke(place, first, as_pointer(second), third, 3, 4, 5, 6, 7, 8, 9)
         return result(place, first + 1, as_pointer(second), third, 0, 0, 0, 0, 0, 0, first)

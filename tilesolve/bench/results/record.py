@@ -61,7 +61,7 @@ class Item(Protocol):
         """The name of the problem."""
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Any:  # noqa: ANN401 - a `Problem` but in sweeps of nests
         """What was computed."""
 
     @property
@@ -107,8 +107,29 @@ class Record(Generic[Kind]):
 
     @staticmethod
     @abstractmethod
-    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Kind:
+    def case_of(name: str, problem: Any, data: dict[str, Any]) -> Kind:  # noqa: ANN401 - as above
         """Return the case that such JSON fields describe."""
+
+    @staticmethod
+    def problem_data(problem: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+        """Return the JSON fields of what was computed."""
+        return {
+            "spec": str(problem.spec),
+            "sizes": dict(problem.sizes),
+            "dtype": problem.dtype,
+        }
+
+    @classmethod
+    def problem_cells(cls, problem: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
+        """Return what was computed as cells of a CSV file: spec, sizes and dtype."""
+        spec, sizes, dtype = cls.problem_data(problem).values()
+        written = " ".join(f"{letter}={extent}" for letter, extent in sizes.items())
+        return spec, written, dtype
+
+    @staticmethod
+    def read_problem(entry: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+        """Return what `problem_data` describes."""
+        return Problem.of(entry["spec"], entry["sizes"], entry["dtype"])
 
     @staticmethod
     @abstractmethod
@@ -122,7 +143,7 @@ class Record(Generic[Kind]):
         write((*PROBLEM_COLUMNS, *self.COLUMNS))
         for case in self.cases:
             for row in self.case_rows(case):
-                write((*_problem_cells(case), *row))
+                write((case.name, *self.problem_cells(case.problem), *row))
         return lines.getvalue()
 
     def with_case(self, case: Kind) -> Self:
@@ -130,7 +151,7 @@ class Record(Generic[Kind]):
         others = tuple(other for other in self.cases if other.name != case.name)
         return replace(self, cases=(*others, case))
 
-    def has(self, name: str, problem: Problem) -> bool:
+    def has(self, name: str, problem: object) -> bool:
         """Return whether a case has been measured."""
         return any(c.name == name and c.problem == problem and not c.skipped for c in self.cases)
 
@@ -144,7 +165,8 @@ class Record(Generic[Kind]):
                 "provenance": dict(self.provenance),
                 "machine": self.machine,
                 "cases": [
-                    _problem_data(case)
+                    {"name": case.name}
+                    | self.problem_data(case.problem)
                     | (self.skipped_data(case) if case.skipped else self.case_data(case))
                     for case in self.cases
                 ],
@@ -188,7 +210,7 @@ class Record(Generic[Kind]):
                 tuple(
                     cls.case_of(
                         read_text(entry, "name"),
-                        Problem.of(entry["spec"], entry["sizes"], entry["dtype"]),
+                        cls.read_problem(entry),
                         entry,
                     )
                     for entry in data["cases"]
@@ -235,20 +257,5 @@ class Record(Generic[Kind]):
         write_atomically(path, self.to_json() + "\n")
 
 
-def _problem_data(case: Item) -> dict[str, Any]:
-    problem = case.problem
-    return {
-        "name": case.name,
-        "spec": str(problem.spec),
-        "sizes": dict(problem.sizes),
-        "dtype": problem.dtype,
-    }
-
-
 PROBLEM_COLUMNS = ("case", "spec", "sizes", "dtype")
 """The first columns of a CSV file."""
-
-
-def _problem_cells(case: Item) -> tuple[str, ...]:
-    sizes = " ".join(f"{letter}={extent}" for letter, extent in case.problem.sizes.items())
-    return case.name, str(case.problem.spec), sizes, case.problem.dtype

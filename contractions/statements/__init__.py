@@ -1,0 +1,1 @@
+"""What a nest computes: positions, terms and stages, and the text that they are read from."""

@@ -1,0 +1,360 @@
+"""Computations: stages with the extents of their letters and arrays, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
+from tilesolve.contractions.statements.operations import DTYPES, Kind
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Number, Read
+
+Shape = tuple[int, ...]
+_MAX_BYTES = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayInfo:
+    """An array of a computation: its name, shape and dtype.
+
+    Examples
+    --------
+    >>> ArrayInfo("A", (4, 3), "float32").bytes
+    48
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all elements."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """Stages, one after another, at given extents.
+
+    Parameters
+    ----------
+    stages
+        In the order in which they run. Each but the last computes what a later one reads.
+    extents
+        Pairs of a letter and how many values it takes, from 0 on.
+    arrays
+        All arrays: those that are given, in the order of their first read, then those computed.
+    params
+        The dtype of each parameter.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stages = parse_stages("out[y,x] = (A[y,x] + A[y,x+2]) / 2")
+    >>> found = bind_stages(stages, {"y": 4, "x": 6}, "float32")
+    >>> [(array.name, array.shape) for array in found.arrays], found.inputs
+    ([('A', (4, 8)), ('out', (4, 6))], ('A',))
+    """
+
+    stages: tuple[Stage, ...]
+    extents: tuple[tuple[str, int], ...]
+    arrays: tuple[ArrayInfo, ...]
+    params: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The extent of each letter, as a read-only mapping."""
+        return MappingProxyType(dict(self.extents))
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:
+        """The dtype of each array and parameter, as a read-only mapping."""
+        found = {array.name: array.dtype for array in self.arrays}
+        return MappingProxyType(found | dict(self.params))
+
+    @property
+    def output(self) -> ArrayInfo:
+        """The array that the last stage computes."""
+        return self.array(self.stages[-1].name)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The arrays that a call gives, in order. One that is updated in place is one of them."""
+        return _find_inputs(self.stages)
+
+    def array(self, name: str) -> ArrayInfo:
+        """Return an array by its name."""
+        return next(array for array in self.arrays if array.name == name)
+
+    def box(self, stage: Stage) -> Box:
+        """Return the first and the last value of each letter of a stage."""
+        return {letter: (0, self.sizes[letter] - 1) for letter in stage.letters}
+
+    def points(self, stage: Stage) -> int:
+        """Return how many points the box of a stage has."""
+        return prod(self.sizes[letter] for letter in stage.letters)
+
+    def part(self, sizes: Mapping[str, int]) -> Computation:
+        """Return the computation at other extents, with arrays as large as these need."""
+        return bind_stages(self.stages, {**self.sizes, **sizes}, self.dtypes)
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
+        return "; ".join(map(str, self.stages)) + f"  {sizes} {self.output.dtype}"
+
+
+def bind_stages(
+    stages: Sequence[Stage],
+    sizes: Mapping[str, int] | int,
+    dtype: str | Mapping[str, str] = "float64",
+    shapes: Mapping[str, Shape] | None = None,
+) -> Computation:
+    """Give stages their extents.
+
+    Parameters
+    ----------
+    stages
+        In the order in which they run.
+    sizes
+        How many values each letter takes, or one number for all. Letters that are missing follow
+        from shapes.
+    dtype
+        Of all arrays that are given and of all parameters; or of each by its name.
+    shapes
+        Of some arrays. The others are as large as what is read and written of them.
+
+    Raises
+    ------
+    SizeError
+        If a letter has no extent, or more than an array has.
+    DtypeError
+        If an operation is not made for the dtypes.
+    SpecError
+        If a stage is not used, or an array has another number of axes elsewhere.
+    """
+    stages = tuple(stages)
+    if not stages:
+        raise SpecError("a computation has a stage at least")
+    given = dict(shapes or {})
+    orders = _check_orders(stages, given)
+    _check_uses(stages)
+    found = _extents(stages, sizes, given)
+    dtypes, params = _dtypes(stages, dtype)
+    inputs = _find_inputs(stages)
+    names = dict.fromkeys((*inputs, *(stage.name for stage in stages)))
+    arrays = tuple(
+        ArrayInfo(name, _shape(stages, name, orders[name], found, given), dtypes[name])
+        for name in names
+    )
+    for array in arrays:
+        if array.bytes > _MAX_BYTES:
+            raise SizeError(f"{array.name} of shape {array.shape} has more than 2**63-1 bytes")
+    return Computation(stages, tuple(found.items()), arrays, params)
+
+
+def _find_inputs(stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Return the arrays that are read before a stage computes them."""
+    found: dict[str, None] = {}
+    made: set[str] = set()
+    for stage in stages:
+        found |= dict.fromkeys(read.array for read in stage.reads if read.array not in made)
+        made.add(stage.name)
+    return tuple(found)
+
+
+def _check_orders(stages: Sequence[Stage], shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Return how many axes each array has."""
+    found: dict[str, Read] = {}
+    for stage in stages:
+        for read in (stage.target, *stage.reads):
+            first = found.setdefault(read.array, read)
+            if len(first.subscripts) != len(read.subscripts):
+                raise SpecError(
+                    f"{read.array} has {len(first.subscripts)} axes as {first}, "
+                    f"{len(read.subscripts)} as {read}, in {stage}"
+                )
+    for name, shape in shapes.items():
+        if name not in found:
+            raise SizeError(
+                f"a shape is given for {name!r}, which {'; '.join(map(str, stages))} does not have"
+            )
+        if len(shape) != len(found[name].subscripts):
+            raise SizeError(
+                f"{name} has shape {shape}, {len(shape)} axes; {found[name]} has "
+                f"{len(found[name].subscripts)}"
+            )
+    return {name: len(read.subscripts) for name, read in found.items()}
+
+
+def _check_uses(stages: Sequence[Stage]) -> None:
+    """Raise `SpecError` if an array is computed twice, or for nothing."""
+    for at, stage in enumerate(stages):
+        later = stages[at + 1 :]
+        if any(other.name == stage.name for other in later):
+            raise SpecError(f"{stage.name} is computed twice; give each array a name of its own")
+        if later and not any(read.array == stage.name for one in later for read in one.reads):
+            raise SpecError(f"{stage} is computed, but no later statement reads {stage.name}")
+        for other in stages[:at]:
+            if any(read.array == stage.name for read in other.reads):
+                raise SpecError(f"{other} reads {stage.name}, which {stage} computes later")
+
+
+def _uses(stages: Sequence[Stage], name: str) -> Iterable[tuple[Stage, Read]]:
+    """Yield the elements of an array that are written and read, with their stages."""
+    for stage in stages:
+        for read in dict.fromkeys((stage.target, *stage.reads)):
+            if read.array == name:
+                yield stage, read
+
+
+def _extents(
+    stages: Sequence[Stage], sizes: Mapping[str, int] | int, shapes: Mapping[str, Shape]
+) -> dict[str, int]:
+    """Return the extent of each letter: as given, or as shapes have it."""
+    letters = tuple(dict.fromkeys(letter for stage in stages for letter in stage.letters))
+    text = "; ".join(map(str, stages))
+    if isinstance(sizes, Mapping):
+        for letter in sizes:
+            if letter not in letters:
+                raise SizeError(f"a size is given for {letter!r}, which {text!r} does not have")
+        given = dict(sizes)
+    else:
+        given = dict.fromkeys(letters, sizes)
+    found = {}
+    for letter in letters:
+        extent = given.get(letter)
+        if extent is None:
+            extent = _infer(stages, letter, shapes)
+        if extent is None:
+            known = ", ".join(given) or "nothing"
+            raise SizeError(f"no size for {letter!r} of {text!r}; sizes are given for {known}")
+        if isinstance(extent, bool | np.bool_) or not isinstance(extent, int | np.integer):
+            raise SizeError(
+                f"the size of {letter!r} of {text!r} must be an integer, got {extent!r}"
+            )
+        if not 0 <= extent < 2**62:
+            raise SizeError(
+                f"the size of {letter!r} of {text!r} must not be negative, got {extent}"
+            )
+        found[letter] = int(extent)
+    return found
+
+
+def _infer(stages: Sequence[Stage], letter: str, shapes: Mapping[str, Shape]) -> int | None:
+    """Return the extent that shapes give a letter that stands by itself in subscripts."""
+    exact: dict[int, str] = {}
+    most: list[int] = []
+    for name, shape in shapes.items():
+        for axis, extent in enumerate(shape):
+            found = {read.subscripts[axis] for _, read in _uses(stages, name)}
+            alone = [x for x in found if isinstance(x, Affine) and x.letters == (letter,)]
+            if len(alone) != len(found) or any(
+                x.factor(letter) < 0 or x.divisor > 1 for x in alone
+            ):
+                continue
+            if all(one.plain for one in alone):
+                exact.setdefault(extent, f"axis {axis} of {name}")
+            else:
+                most += [(extent - 1 - x.offset) // x.factor(letter) + 1 for x in alone]
+    if len(exact) > 1:
+        (first, where), (second, there) = list(exact.items())[:2]
+        text = "; ".join(map(str, stages))
+        raise SizeError(
+            f"the extents of {letter!r} in {text!r} disagree: {first} on {where}, "
+            f"{second} on {there}"
+        )
+    return next(iter(exact), max(min(most), 0) if most else None)
+
+
+def _shape(
+    stages: Sequence[Stage],
+    name: str,
+    order: int,
+    extents: Mapping[str, int],
+    shapes: Mapping[str, Shape],
+) -> Shape:
+    """Return the shape of an array; raise `SizeError` where an element lies outside."""
+    found = [0] * order
+    for stage, element in _uses(stages, name):
+        if element == stage.target and stage.update is None:
+            found = [extents[letter] for letter in stage.output]
+        box = {letter: (0, extents[letter] - 1) for letter in stage.letters}
+        if any(high < low for low, high in box.values()):
+            continue
+        for axis, subscript in enumerate(element.subscripts):
+            if not isinstance(subscript, Affine):
+                if name not in shapes:
+                    raise SizeError(
+                        f"the subscript {subscript} of {element} is known at run time alone: "
+                        f"give the shape of {name}"
+                    )
+                continue
+            where = () if element == stage.target else stage.where
+            low = least_value(subscript, box, where)
+            if low < 0:
+                raise SizeError(
+                    f"{stage} has {element} at position {low} of axis {axis}, "
+                    f"with {_sizes_of(subscript, extents)}: positions begin at 0"
+                )
+            found[axis] = max(found[axis], greatest_value(subscript, box, where) + 1)
+            if name in shapes and found[axis] > shapes[name][axis]:
+                raise SizeError(
+                    f"{stage} has {element} at position {found[axis] - 1} of axis {axis}, "
+                    f"with {_sizes_of(subscript, extents)}, but {name} has extent "
+                    f"{shapes[name][axis]} there"
+                )
+    return tuple(shapes.get(name, found))
+
+
+def _sizes_of(subscript: Affine, extents: Mapping[str, int]) -> str:
+    return ", ".join(f"{x}={extents[x]}" for x in subscript.letters) or "any sizes"
+
+
+def _dtypes(
+    stages: Sequence[Stage], dtype: str | Mapping[str, str]
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """Return the dtype of each array, and of each parameter."""
+    params = tuple(dict.fromkeys(name for stage in stages for name in stage.term.params))
+    inputs = _find_inputs(stages)
+    given = dict(dtype) if isinstance(dtype, Mapping) else dict.fromkeys((*inputs, *params), dtype)
+    made = [stage.name for stage in stages]
+    for name, kind in given.items():
+        if name not in (*inputs, *params, *made):
+            raise DtypeError(f"a dtype is given for {name!r}, which no statement has")
+        if kind not in DTYPES:
+            raise DtypeError(f"nests compute in {', '.join(DTYPES)}, not in {kind!r} ({name})")
+    found: dict[str, str] = {}
+    for name in (*inputs, *params):
+        if name in inputs and name in params:
+            raise SpecError(f"{name} is an array and a parameter")
+        if name not in given:
+            raise DtypeError(f"no dtype for {name}; dtypes are given for {', '.join(given)}")
+        found[name] = given[name]
+    for stage in stages:
+        try:
+            computed = stage.term.kind(found)
+        except DtypeError as error:
+            raise DtypeError(f"{error}, in {stage}") from error
+        _check_numbers(stage)
+        wanted = stage.dtype or given.get(stage.name) or found.get(stage.name)
+        found[stage.name] = wanted or _named(computed)
+    return found, tuple((name, found[name]) for name in params)
+
+
+def _named(kind: Kind) -> str:
+    """Return the dtype of a kind: a number as written is of numpy's default."""
+    return kind if isinstance(kind, str) else {bool: "bool", int: "int64"}.get(kind, "float64")
+
+
+def _check_numbers(stage: Stage) -> None:
+    """Raise `DtypeError` where a number does not fit what it meets."""
+    for one in stage.term.all:
+        if isinstance(one, Number) and type(one.value) is int and not -(2**63) <= one.value < 2**64:
+            raise DtypeError(f"the number {one} of {stage} does not fit 64 bits")

@@ -1,0 +1,216 @@
+"""The slow and obvious evaluation of stages that every other result is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.errors import SizeError
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.operations import OPERATIONS, identity
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import (
+    Apply,
+    Cast,
+    Choose,
+    Number,
+    Param,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
+
+Arrays = dict[str, npt.NDArray[Any]]
+Grid = Mapping[str, npt.NDArray[np.int64]]
+
+
+def evaluate(
+    computation: Computation,
+    arrays: Mapping[str, npt.ArrayLike],
+    params: Mapping[str, float] | None = None,
+    out: npt.ArrayLike | None = None,
+) -> npt.NDArray[Any]:
+    """Evaluate a computation on arrays, slowly, point by point of a whole grid.
+
+    Floating-point numbers are float64 all the way; integers wrap as their dtypes do.
+
+    Parameters
+    ----------
+    computation
+        What to compute.
+    arrays
+        Each input by its name.
+    params
+        The value of each parameter.
+    out
+        What the output holds before, where a region leaves elements as they are; zeros
+        unless given.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> stages = parse_stages("out[x] = A[x] + A[x+1]")
+    >>> evaluate(bind_stages(stages, 3), {"A": [1.0, 2.0, 3.0, 4.0]})
+    array([3., 5., 7.])
+    """
+    kept: Arrays = {}
+    for name in computation.inputs:
+        info = computation.array(name)
+        kept[name] = np.asarray(arrays[name]).astype(_wide(info.dtype))
+        if kept[name].shape != info.shape:
+            raise SizeError(f"{name} has shape {kept[name].shape}, not {info.shape}")
+    values = (
+        {name: np.dtype(kind).type(params[name]) for name, kind in computation.params}
+        if params
+        else {}
+    )
+    for stage in computation.stages:
+        info = computation.array(stage.name)
+        before = kept.get(stage.name)
+        if before is None and stage is computation.stages[-1] and out is not None:
+            before = np.asarray(out)
+        start = np.zeros(info.shape) if before is None else before
+        made = start.astype(_wide(info.dtype), copy=True)
+        _Evaluation(computation, stage, kept, values).write(made)
+        kept[stage.name] = made
+    return kept[computation.output.name]
+
+
+def _wide(dtype: str) -> np.dtype[Any]:
+    """Return the dtype that values are kept in."""
+    return np.dtype("float64" if np.dtype(dtype).kind == "f" else dtype)
+
+
+class _Evaluation:
+    """One stage on arrays."""
+
+    def __init__(
+        self, computation: Computation, stage: Stage, arrays: Arrays, params: Mapping[str, Any]
+    ) -> None:
+        self.stage, self.arrays, self.params = stage, arrays, params
+        self.dtypes = computation.dtypes
+        letters = stage.letters
+        steps = np.ix_(*(np.arange(computation.sizes[letter]) for letter in letters))
+        self.grid: Grid = dict(zip(letters, steps, strict=True))
+        self.shape = tuple(computation.sizes[letter] for letter in letters)
+        self.region = np.ones(self.shape, dtype=bool)
+        for condition in stage.where:
+            self.region = self.region & condition.holds(self.grid)
+
+    def write(self, made: npt.NDArray[Any]) -> None:
+        """Write what the stage computes into its array."""
+        stage = self.stage
+        with np.errstate(all="ignore"):
+            values = np.broadcast_to(self.value(stage.term), self._after(self.shape))
+        values = values.astype(made.dtype)
+        if stage.update is not None:
+            places = tuple(
+                np.broadcast_to(self.place(axis), self.shape)[self.region] for axis in stage.axes
+            )
+            _check_places(str(stage.target), places, made.shape)
+            made[...] = identity(stage.update, made.dtype.name)
+            OPERATIONS[stage.update].function.at(made, places, values[self.region])
+            return
+        inner = tuple(range(len(stage.output), len(self.shape)))
+        bounded = [one for one in stage.where if set(one.letters) <= set(stage.output)]
+        kept = np.ones(self.shape[: len(stage.output)], dtype=bool)
+        outer = {
+            x: steps.reshape(steps.shape[: len(stage.output)])
+            for x, steps in self.grid.items()
+            if x in stage.output
+        }
+        for condition in bounded:
+            kept = kept & condition.holds(outer)
+        made[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
+
+    def _after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape once reductions have run: summed letters have one value."""
+        if self.stage.update is not None:
+            return shape
+        count = len(self.stage.output)
+        return shape[:count] + (1,) * (len(shape) - count)
+
+    def place(self, subscript: Affine | Term) -> npt.NDArray[Any]:
+        """Return the positions that a subscript takes."""
+        found = subscript.at(self.grid) if isinstance(subscript, Affine) else self.value(subscript)
+        return np.asarray(found)
+
+    def value(self, term: Term) -> Any:  # noqa: ANN401 - an array or a number
+        """Return a term at all points."""
+        match term:
+            case Number(value=value):
+                return value
+            case Param(name=name):
+                return self.params[name]
+            case Position(position=position):
+                return np.asarray(position.at(self.grid), dtype=np.int64)
+            case Read():
+                return self.read(term)
+            case Cast(dtype=dtype, term=inner):
+                return np.asarray(self.value(inner)).astype(dtype).astype(_wide(dtype))
+            case Choose(test=test, yes=yes, no=no):
+                kind = term.kind(self.dtypes)
+                found = np.where(self.value(test), self.value(yes), self.value(no))
+                return found.astype(_wide(kind)) if isinstance(kind, str) else found
+            case Apply(name=name, arguments=arguments):
+                function = OPERATIONS[name].function
+                found = function(*(self.value(one) for one in arguments))
+                kind = term.kind(self.dtypes)
+                return found.astype(_wide(kind)) if isinstance(kind, str) else found
+            case Reduce():
+                return self.reduced(term)
+        raise TypeError(f"no value of {term!r}")
+
+    def read(self, read: Read) -> npt.NDArray[Any]:
+        """Return the elements of an array; those outside the region may lie anywhere."""
+        array = self.arrays[read.array]
+        places = [self.place(one) for one in read.subscripts]
+        needed = [np.broadcast_to(place, self.shape)[self.region] for place in places]
+        _check_places(str(read), needed, array.shape)
+        if not array.size:
+            return np.zeros(self.shape, array.dtype)
+        inside = [np.clip(x, 0, extent - 1) for x, extent in zip(places, array.shape, strict=True)]
+        found: npt.NDArray[Any] = np.asarray(array[tuple(inside)])
+        return found
+
+    def reduced(self, term: Reduce) -> npt.NDArray[Any]:
+        """Return a reduction, with one value along each of its letters."""
+        kind = np.dtype(_wide(self.dtypes[self.stage.name]))
+        first = identity(term.name, self.dtypes[self.stage.name])
+        values = np.broadcast_to(self.value(term.term), self.shape).astype(kind)
+        axes = tuple(self.stage.letters.index(letter) for letter in term.over)
+        function = OPERATIONS[term.name].function
+        others = tuple(
+            axis
+            for axis, x in enumerate(self.stage.letters)
+            if x in self.stage.summed and x not in term.over
+        )
+        start = np.where(self.region, values, kind.type(first))
+        found: npt.NDArray[Any] = function.reduce(
+            start, axis=axes, keepdims=True, dtype=kind, initial=kind.type(first)
+        )
+        return (
+            found[
+                tuple(slice(0, 1) if axis in others else slice(None) for axis in range(found.ndim))
+            ]
+            if others
+            else found
+        )
+
+
+def _check_places(
+    name: str,
+    places: Sequence[npt.NDArray[Any]],
+    shape: tuple[int, ...],
+) -> None:
+    """Raise `SizeError` where a position lies outside an array."""
+    for axis, (place, extent) in enumerate(zip(places, shape, strict=True)):
+        if place.size and (place.min() < 0 or place.max() >= extent):
+            wrong = place.min() if place.min() < 0 else place.max()
+            raise SizeError(f"{name} is at position {wrong} of axis {axis}, which has {extent}")

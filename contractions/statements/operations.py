@@ -1,0 +1,161 @@
+"""The operations of terms: numpy's element by element, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilesolve.contractions.errors import DtypeError, SpecError
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64"),
+)
+"""Dtypes that nests compute in."""
+
+Kind = str | type[int] | type[float] | type[bool]
+"""A dtype by name; or the type of a number as written, which takes the dtype of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation by numpy's name of it.
+
+    Parameters
+    ----------
+    name
+        Of numpy's function.
+    symbol
+        How it is written between or before its arguments; empty for a call.
+    call
+        The name that text calls it by; empty if it has a symbol alone.
+    """
+
+    name: str
+    symbol: str = ""
+    call: str = ""
+
+    @property
+    def function(self) -> np.ufunc:
+        """The function of numpy."""
+        found: np.ufunc = getattr(np, self.name)
+        return found
+
+
+_ALL = (
+    Operation("add", "+"),
+    Operation("subtract", "-"),
+    Operation("multiply", "*"),
+    Operation("true_divide", "/"),
+    Operation("floor_divide", "//"),
+    Operation("remainder", "%"),
+    Operation("bitwise_and", "&"),
+    Operation("bitwise_or", "|"),
+    Operation("bitwise_xor", "^"),
+    Operation("left_shift", "<<"),
+    Operation("right_shift", ">>"),
+    Operation("less", "<"),
+    Operation("less_equal", "<="),
+    Operation("greater", ">"),
+    Operation("greater_equal", ">="),
+    Operation("equal", "=="),
+    Operation("not_equal", "!="),
+    Operation("negative", "-"),
+    Operation("invert", "~"),
+    Operation("minimum", call="min"),
+    Operation("maximum", call="max"),
+    Operation("absolute", call="abs"),
+    Operation("sqrt", call="sqrt"),
+    Operation("exp", call="exp"),
+    Operation("log", call="log"),
+    Operation("floor", call="floor"),
+    Operation("ceil", call="ceil"),
+    Operation("rint", call="round"),
+)
+OPERATIONS = {one.name: one for one in _ALL}
+"""All operations by name."""
+
+CALLS = {one.call: one for one in _ALL if one.call}
+"""Operations by what text calls them."""
+
+BINARY = {one.symbol: one for one in _ALL if one.symbol and one.function.nin == 2}
+"""Operations of two arguments by their symbols."""
+
+UNARY = {one.symbol: one for one in _ALL if one.symbol and one.function.nin == 1}
+"""Operations of one argument by their symbols."""
+
+REDUCTIONS = {
+    "add": 0,
+    "multiply": 1,
+    "minimum": None,
+    "maximum": None,
+    "bitwise_and": -1,
+    "bitwise_or": 0,
+    "bitwise_xor": 0,
+}
+"""Operations that may run over letters, and what they begin with; None is the dtype's end."""
+
+
+def identity(name: str, dtype: str) -> int | float | bool:
+    """Return what a reduction begins with, so that it changes no result.
+
+    Examples
+    --------
+    >>> identity("add", "float32"), identity("minimum", "uint8"), identity("maximum", "float64")
+    (0.0, 255, -inf)
+    """
+    kind = np.dtype(dtype).kind
+    value = REDUCTIONS[name]
+    if value is not None:
+        found: int | float | bool = np.array(value).astype(dtype).item()
+        return found
+    if kind == "b":
+        return name == "minimum"
+    if kind == "f":
+        return float("inf") if name == "minimum" else float("-inf")
+    ends = np.iinfo(dtype)
+    return int(ends.max if name == "minimum" else ends.min)
+
+
+def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
+    """Return the dtype that an operation gives, by numpy's promotion.
+
+    Raises
+    ------
+    DtypeError
+        If it is not made for such arguments, or gives what nests do not compute in.
+
+    Examples
+    --------
+    >>> result_dtype("add", ["uint8", int]), result_dtype("true_divide", ["int32", "int32"])
+    ('uint8', 'float64')
+    """
+    operation = OPERATIONS[name]
+    given = [np.dtype(kind) if isinstance(kind, str) else kind for kind in kinds]
+    named = ", ".join(kind if isinstance(kind, str) else kind.__name__ for kind in kinds)
+    try:
+        found = operation.function.resolve_dtypes((*_typed(given), None))[-1]
+    except TypeError as error:
+        raise DtypeError(f"{operation.name} is not made for {named}") from error
+    if found.name not in DTYPES:
+        raise DtypeError(
+            f"{operation.name} of {named} is {found.name}; nests compute in {', '.join(DTYPES)}"
+        )
+    return found.name
+
+
+def _typed(kinds: Sequence[Any]) -> list[Any]:
+    """Return kinds as numpy resolves them: a bool has a dtype, numbers alone have the default."""
+    found = [np.dtype(bool) if kind is bool else kind for kind in kinds]
+    if not any(isinstance(kind, np.dtype) for kind in found):
+        found = [np.dtype("float64" if kind is float else "int64") for kind in found]
+    return found
+
+
+def check_reduction(name: str) -> None:
+    """Raise `SpecError` unless an operation may run over letters."""
+    if name not in REDUCTIONS:
+        raise SpecError(f"{name!r} does not run over letters; {', '.join(REDUCTIONS)} do")

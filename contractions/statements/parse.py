@@ -1,0 +1,365 @@
+"""Statements as text: Python assignments, one a stage."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Affine, Condition
+from tilesolve.contractions.statements.operations import (
+    BINARY,
+    CALLS,
+    DTYPES,
+    REDUCTIONS,
+    UNARY,
+)
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import (
+    Apply,
+    Cast,
+    Choose,
+    Number,
+    Param,
+    Position,
+    Read,
+    Reduce,
+    Term,
+)
+
+_SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.USub: "-",
+    ast.Invert: "~",
+}
+_SUMS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
+
+
+def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...]:
+    r"""Read statements such as ``"C[i,j] += A[i,k] * B[k,j]"``, one a line.
+
+    Letters of the left side are its axes. ``+=``, ``*=``, ``&=``, ``|=`` and ``^=`` run over all
+    other letters, and so do ``sum``, ``prod``, ``min`` and ``max`` of one argument; a second one
+    names the letters: ``sum(A[i,k] * x[k], k)``. Names without brackets that are no letters are
+    parameters.
+
+    Parameters
+    ----------
+    text
+        The statements.
+    where
+        Conditions on the letters of the last statement: ``"j <= i"``, ``"0 <= i - j < 3"``.
+
+    Raises
+    ------
+    SpecError
+        If the text is no such statement; the message shows the column.
+
+    Examples
+    --------
+    >>> for stage in parse_stages("t[y,x] = (A[y,x] + A[y,x+2]) / 2\nout[y] += t[y,x]"):
+    ...     print(stage)
+    t[y,x] = (A[y,x] + A[y,x+2]) / 2
+    out[y] = sum(t[y,x], x)
+    """
+    check_kind(text, str, "a statement", "text such as 'C[i,j] += A[i,k] * B[k,j]'", SpecError)
+    found = []
+    lines = [line for part in text.splitlines() for line in part.split(";") if line.strip()]
+    if not lines:
+        raise SpecError("no statement is given; one is 'C[i,j] += A[i,k] * B[k,j]'")
+    for number, line in enumerate(lines):
+        last = number == len(lines) - 1
+        found.append(_Statement(line.strip()).stage(where if last else ()))
+    return tuple(found)
+
+
+def parse_conditions(text: str | Sequence[str]) -> tuple[Condition, ...]:
+    """Read conditions on letters.
+
+    Examples
+    --------
+    >>> [str(one) for one in parse_conditions("0 <= i - j < 3")]
+    ['i >= j', 'j+2 >= i']
+    """
+    texts = [text] if isinstance(text, str) else list(text)
+    found: list[Condition] = []
+    for one in texts:
+        check_kind(one, (str, Condition), "where", "text such as 'j <= i'", SpecError)
+        found += _Statement(one.strip()).conditions() if isinstance(one, str) else [one]
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Statement:
+    """One statement or condition that is being read.
+
+    Parameters
+    ----------
+    text
+        As it was written.
+    letters
+        Names that stand in subscripts: a name elsewhere is one of them, or a parameter.
+    """
+
+    text: str
+    letters: set[str] = field(default_factory=set)
+
+    def stage(self, where: str | Sequence[str]) -> Stage:
+        node = self._parsed()
+        if isinstance(node, ast.Assign):
+            if len(node.targets) != 1:
+                raise self._refused(node.targets[1], "one array is assigned to at a time")
+            left, operator = node.targets[0], None
+        elif isinstance(node, ast.AugAssign):
+            left, operator = node.target, node.op
+        else:
+            raise self._refused(node, "this is no assignment such as C[i,j] = A[j,i]")
+        if not isinstance(left, ast.Subscript):
+            raise self._refused(left, "the left side is an element such as C[i,j]")
+        self.letters |= _subscript_names(node)
+        target = self._read(left)
+        term = self._term(node.value, target)
+        conditions = parse_conditions(where)
+        if operator is None:
+            return Stage.of(target, term, where=conditions)
+        name = self._reduction(node, operator)
+        if any(not isinstance(one, Affine) or one.plain is None for one in target.subscripts):
+            return Stage.of(target, term, where=conditions, update=name)
+        over = tuple(letter for letter in term.letters if letter not in target.letters)
+        if not over:
+            sign = f"{_SYMBOLS[type(operator)]}"
+            raise self._refused(
+                node, f"{sign}= runs over no letter; write {target} = {target} {sign} …"
+            )
+        return Stage.of(target, Reduce(name, over, term), where=conditions)
+
+    def conditions(self) -> list[Condition]:
+        node = self._parsed("eval")
+        parts = node.values if isinstance(node, ast.BoolOp) else [node]
+        if isinstance(node, ast.BoolOp) and not isinstance(node.op, ast.And):
+            raise self._refused(node, "a region is an intersection: conditions are joined by 'and'")
+        found = []
+        for part in parts:
+            if not isinstance(part, ast.Compare):
+                raise self._refused(part, "a condition compares letters, as j <= i does")
+            sides = [self._position(one) for one in (part.left, *part.comparators)]
+            for at, operator in enumerate(part.ops):
+                found += self._compared(part, operator, sides[at], sides[at + 1])
+        return found
+
+    def _compared(
+        self, node: ast.AST, operator: ast.cmpop, left: Affine, right: Affine
+    ) -> list[Condition]:
+        match operator:
+            case ast.LtE():
+                return [Condition(right - left)]
+            case ast.Lt():
+                return [Condition(right - left - 1)]
+            case ast.GtE():
+                return [Condition(left - right)]
+            case ast.Gt():
+                return [Condition(left - right - 1)]
+            case ast.Eq():
+                return [Condition(left - right), Condition(right - left)]
+            case _:
+                raise self._refused(node, "a condition compares by <, <=, >, >= or ==")
+
+    def _parsed(self, mode: str = "exec") -> ast.AST:
+        try:
+            tree = ast.parse(self.text, mode=mode)
+        except SyntaxError as error:
+            raise self._error((error.offset or 1) - 1, error.msg) from error
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise SpecError(f"{self.text!r:.80} cannot be read: {error}") from error
+        if isinstance(tree, ast.Expression):
+            return tree.body
+        assert isinstance(tree, ast.Module)
+        if len(tree.body) != 1:
+            raise SpecError(f"{self.text!r} is not one statement")
+        return tree.body[0]
+
+    def _error(self, column: int, what: str) -> SpecError:
+        return SpecError(f"{what}\n  {self.text}\n  {' ' * column}^ column {column + 1}")
+
+    def _refused(self, node: ast.AST, what: str) -> SpecError:
+        return self._error(getattr(node, "col_offset", 0), what)
+
+    def _reduction(self, node: ast.AST, operator: ast.operator) -> str:
+        symbol = _SYMBOLS.get(type(operator), "")
+        name = BINARY[symbol].name if symbol in BINARY else ""
+        if name not in REDUCTIONS:
+            raise self._refused(node, "only +=, *=, &=, |= and ^= run over letters")
+        return name
+
+    def _term(self, node: ast.expr, target: Read) -> Term:
+        match node:
+            case ast.Constant(value=bool() | int() | float()):
+                assert isinstance(node.value, bool | int | float)
+                return Number(node.value)
+            case ast.Name(id=name):
+                return Position(Affine.letter(name)) if name in self.letters else Param(name)
+            case ast.Subscript():
+                return self._read(node, target)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return self._apply(node, operator, (left, right), target)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self._term(operand, target)
+            case ast.UnaryOp(op=operator, operand=operand):
+                if isinstance(operator, ast.USub) and isinstance(operand, ast.Constant):
+                    value = operand.value
+                    if isinstance(value, int | float) and not isinstance(value, bool):
+                        return Number(-value)
+                return self._apply(node, operator, (operand,), target)
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                return self._apply(node, operator, (left, right), target)
+            case ast.IfExp(test=test, body=yes, orelse=no):
+                return Choose(*(self._term(one, target) for one in (test, yes, no)))
+            case ast.Call():
+                return self._call(node, target)
+            case ast.BoolOp():
+                raise self._refused(
+                    node, "elements are compared with & and |, not with 'and' and 'or'"
+                )
+            case ast.Compare():
+                raise self._refused(node, "compare two terms at a time, and join them with &")
+            case _:
+                raise self._refused(node, f"{ast.unparse(node)} is no part of a statement")
+
+    def _apply(
+        self, node: ast.expr, operator: ast.AST, parts: Sequence[ast.expr], target: Read
+    ) -> Term:
+        symbol = _SYMBOLS.get(type(operator))
+        operation = (BINARY if len(parts) == 2 else UNARY).get(symbol or "")
+        if operation is None:
+            raise self._refused(node, f"{ast.unparse(node)}: there is no such operation")
+        terms = tuple(self._term(part, target) for part in parts)
+        return _folded(operation.name, terms) or Apply(operation.name, terms)
+
+    def _call(self, node: ast.Call, target: Read) -> Term:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if node.keywords:
+            raise self._refused(node, "functions of statements take no keywords")
+        if name in _SUMS and (len(node.args) == 1 or name in ("sum", "prod")):
+            return self._sum(node, name, target)
+        given = tuple(self._term(one, target) for one in node.args)
+        if name == "where" and len(given) == 3:
+            return Choose(*given)
+        if name in DTYPES and len(given) == 1:
+            return Cast(name, given[0])
+        if name not in CALLS:
+            known = ", ".join(sorted({*CALLS, "sum", "prod", "where"}))
+            raise self._refused(
+                node, f"no function {name or ast.unparse(node.func)!r}; there are {known}"
+            )
+        wanted = CALLS[name].function.nin
+        if len(given) != wanted:
+            raise self._refused(node, f"{name} takes {wanted} arguments, not {len(given)}")
+        return Apply(CALLS[name].name, given)
+
+    def _sum(self, node: ast.Call, name: str, target: Read) -> Term:
+        if not node.args:
+            raise self._refused(node, f"{name} takes a term")
+        term = self._term(node.args[0], target)
+        over = []
+        for one in node.args[1:]:
+            if not isinstance(one, ast.Name) or one.id not in term.letters:
+                raise self._refused(one, f"{name} runs over letters of its term, not over this")
+            over.append(one.id)
+        over = over or [letter for letter in term.letters if letter not in target.letters]
+        if not over:
+            raise self._refused(node, f"{name} runs over no letter: {target} has all of {term}")
+        return Reduce(_SUMS[name], tuple(over), term)
+
+    def _read(self, node: ast.Subscript, target: Read | None = None) -> Read:
+        if not isinstance(node.value, ast.Name):
+            raise self._refused(node, "an array is a name, as in A[i,j]")
+        inner = node.slice
+        given = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        return Read(node.value.id, tuple(self._subscript(one, target) for one in given))
+
+    def _subscript(self, node: ast.expr, target: Read | None) -> Affine | Term:
+        if isinstance(node, ast.Slice | ast.Starred):
+            raise self._refused(node, "a subscript is a position, not a slice")
+        term = self._term(node, target or Read("_", ()))
+        if isinstance(term, Position):
+            return term.position
+        if isinstance(term, Number) and type(term.value) is int:
+            return Affine.number(term.value)
+        if not term.reads:
+            raise self._refused(
+                node, f"{term} is no position: those are sums of letters, divided at most"
+            )
+        return term
+
+    def _position(self, node: ast.expr) -> Affine:
+        self.letters |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        found = self._subscript(node, None)
+        if not isinstance(found, Affine):
+            raise self._refused(node, f"a region is bounded by letters and numbers, not by {found}")
+        return found
+
+
+def _subscript_names(node: ast.AST) -> set[str]:
+    """Return the names that stand in subscripts, but for those of arrays."""
+    found: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Subscript):
+            arrays = {
+                x.value.id
+                for x in ast.walk(one.slice)
+                if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
+            }
+            found |= {x.id for x in ast.walk(one.slice) if isinstance(x, ast.Name)} - arrays
+    return found - {*CALLS, *DTYPES, "where", "sum", "prod"}
+
+
+def _folded(name: str, terms: Sequence[Term]) -> Position | None:
+    """Return an operation of letters and integers as one position, where it is one."""
+    if name not in ("add", "subtract", "multiply", "negative", "floor_divide"):
+        return None
+    values: list[Affine | int] = []
+    for term in terms:
+        if isinstance(term, Position):
+            values.append(term.position)
+        elif isinstance(term, Number) and type(term.value) is int:
+            values.append(term.value)
+        else:
+            return None
+    if all(isinstance(value, int) for value in values):
+        return None
+    try:
+        return Position(_fold(name, values))
+    except (SpecError, TypeError):
+        return None
+
+
+def _fold(name: str, values: Sequence[Affine | int]) -> Affine:
+    first, last = values[0], values[-1]
+    match name:
+        case "add":
+            return first + last  # type: ignore[return-value]
+        case "subtract":
+            return first - last  # type: ignore[return-value]
+        case "negative":
+            return -first  # type: ignore[return-value]
+        case "multiply":
+            return first * last  # type: ignore[operator, return-value]
+    return first // last  # type: ignore[operator, return-value]

@@ -1,0 +1,197 @@
+"""Stages: an array, and the term that each of its elements is computed by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from tilesolve.contractions.argument_kinds import check_kind, check_kinds
+from tilesolve.contractions.errors import DtypeError, SpecError
+from tilesolve.contractions.statements.affine import Affine, Condition
+from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS
+from tilesolve.contractions.statements.terms import Read, Reduce, Term, as_term
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A statement: ``name[axes] = term`` at all values of its letters.
+
+    Parameters
+    ----------
+    name
+        Of the array that it computes.
+    axes
+        Where an element goes: a letter for each axis. With an `update`, positions or terms.
+    term
+        What is computed. Letters that the axes lack belong to reductions within it.
+    dtype
+        Of the array; that of the term unless given.
+    where
+        The region: elsewhere, elements of the output stay as they are and reductions skip.
+    update
+        The reduction that puts together what goes to the same element, for axes that are no
+        letters: a histogram's ``add``.
+
+    Examples
+    --------
+    >>> i, j, k = (Affine.letter(x) for x in "ijk")
+    >>> product = Read("A", (i, k)) * Read("B", (k, j))
+    >>> stage = Stage("C", (i, j), Reduce("add", ("k",), product), where=(Condition(i - j),))
+    >>> print(stage)
+    C[i,j] = sum(A[i,k] * B[k,j], k), where i >= j
+    >>> stage.letters, stage.summed
+    (('i', 'j', 'k'), ('k',))
+    """
+
+    name: str
+    axes: tuple[Affine | Term, ...]
+    term: Term
+    dtype: str | None = None
+    where: tuple[Condition, ...] = ()
+    update: str | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.name, str, "name of a Stage", "text", SpecError)
+        check_kinds(self.axes, (Affine, Term), "axes", "letters", SpecError)
+        object.__setattr__(self, "term", as_term(self.term))
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise DtypeError(f"nests compute in {', '.join(DTYPES)}, not in {self.dtype!r}")
+        check_kinds(self.where, Condition, "where", "conditions", SpecError)
+        if not self.name.isidentifier():
+            raise SpecError(f"the name of an array is an identifier, not {self.name!r}")
+        if self.update is None:
+            self._check_axes()
+        elif self.update not in REDUCTIONS:
+            raise SpecError(f"an update is one of {', '.join(REDUCTIONS)}, not {self.update!r}")
+        elif any(isinstance(one, Reduce) for one in self.term.all):
+            raise SpecError(f"{self}: an update adds up by itself, and takes no reduction")
+        self._check_letters()
+        self._check_own_reads()
+
+    @classmethod
+    def of(
+        cls,
+        target: Read,
+        term: object,
+        *,
+        where: Iterable[Condition] = (),
+        update: str | None = None,
+        dtype: str | None = None,
+    ) -> Self:
+        """Make a stage of an element on the left and a term on the right.
+
+        Examples
+        --------
+        >>> x = Affine.letter("x")
+        >>> print(Stage.of(Read("out", (x,)), Read("A", (x + 1,)) - Read("A", (x,))))
+        out[x] = A[x+1] - A[x]
+        """
+        check_kind(target, Read, "target", "an element such as C[i, j]", SpecError)
+        term = as_term(term)
+        return cls(target.array, target.subscripts, term, dtype, tuple(where), update)
+
+    @property
+    def target(self) -> Read:
+        """The element that it computes."""
+        return Read(self.name, self.axes)
+
+    @property
+    def output(self) -> tuple[str, ...]:
+        """The letters of the axes: one for each unless it is an update."""
+        return tuple(dict.fromkeys(self.target.letters))
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """All its letters: those of the output first, then others as written."""
+        return tuple(dict.fromkeys((*self.output, *self.term.letters)))
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The letters that the output lacks."""
+        return tuple(letter for letter in self.letters if letter not in self.output)
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The term where it is one reduction as a whole; else None."""
+        return self.term if isinstance(self.term, Reduce) else None
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The different elements that it reads, those within subscripts of the left side too."""
+        found = (*self.term.reads, *(read for part in self.target.parts for read in part.reads))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it reads the elements that it computes."""
+        return self.target in self.reads
+
+    def with_where(self, where: Iterable[Condition]) -> Self:
+        """Return the stage in another region."""
+        return replace(self, where=tuple(where))
+
+    def _check_axes(self) -> None:
+        """Raise `SpecError` unless the axes are different letters."""
+        for axis, one in enumerate(self.axes):
+            if not isinstance(one, Affine) or one.plain is None:
+                raise SpecError(
+                    f"axis {axis} of {self.target} is {one}, not a letter; "
+                    "a position that is computed needs an update such as +="
+                )
+        for letter, times in Counter(self.output_letters()).items():
+            if times > 1:
+                raise SpecError(f"{self.target} has {letter!r} {times} times: it is a diagonal")
+
+    def output_letters(self) -> list[str]:
+        """Return the letter of each axis."""
+        return [letter for one in self.axes for letter in one.letters]
+
+    def _check_letters(self) -> None:
+        """Raise `SpecError` unless each letter has its place."""
+        bound = [letter for one in self.term.all if isinstance(one, Reduce) for letter in one.over]
+        for letter in bound:
+            if letter in self.output:
+                raise SpecError(f"{self}: {letter!r} is an axis of {self.name}, it is not summed")
+        if self.update is None:
+            for letter in self.summed:
+                if letter not in bound:
+                    raise SpecError(
+                        f"{self}: {self.name} has no axis {letter!r}, and nothing runs over it; "
+                        "write sum(…) or +="
+                    )
+        for condition in self.where:
+            for letter in condition.letters:
+                if letter not in self.letters:
+                    raise SpecError(
+                        f"the condition {condition} has {letter!r}, which {self.target} = "
+                        f"{self.term} has not"
+                    )
+
+    def _check_own_reads(self) -> None:
+        """Raise `SpecError` if an iteration would read what another one writes."""
+        for read in self.reads:
+            if read.array != self.name:
+                continue
+            summed = [one for one in self.term.all if isinstance(one, Reduce)]
+            within = any(read in one.term.reads for one in summed)
+            if read != self.target or within or self.update is not None:
+                raise SpecError(
+                    f"{self} reads {read} and writes {self.target}: iterations depend on one "
+                    "another; give the old values another name"
+                )
+
+    def __str__(self) -> str:
+        sign = "=" if self.update is None else _SIGNS.get(self.update, f"{self.update}=")
+        text = f"{self.target} {sign} {self.term}"
+        return text + (f", where {', '.join(map(str, self.where))}" if self.where else "")
+
+
+_SIGNS = {
+    "add": "+=",
+    "multiply": "*=",
+    "bitwise_and": "&=",
+    "bitwise_or": "|=",
+    "bitwise_xor": "^=",
+}

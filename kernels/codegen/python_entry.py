@@ -1,0 +1,101 @@
+"""Ways into translated functions from Python, as functions that Python calls as it calls C's.
+
+Other ways take each argument apart before and cost more than a small contraction, see
+docs/decisions/054.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Self
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from tilesolve.kernels.codegen.intrinsics import declare
+from tilesolve.kernels.codegen.scalars import INT, POINTER, REAL, VOID
+
+FASTCALL = 0x0080
+"""Python's `METH_FASTCALL`: the function takes itself, a row of arguments, and their number."""
+
+
+class Definition(ctypes.Structure):
+    """Python's `PyMethodDef`: kept as long as there are functions of it."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+    @classmethod
+    def of(cls, address: int) -> Self:
+        """Return the definition of the code at an address."""
+        return cls(b"call", address, FASTCALL, None)
+
+    def bind(self, myself: object = None) -> Callable[..., Any]:
+        """Return a Python function that runs the code, which gets an object as its first."""
+        function: Callable[..., Any] = _new(ctypes.byref(self), myself, None)
+        return function
+
+
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+
+
+def emit_entry(function: ir.Function) -> None:
+    """Add the code of a Python function that calls another one, without Python's lock.
+
+    It takes integers and doubles. For what is neither, and for another number of arguments, it
+    raises what Python raises. Without a result it returns the object that it is bound to: None.
+    """
+    module, kind = function.module, function.ftype
+    entry = ir.Function(module, ir.FunctionType(INT, [INT, POINTER, INT]), f"{function.name}()")
+    builder = ir.IRBuilder(entry.append_basic_block("entry"))
+
+    def call(name: str, returns: ir.Type, *values: ir.Value) -> ir.Value:
+        kinds = [value.type for value in values]
+        return builder.call(declare(module, name, returns, *kinds), values)
+
+    with builder.if_then(builder.icmp_signed("!=", entry.args[2], INT(len(kind.args)))):
+        call("PyErr_BadArgument", ir.IntType(32))
+        builder.ret(INT(0))
+    values = []
+    for at, wanted in enumerate(kind.args):
+        place = builder.gep(entry.args[1], [INT(at)], source_etype=INT)
+        given = builder.load(place, typ=INT)
+        read, found = ("PyFloat_AsDouble", REAL) if wanted == REAL else ("PyLong_AsLongLong", INT)
+        value = call(read, found, given)
+        values.append(builder.inttoptr(value, wanted) if wanted == POINTER else value)
+    failed = builder.icmp_signed("!=", call("PyErr_Occurred", INT), INT(0))
+    with builder.if_then(failed):
+        builder.ret(INT(0))
+    thread = call("PyEval_SaveThread", INT)
+    result = builder.call(function, values)
+    call("PyEval_RestoreThread", VOID, thread)
+    if kind.return_type == INT:
+        builder.ret(call("PyLong_FromLongLong", INT, result))
+    elif kind.return_type == VOID:
+        call("Py_IncRef", VOID, entry.args[0])
+        builder.ret(entry.args[0])
+    else:
+        raise TypeError(f"{function.name} returns {kind.return_type} to Python")
+
+
+def export_python() -> None:
+    """Have code find the functions of Python that it calls, however Python was linked."""
+    for name in (
+        "PyErr_BadArgument",
+        "PyErr_Occurred",
+        "PyEval_RestoreThread",
+        "PyEval_SaveThread",
+        "PyFloat_AsDouble",
+        "PyLong_AsLongLong",
+        "PyLong_FromLongLong",
+        "Py_IncRef",
+    ):
+        where = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+        llvm.add_symbol(name, where)

@@ -1,0 +1,152 @@
+"""Numbers of translated functions: their types, and Python's arithmetic on them.
+
+A value is one of LLVM, or a Python number that is known before code runs, or a tuple of values.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+INT = ir.IntType(64)
+REAL = ir.DoubleType()
+POINTER = INT.as_pointer()
+PAIR = ir.LiteralStructType([INT, INT])
+VOID = ir.VoidType()
+BIT = ir.IntType(1)
+
+
+def as_value(builder: ir.IRBuilder, value: Any, kind: ir.Type | None = None) -> Any:
+    """Return a number as a value of a type; without one, bits become integers.
+
+    Raises
+    ------
+    TypeError
+        If it is no number, or one of another type.
+    """
+    if isinstance(value, tuple):
+        return tuple(as_value(builder, one) for one in value)
+    if isinstance(value, int | float):
+        if kind is None:
+            kind = REAL if isinstance(value, float) else INT
+        value = kind(float(value) if kind == REAL else int(value))
+    elif not isinstance(value, ir.Value):
+        raise TypeError(f"{value!r} is no number")
+    elif value.type == BIT:
+        value = builder.zext(value, INT)
+    if kind is not None and value.type != kind:
+        raise TypeError(f"{value.type} where {kind} was expected")
+    return value
+
+
+def as_bit(builder: ir.IRBuilder, value: Any) -> ir.Value:
+    """Return whether a number is another one than zero."""
+    if not isinstance(value, ir.Value):
+        return BIT(bool(value))
+    return value if value.type == BIT else compare(builder, ast.NotEq, value, 0)
+
+
+def compare(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
+    """Return whether a comparison is true."""
+    if kind not in _COMPARISONS:
+        raise TypeError(f"{kind.__name__} cannot be translated")
+    sign, known = _COMPARISONS[kind]
+    if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
+        return known(first, second)
+    one, other = (as_value(builder, value) for value in (first, second))
+    if REAL in (one.type, other.type):
+        one, other = (as_value(builder, value, REAL) for value in (first, second))
+        ordered = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
+        return ordered(sign, one, other)
+    return builder.icmp_signed(sign, one, as_value(builder, other, one.type))
+
+
+def operate(builder: ir.IRBuilder, kind: type, first: Any, second: Any) -> Any:
+    """Return the result of an operation on two integers."""
+    if kind not in _OPERATIONS:
+        raise TypeError(f"{kind.__name__} cannot be translated")
+    if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
+        return _KNOWN[kind](first, second)
+    return _OPERATIONS[kind](builder, as_value(builder, first, INT), as_value(builder, second, INT))
+
+
+def smaller(builder: ir.IRBuilder, first: Any, second: Any, *, largest: bool = False) -> Any:
+    """Return the smaller of two integers, or the larger."""
+    if not isinstance(first, ir.Value) and not isinstance(second, ir.Value):
+        return max(first, second) if largest else min(first, second)
+    one, other = (as_value(builder, value, INT) for value in (first, second))
+    return builder.select(builder.icmp_signed(">" if largest else "<", one, other), one, other)
+
+
+def _divide(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    if (power := _power_of_two(second)) is not None:
+        return builder.ashr(first, INT(power))
+    divisor, nothing = _divisor(builder, second)
+    quotient, rest = builder.sdiv(first, divisor), builder.srem(first, divisor)
+    below = builder.sub(quotient, builder.zext(_is_beyond(builder, rest, divisor), INT))
+    return builder.select(nothing, INT(0), below)
+
+
+def _remainder(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    if _power_of_two(second) is not None:
+        return builder.and_(first, INT(second.constant - 1))
+    divisor, nothing = _divisor(builder, second)
+    rest = builder.srem(first, divisor)
+    more = builder.select(_is_beyond(builder, rest, divisor), divisor, INT(0))
+    return builder.select(nothing, INT(0), builder.add(rest, more))
+
+
+def _power_of_two(value: ir.Value) -> int | None:
+    """Return which power of two a constant is; None if it is no constant, or no such one."""
+    number = value.constant if isinstance(value, ir.Constant) else 0
+    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
+
+
+def _divisor(builder: ir.IRBuilder, value: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return what can be divided by, and whether that is nothing: the CPU would trap then."""
+    nothing = builder.icmp_signed("==", value, INT(0))
+    return builder.select(nothing, INT(1), value), nothing
+
+
+def _is_beyond(builder: ir.IRBuilder, rest: ir.Value, divisor: ir.Value) -> ir.Value:
+    """Return whether a quotient was rounded up, as the CPU rounds to zero."""
+    differ = builder.icmp_signed("<", builder.xor(rest, divisor), INT(0))
+    return builder.and_(builder.icmp_signed("!=", rest, INT(0)), differ)
+
+
+_COMPARISONS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
+
+_KNOWN: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+
+_OPERATIONS: dict[type, Callable[..., ir.Value]] = {
+    ast.Add: ir.IRBuilder.add,
+    ast.Sub: ir.IRBuilder.sub,
+    ast.Mult: ir.IRBuilder.mul,
+    ast.FloorDiv: _divide,
+    ast.Mod: _remainder,
+    ast.BitAnd: ir.IRBuilder.and_,
+    ast.BitOr: ir.IRBuilder.or_,
+    ast.LShift: ir.IRBuilder.shl,
+    ast.RShift: ir.IRBuilder.ashr,
+}

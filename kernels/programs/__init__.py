@@ -1,0 +1,1 @@
+"""Loop programs: values that are printed, interpreted and lowered to machine code."""
