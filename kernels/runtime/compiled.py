@@ -14,7 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import object_code, vectors
@@ -212,12 +211,6 @@ def build_functions(module: str) -> bytes:
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)
-        text = str(unit)
-    parsed = llvm.parse_assembly(text)
-    parsed.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = False
-    passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(parsed, passes)
+        parsed, machine = object_code.optimise(unit, TargetCpu.here(), unroll=True)
     code: bytes = machine.emit_object(parsed)
     return code
