@@ -114,7 +114,7 @@ def compare(found, expected, single):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6))
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 def test_code_interpreter_and_evaluation_agree(seed):
