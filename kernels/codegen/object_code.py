@@ -245,7 +245,7 @@ def _parse_module(
     family: Family, shapes: Sequence[Shape] | None, cpu: TargetCpu | None
 ) -> tuple[Any, Any]:
     cpu = cpu or TargetCpu.here()
-    machine = target_machine(cpu)
+    machine = target(cpu)
     module = ir.Module(name="tilesolve")
     module.triple = machine.triple
     with pause_collection():
@@ -259,18 +259,27 @@ def _parse_module(
     return parsed, machine
 
 
-def optimise(module: ir.Module, cpu: TargetCpu, *, unrolls: bool = False) -> tuple[Any, Any]:
+def optimise(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> tuple[Any, Any]:
     """Return a module as LLVM optimises it, and the machine that code for it is made with.
 
-    Loops become no vectors: what is to be one is written so. They are unrolled only if wanted.
+    Loops become no vectors: what is to be one is written so.
+
+    Parameters
+    ----------
+    module
+        What to optimise.
+    cpu
+        What code is made for.
+    unroll
+        Whether LLVM unrolls loops as it likes.
 
     Examples
     --------
-    >>> parsed, machine = optimise(ir.Module(name="empty"), TargetCpu.here())
+    >>> parsed, machine = optimise(ir.Module(name="empty"), TargetCpu.here(), unroll=False)
     >>> len(machine.emit_object(parsed)) > 0
     True
     """
-    machine = target_machine(cpu)
+    machine = target(cpu)
     module.triple = machine.triple
     with pause_collection():
         text = str(module)
@@ -278,15 +287,16 @@ def optimise(module: ir.Module, cpu: TargetCpu, *, unrolls: bool = False) -> tup
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
-    options.loop_interleaving = options.loop_unrolling = unrolls
+    if not unroll:
+        options.loop_interleaving = options.loop_unrolling = False
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(parsed, passes)
     return parsed, machine
 
 
 @cache
-def target_machine(cpu: TargetCpu) -> Any:
-    """Return LLVM's machine for a CPU.
+def target(cpu: TargetCpu) -> Any:
+    """Return what makes code for a CPU.
 
     Raises
     ------

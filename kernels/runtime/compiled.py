@@ -16,13 +16,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen import object_code, vectors
 from tilesolve.kernels.codegen.intrinsics import intrinsic
-from tilesolve.kernels.codegen.object_code import LoadedCode, TargetCpu, optimise
+from tilesolve.kernels.codegen.object_code import LoadedCode, TargetCpu
 from tilesolve.kernels.codegen.python_entry import Definition, emit_entry, export_python
 from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import BIT, INT, PAIR, POINTER, REAL, VOID
 from tilesolve.kernels.codegen.translation import translate
+from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.kept_objects import make_alone, write_object
@@ -205,8 +206,10 @@ def _name(module: str) -> str:
 def build_functions(module: str) -> bytes:
     """Return an object file of a module's functions."""
     unit = ir.Module(name=module)
-    for function in translate(unit, _functions[module]):
-        emit_entry(function)
-    parsed, machine = optimise(unit, TargetCpu.here(), unrolls=True)
+    unit.triple = object_code.target(TargetCpu.here()).triple
+    with pause_collection():
+        for function in translate(unit, _functions[module]):
+            emit_entry(function)
+        parsed, machine = object_code.optimise(unit, TargetCpu.here(), unroll=True)
     code: bytes = machine.emit_object(parsed)
     return code

@@ -426,7 +426,7 @@ def test_runs(dtype, bits, plain, along):
 @pytest.mark.parametrize("mode", Mode)
 def test_c_is_prefetched_where_sums_are_long_and_it_is_read(mode):
     """Lines that streaming stores drop from the caches would be fetched for nothing."""
-    machine = object_code.target_machine(object_code.TargetCpu.here())
+    machine = object_code.target(object_code.TargetCpu.here())
     module = ir.Module()
     module.triple = machine.triple
     function = ir.Function(module, ir.FunctionType(INT64, (INT64,)), "prefetches")
