@@ -114,7 +114,7 @@ class NestChoice:
         >>> from tilesolve.contractions.statements.parse import parse_stages
         >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
         >>> print(plan_nest(found, Machine.load("i7-6700k"), 2)[0].lines()[1])
-          tile x:16 y:240, loops y_240 x_16 y_8 y | x, threads over y, vectors along x
+          tile x:16 y:64, loops y_64 x_16 y_8 y | x, threads over y, vectors along x
         """
         found = [f"{self.statement}: {self.kind.value}, by a {self.route}: {self.why}"]
         if self.route != "nest":
@@ -200,7 +200,7 @@ def plan_nest(
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
     >>> (choice,) = plan_nest(found, Machine.load("i7-6700k"))
     >>> choice.kind.name, choice.route, choice.tiles
-    ('SPATIAL', 'nest', {'x': 16, 'y': 496})
+    ('SPATIAL', 'nest', {'x': 16, 'y': 64})
     """
     for name, value, known in (
         ("mode", mode, get_args(NestMode)),

@@ -182,17 +182,18 @@ def order_loops(
     whole = [x for x in setting.extents if x not in tiled and setting.extents[x] > 1]
     inters = list(_between(tiled, ends.threads, ends.n))
     intras = list(_between(tiled, ends.o, column))
-    best = None
+    inter, intra = inters[0], intras[0]
     if len(inters) * len(intras) <= NEST_ORDER_PAIRS:
-        pairs: Any = ((inter, intra) for inter in inters for intra in intras)
-        best = min(pairs, key=lambda pair: order_cost(*pair, tiles, setting.extents))
+        inter, intra = min(
+            ((inter, intra) for inter in inters for intra in intras),
+            key=lambda pair: order_cost(pair[0], pair[1], tiles, setting.extents),
+        )
     else:
-        inter, intra = inters[0], intras[0]
+        best = None
         while (inter, intra) != best:
             best = inter, intra
             inter = min(inters, key=lambda one: order_cost(one, intra, tiles, setting.extents))
             intra = min(intras, key=lambda one: order_cost(inter, one, tiles, setting.extents))
-    inter, intra = best
     distance = order_cost(inter, intra, tiles, setting.extents)
     return inter, (*intra[:-1], *whole, intra[-1]), distance
 
@@ -210,7 +211,7 @@ def _varies(tile: Any) -> bool:  # noqa: ANN401
 
 
 def _count(tiles: Mapping[str, Any]) -> int:
-    return next(tile.size for tile in tiles.values() if _varies(tile))
+    return next(int(tile.size) for tile in tiles.values() if _varies(tile))
 
 
 def _kept(tiles: Mapping[str, Any], where: npt.NDArray[np.bool_]) -> dict[str, Any]:
