@@ -140,7 +140,7 @@ sizes are given for a, b
         """
         spec = spec if isinstance(spec, Spec) else Spec.parse(spec)
         if isinstance(sizes, str):
-            sizes = _read_sizes(sizes)
+            sizes = read_extents(sizes)
         elif not isinstance(sizes, Mapping):
             sizes = dict.fromkeys(spec.letters, sizes)
         for letter in sizes:
@@ -359,7 +359,7 @@ def _integer(spec: Spec, letter: str, value: object) -> int:
         ) from None
 
 
-def _read_sizes(text: str) -> dict[str, int]:
+def read_extents(text: str) -> dict[str, int]:
     """Read ``"a=72, b=72"``."""
     sizes: dict[str, int] = {}
     for item in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip())):

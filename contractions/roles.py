@@ -126,6 +126,24 @@ class Roles(NamedTuple):
         """
         return next(number for number, letters in enumerate(self) if letter in letters)
 
+    def split(self, letters: Iterable[str]) -> list[list[str]]:
+        """Return loops in order, in as few groups as it takes that no role comes back in any.
+
+        Examples
+        --------
+        >>> roles = Roles(rows=("k",), columns=("h", "w"), sums=("c",), batches=())
+        >>> roles.split("cwkh"), roles.split("cwhk")
+        ([['c', 'w', 'k'], ['h']], [['c', 'w', 'h', 'k']])
+        """
+        found: list[list[str]] = [[]]
+        for letter in letters:
+            *others, latest = [None, *(self.number(one) for one in found[-1])]
+            role = self.number(letter)
+            if role != latest and role in others:
+                found.append([])
+            found[-1].append(letter)
+        return found
+
 
 def shared_lane(problem: Problem) -> str | None:
     """Return the letter that vectors lie along if the output and both operands have it.

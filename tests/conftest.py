@@ -1,11 +1,14 @@
 """What every test starts from."""
 
+import itertools
 import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tilesolve import caches
+from tilesolve.machine import kernel_cache
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system import files
 from tilesolve.system.trust import kept_folder
@@ -21,40 +24,63 @@ settings.load_profile("anywhere")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-KEPT_FUNCTIONS = kept_folder("functions")
-"""What was compiled, in this run and in earlier ones: it takes seconds to make again."""
+KEPT = {name: kept_folder(name).resolve() for name in ("code", "functions")}
+"""What was compiled, in this run and in earlier ones: it takes minutes to make again.
+
+Its files' names tell what they were made from, so that none is used after a change of that.
+"""
 
 
 @pytest.fixture(scope="session")
 def kept_functions():
     """The folder of compiled functions, for folders of a test's own."""
-    files.make_folder(KEPT_FUNCTIONS)
-    return KEPT_FUNCTIONS
+    files.make_folder(KEPT["functions"])
+    return KEPT["functions"]
 
 
 @pytest.fixture(scope="session")
-def kept_code(tmp_path_factory):
-    """A folder of compiled kernels, empty at first, that all processes of this run share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "code"
-    folder.mkdir(exist_ok=True)
-    return folder
+def kept_code():
+    """The folder of compiled kernels, for folders of a test's own."""
+    files.make_folder(KEPT["code"])
+    return KEPT["code"]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """New folders, one a test: those of pytest take longer the more there are."""
+    base = tmp_path_factory.mktemp("folders")
+    return (base / str(number) for number in itertools.count())
+
+
+def remove_own_files(folder, pattern):
+    """Remove files of a test's own: what was compiled serves all tests, also of other runs."""
+    assert folder.resolve() not in KEPT.values(), "the test needs a cache folder of its own"
+    return files.remove_files(folder, pattern)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, tmp_path_factory, monkeypatch, kept_code, kept_functions):
+def own_settings(folders, monkeypatch, kept_code, kept_functions):
     """Folders of this test's own, no other setting, no plan in memory, no warning issued yet.
 
-    Only kernels that another test compiled are there: making them takes seconds each time. A test
-    of their making sets a cache folder of its own.
+    Only what was compiled before is there. A test of its making sets a cache folder of its own.
     """
+    own = next(folders)
     for name in [name for name in os.environ if name.startswith("TILESOLVE_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
-    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(own / "config"))
+    cache = own / "cache"
+    cache.mkdir(parents=True)
     (cache / "code").symlink_to(kept_code)
     (cache / "functions").symlink_to(kept_functions)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
+    for module in (caches, kernel_cache):
+        monkeypatch.setattr(module, "remove_files", remove_own_files)
     monkeypatch.setattr(files, "_warned", set())
     plan_cache._memory.clear()
+
+
+@pytest.fixture
+def home(own_settings, tmp_path, monkeypatch):
+    """A folder for what a test makes, with the folder of settings in it."""
+    monkeypatch.setenv("TILESOLVE_CONFIG_DIR", str(tmp_path / "config"))
     return tmp_path

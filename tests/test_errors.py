@@ -12,10 +12,14 @@ import pytest
 
 import tilesolve
 from tilesolve.contractions.errors import TilesolveError
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.parse import parse_stages
 
 MACHINE = "i7-6700k"
 FEW = np.ones((4, 4))
 IMAGES, FILTERS = np.ones((1, 2, 5, 5)), np.ones((3, 2, 3, 3))
+
+STAGE = parse_stages("C[i,j] = A[j,i] + B[i,j]")[0]
 
 WRONG = {
     "None": lambda: None,
@@ -102,8 +106,10 @@ def objects():
         "Peak": machine.peaks[0],
         "Plan": tilesolve.plan("ij,jk->ik", 4, MACHINE),
         "Problem": tilesolve.Problem.of("ij,jk->ik", 4),
+        "NestPlan": tilesolve.nest("C[i,j] = A[j,i] + B[i,j]", 4, machine=MACHINE),
         "Ranking": tilesolve.rank("ij,jk->ik", 4, MACHINE, variants=3),
         "Spec": tilesolve.Spec.parse("ij,jk->ik"),
+        "Stage": STAGE,
         "TilesolveError": TilesolveError("the root of all errors"),
     }
 
@@ -122,6 +128,9 @@ OWN = {
     "Machine.from_toml": {"text": tilesolve.Machine.load(MACHINE).to_toml()},
     "Machine.level": {"name": "L1"},
     "Machine.replace": {"changes": {"cores": 2}},
+    "NestPlan": {"computation": bind_stages([STAGE], 4), "machine": tilesolve.Machine.load(MACHINE)},
+    "NestPlan.__call__": {"arrays": (FEW, FEW), "params": {}},
+    "NestPlan.from_json": {"text": partial(tilesolve.NestPlan.to_json)},
     "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
     "Plan.whatif": {"factors": {"compute": 0.5}},
     "Problem": {"spec": tilesolve.Spec.parse("ij,jk->ik")},
@@ -136,6 +145,9 @@ OWN = {
     "Ranking.ties": {"name": "price"},
     "Spec": {"operands": tilesolve.Spec.parse("ij,jk->ik").operands},
     "Spec.parse": {"text": "ij,jk->ik"},
+    "Stage": {"name": "C", "axes": STAGE.axes, "term": STAGE.term},
+    "Stage.of": {"target": STAGE.target, "term": STAGE.term},
+    "Stage.with_where": {"where": ()},
     "conv_transpose": {"w": np.ones((2, 3, 3, 3))},
     "einsum": {"subscripts": "ij,jk->ik", "operands": (FEW, FEW)},
     "einsum_path": {"subscripts": "ij,jk->ik", "operands": (FEW, FEW)},
@@ -143,6 +155,7 @@ OWN = {
     "fold_batchnorm": {"beta": np.ones(3)},
     "onnx.layers": {"source": b""},
     "onnx.load": {"source": b""},
+    "nest": {"statement": "C[i,j] = A[j,i] + B[i,j]", "sizes": 4, "machine": MACHINE},
     "plan": {"sizes": 4, "machine": MACHINE},
     "rank": {"sizes": 4, "machine": MACHINE, "variants": 3},
     "reference": {"arrays": (FEW, FEW)},
@@ -158,14 +171,14 @@ INSIDE = {"Expression.run", "Ranking.draw", "Ranking.run", "clear_cache"}
 runs many plans; and what takes none, and would empty the caches."""
 
 CALLED = {
-    "arrays": ("operand",),
+    "arrays": ("operand", "array"),
     "a": ("operand 0",),
     "array": ("operand",),
     "b": ("operand 1",),
     "changes": ("cores",),
     "constants": ("is constant",),
     "dilation": ("window",),
-    "dtype": ("computes in", "cast"),
+    "dtype": ("computes in", "compute in", "cast"),
     "factor": ("bandwidth",),
     "factors": ("compute", "flops"),
     "count": ("measured",),

@@ -1,7 +1,10 @@
 """The examples run, and say what they are there to say."""
 
 import importlib.util
+import os
 import sys
+import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,8 +38,12 @@ def test_first_contraction(capsys):
     assert "equal to numpy's" in capsys.readouterr().out
 
 
-def test_call_overhead(capsys):
-    """Every contender is called, and a fresh process contracts."""
+@pytest.mark.parametrize("compiled", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_call_overhead(compiled, capsys, monkeypatch):
+    """Every contender is called, and a fresh process contracts: one that has to compile, too."""
+    if compiled:
+        kept = os.environ["TILESOLVE_CACHE_DIR"]
+        monkeypatch.setattr(tempfile, "TemporaryDirectory", lambda: nullcontext(kept))
     example("call_overhead").main(["--calls", "3", "--rounds", "1"])
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split(" | ") for line in lines if "×" in line]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tilesolve.contractions.problem import Problem as Problem
     from tilesolve.contractions.reference import reference as reference
     from tilesolve.contractions.spec import Spec as Spec
+    from tilesolve.contractions.statements.stage import Stage as Stage
     from tilesolve.contractions.suites import suite as suite
     from tilesolve.convolutions import onnx as onnx
     from tilesolve.convolutions.batch_norm import fold_batchnorm as fold_batchnorm
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tilesolve.machine.level import Level as Level
     from tilesolve.machine.level import Peak as Peak
     from tilesolve.machine.model import Machine as Machine
+    from tilesolve.nests.plan import NestPlan as NestPlan
+    from tilesolve.nests.plan import nest as nest
     from tilesolve.plans.plan import Plan as Plan
     from tilesolve.plans.plan import plan as plan
     from tilesolve.ranking.ranking import Ranking as Ranking
@@ -43,11 +46,13 @@ _HOMES = {
     "Expression": "expressions.expression",
     "Level": "machine.level",
     "Machine": "machine.model",
+    "NestPlan": "nests.plan",
     "Peak": "machine.level",
     "Plan": "plans.plan",
     "Problem": "contractions.problem",
     "Ranking": "ranking.ranking",
     "Spec": "contractions.spec",
+    "Stage": "contractions.statements.stage",
     "TilesolveError": "contractions.errors",
     "clear_cache": "caches",
     "conv": "convolutions.conv",
@@ -58,6 +63,7 @@ _HOMES = {
     "elementwise": "contractions.epilogue",
     "expression": "expressions.compile",
     "fold_batchnorm": "convolutions.batch_norm",
+    "nest": "nests.plan",
     "plan": "plans.plan",
     "rank": "ranking.ranking",
     "reference": "contractions.reference",

@@ -15,9 +15,10 @@ from typer.core import TyperGroup
 
 from tilesolve.bench.command import bench
 from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
+from tilesolve.plan_command import show_plan
 from tilesolve.ranking.command import rank_variants
 from tilesolve.ranking.learning.command import learn
-from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
+from tilesolve.system.command_options import full_dtype
 from tilesolve.system.interrupts import INTERRUPTED
 
 FAILED = 2
@@ -285,110 +286,6 @@ def _suites(
     console().print(text_table("", columns, [(name, *map(str, found)) for name, *found in sums]))
 
 
-@app.command("plan")
-def _plan(
-    context: typer.Context,
-    spec: Annotated[
-        str | None, typer.Argument(help='Such as "abcd-aebf-dfce" or "ij,jk->ik".')
-    ] = None,
-    sizes: Annotated[
-        list[str] | None, typer.Argument(help="Extents: a=72 b=72, or one number for all letters.")
-    ] = None,
-    conv: Annotated[
-        str | None,
-        typer.Option(help='A convolution layer instead: "c=64 h=56 w=56 k=64 r=3 s=3 padding=1".'),
-    ] = None,
-    layout: Annotated[str, typer.Option(help="With --conv: NCHW or NHWC.")] = "NCHW",
-    epilogue: Annotated[str, typer.Option(help='What follows, such as "relu".')] = "",
-    machine: Annotated[
-        str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(help="f16, bf16, f32, f64, c64, c128 or a name; else f64, of --conv f32."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
-    ] = None,
-    accumulate: Annotated[
-        bool, typer.Option("--accumulate", help="Add to what the output holds.")
-    ] = False,
-    strategy: Annotated[
-        str, typer.Option(help="What finds the tiles: solver, composition or slicing.")
-    ] = "solver",
-    tries: Annotated[int, typer.Option(min=1, help="Run N candidates, keep the fastest.")] = 1,
-    expressions: Annotated[
-        bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
-    ] = False,
-    levels: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --expressions: how many; else the machine's caches."),
-    ] = None,
-    cache: Annotated[bool, typer.Option(help="Use and keep solved plans.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw bytes and time per level into this file.")
-    ] = None,
-) -> None:
-    """Solve for the tiles of a contraction or convolution, and explain them.
-
-    Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
-    Example: $ tilesolve plan --conv "c=64 h=56 w=56 k=64 r=3 s=3 padding=1" --layout NHWC
-    """
-    from tilesolve.plans import plan as plan_module
-    from tilesolve.show.pictures import check_picture
-
-    taken = ("spec", "sizes", "machine", "expressions", "levels")
-    if expressions and (ignored := list_ignored(context, taken)):
-        raise typer.BadParameter(f"--expressions shows no plan, and takes no {ignored}")
-    if levels is not None and not expressions:
-        raise typer.BadParameter("--levels counts the levels of --expressions, which is missing")
-    if plot is not None:
-        check_picture(plot)
-    text = " ".join(sizes or ())
-    if conv is None and layout != "NCHW":
-        raise typer.BadParameter("--layout is of --conv, which is missing")
-    if (spec is None) == (conv is None):
-        raise typer.BadParameter("give either a spec or --conv")
-    if expressions and spec is not None:
-        _print_expressions(spec, machine, levels)
-        return
-    if spec is not None:
-        found = plan_module.plan(
-            read_spec(spec),
-            int(text) if text.isdecimal() else text,
-            machine,
-            dtype=full_dtype(dtype) or "float64",
-            threads=threads,
-            accumulate=accumulate,
-            epilogue=epilogue,
-            strategy=strategy,
-            tries=tries,
-            cache=cache,
-        )
-        report = str(found)
-    else:
-        from tilesolve.convolutions.command import plan_convolution, read_convolution
-
-        if accumulate:
-            raise typer.BadParameter("--conv takes no --accumulate")
-        layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
-        found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
-    if plot is not None:
-        from tilesolve.show.drawings import draw_plan
-
-        draw_plan(found, plot)
-    typer.echo(found.to_json() if as_json else report)
-
-
-def _print_expressions(spec: str, machine: str | None, levels: int | None) -> None:
-    from tilesolve.machine.model import Machine
-    from tilesolve.model.formulas import listing, output_stationary_order
-
-    parsed, count = read_spec(spec), levels or len(Machine.load(machine).caches)
-    typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
-
-
 @app.command("cache")
 def _cache(
     clear: Annotated[
@@ -439,6 +336,7 @@ def _warm(
     typer.echo(f"{', '.join(wanted)} compiled in {kept_folder('code').parent}")
 
 
+app.command("plan")(show_plan)
 app.command("rank")(rank_variants)
 app.command("learn")(learn)
 app.command("bench")(bench)

@@ -141,7 +141,7 @@ def bind_stages(
     """
     stages = tuple(stages)
     if not stages:
-        raise SpecError("a computation has a stage at least")
+        raise SpecError("no statement is given: a computation has one at least")
     given = dict(shapes or {})
     orders = _check_orders(stages, given)
     _check_uses(stages)

@@ -50,7 +50,10 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.USub: "-",
     ast.Invert: "~",
 }
-_SUMS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}
+_SUMS = {
+    **{"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+}
 
 
 def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...]:
@@ -91,7 +94,7 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     return tuple(found)
 
 
-def parse_conditions(text: str | Sequence[str]) -> tuple[Condition, ...]:
+def parse_conditions(text: str | Sequence[str | Condition]) -> tuple[Condition, ...]:
     """Read conditions on letters.
 
     Examples
@@ -99,11 +102,13 @@ def parse_conditions(text: str | Sequence[str]) -> tuple[Condition, ...]:
     >>> [str(one) for one in parse_conditions("0 <= i - j < 3")]
     ['i >= j', 'j+2 >= i']
     """
-    texts = [text] if isinstance(text, str) else list(text)
+    check_kind(text, (str, list, tuple), "where", "text such as 'j <= i'", SpecError)
+    texts: list[str | Condition] = [text] if isinstance(text, str) else list(text)
+    texts = [one for one in texts if not (isinstance(one, str) and one == "")]
     found: list[Condition] = []
     for one in texts:
         check_kind(one, (str, Condition), "where", "text such as 'j <= i'", SpecError)
-        found += _Statement(one.strip()).conditions() if isinstance(one, str) else [one]
+        found += _Statement(one.strip(), "where").conditions() if isinstance(one, str) else [one]
     return tuple(found)
 
 
@@ -115,11 +120,14 @@ class _Statement:
     ----------
     text
         As it was written.
+    kind
+        What messages call it.
     letters
         Names that stand in subscripts: a name elsewhere is one of them, or a parameter.
     """
 
     text: str
+    kind: str = "statement"
     letters: set[str] = field(default_factory=set)
 
     def stage(self, where: str | Sequence[str]) -> Stage:
@@ -197,7 +205,8 @@ class _Statement:
         return tree.body[0]
 
     def _error(self, column: int, what: str) -> SpecError:
-        return SpecError(f"{what}\n  {self.text}\n  {' ' * column}^ column {column + 1}")
+        shown = f"{self.text}\n  {' ' * column}^ column {column + 1}"
+        return SpecError(f"{self.kind}: {what}\n  {shown}")
 
     def _refused(self, node: ast.AST, what: str) -> SpecError:
         return self._error(getattr(node, "col_offset", 0), what)
@@ -257,7 +266,7 @@ class _Statement:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if node.keywords:
             raise self._refused(node, "functions of statements take no keywords")
-        if name in _SUMS and (len(node.args) == 1 or name in ("sum", "prod")):
+        if name in _SUMS and (len(node.args) == 1 or name not in CALLS):
             return self._sum(node, name, target)
         given = tuple(self._term(one, target) for one in node.args)
         if name == "where" and len(given) == 3:
@@ -265,7 +274,7 @@ class _Statement:
         if name in DTYPES and len(given) == 1:
             return Cast(name, given[0])
         if name not in CALLS:
-            known = ", ".join(sorted({*CALLS, "sum", "prod", "where"}))
+            known = ", ".join(sorted({*CALLS, *_SUMS, "where"}))
             raise self._refused(
                 node, f"no function {name or ast.unparse(node.func)!r}; there are {known}"
             )
@@ -328,7 +337,7 @@ def _subscript_names(node: ast.AST) -> set[str]:
                 if isinstance(x, ast.Subscript) and isinstance(x.value, ast.Name)
             }
             found |= {x.id for x in ast.walk(one.slice) if isinstance(x, ast.Name)} - arrays
-    return found - {*CALLS, *DTYPES, "where", "sum", "prod"}
+    return found - {*CALLS, *DTYPES, *_SUMS, "where"}
 
 
 def _folded(name: str, terms: Sequence[Term]) -> Position | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Self
 
 from tilesolve.contractions.argument_kinds import check_kind, check_kinds
@@ -56,6 +57,8 @@ class Stage:
         check_kind(self.name, str, "name of a Stage", "text", SpecError)
         check_kinds(self.axes, (Affine, Term), "axes", "letters", SpecError)
         object.__setattr__(self, "term", as_term(self.term))
+        check_kind(self.dtype, (str, NoneType), "dtype of a Stage", "text or None", DtypeError)
+        check_kind(self.update, (str, NoneType), "update of a Stage", "text or None", SpecError)
         if self.dtype is not None and self.dtype not in DTYPES:
             raise DtypeError(f"nests compute in {', '.join(DTYPES)}, not in {self.dtype!r}")
         check_kinds(self.where, Condition, "where", "conditions", SpecError)
@@ -90,6 +93,7 @@ class Stage:
         """
         check_kind(target, Read, "target", "an element such as C[i, j]", SpecError)
         term = as_term(term)
+        check_kind(where, Iterable, "where", "conditions", SpecError)
         return cls(target.array, target.subscripts, term, dtype, tuple(where), update)
 
     @property
@@ -130,6 +134,7 @@ class Stage:
 
     def with_where(self, where: Iterable[Condition]) -> Self:
         """Return the stage in another region."""
+        check_kind(where, Iterable, "where", "conditions", SpecError)
         return replace(self, where=tuple(where))
 
     def _check_axes(self) -> None:

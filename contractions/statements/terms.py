@@ -356,7 +356,7 @@ class Reduce(Term):
 
     def __str__(self) -> str:
         names = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max"}
-        return f"{names.get(self.name, self.name)}({self.term}, {' '.join(self.over)})"
+        return f"{names.get(self.name, self.name)}({self.term}, {', '.join(self.over)})"
 
 
 def as_term(value: object) -> Term:

@@ -259,14 +259,23 @@ def _parse_module(
     return parsed, machine
 
 
-def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
+def optimise(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> tuple[Any, Any]:
     """Return a module as LLVM optimises it, and the machine that code for it is made with.
 
     Loops become no vectors: what is to be one is written so.
 
+    Parameters
+    ----------
+    module
+        What to optimise.
+    cpu
+        What code is made for.
+    unroll
+        Whether LLVM unrolls loops as it likes.
+
     Examples
     --------
-    >>> parsed, machine = optimise(ir.Module(name="empty"), TargetCpu.here())
+    >>> parsed, machine = optimise(ir.Module(name="empty"), TargetCpu.here(), unroll=False)
     >>> len(machine.emit_object(parsed)) > 0
     True
     """
@@ -278,7 +287,8 @@ def optimise(module: ir.Module, cpu: TargetCpu) -> tuple[Any, Any]:
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False
-    options.loop_interleaving = options.loop_unrolling = False
+    if not unroll:
+        options.loop_interleaving = options.loop_unrolling = False
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(parsed, passes)
     return parsed, machine

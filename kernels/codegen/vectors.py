@@ -170,7 +170,7 @@ def call_intrinsic(
     --------
     >>> builder, count = _example()
     >>> print(call_intrinsic(builder, "llvm.smax.i64", INT64, [count, count]))
-    %".3" = call i64 @"llvm.smax.i64"(i64 %".1", i64 %".1")
+    %".4" = call i64 @"llvm.smax.i64"(i64 %".1", i64 %".1")
     """
     signature = ir.FunctionType(returns, [value.type for value in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)

@@ -77,19 +77,23 @@ def compile_program(
     path = kept_folder("code") / f"program-{_digest(program, layout, bits, cpu)}.o"
     with make_alone(path) as code:
         if code is None:
-            parsed, machine = optimise(lower(program, layout, bits).module, cpu)
+            parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
             code = machine.emit_object(parsed)
             write_object(path, code)
     return CompiledProgram(program, layout, bits, LoadedCode(code))
 
 
 def program_assembly(
-    program: Program, layout: Layout | None = None, cpu: TargetCpu | None = None
+    program: Program,
+    layout: Layout | None = None,
+    cpu: TargetCpu | None = None,
+    bits: int | None = None,
 ) -> str:
-    """Return the assembly of a program for a CPU, whose widest vectors it takes."""
+    """Return the assembly of a program for a CPU, with its widest vectors unless told otherwise."""
     cpu = TargetCpu.here() if cpu is None else cpu
     layout = Layout.rows(program.computation) if layout is None else layout
-    parsed, machine = optimise(lower(program, layout, cpu.bits).module, cpu)
+    bits = cpu.bits if bits is None else bits
+    parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
     text: str = machine.emit_assembly(parsed)
     return text
 
@@ -124,10 +128,7 @@ class CompiledProgram:
     @property
     def assembly(self) -> str:
         """The assembly of the code."""
-        cpu = TargetCpu.here()
-        parsed, machine = optimise(lower(self.program, self.layout, self.bits).module, cpu)
-        text: str = machine.emit_assembly(parsed)
-        return text
+        return program_assembly(self.program, self.layout, bits=self.bits)
 
     def run(
         self,

@@ -182,6 +182,9 @@ class Lowering:
                 for number in range(count)
             ]
 
+        if not scopes:  # a letter has no values
+            return
+
         def whole() -> None:
             emit_vector_loop(self.emitter, inner, scope, scopes, self.emit)
 

@@ -14,7 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from tilesolve.kernels.codegen import object_code, vectors
@@ -206,18 +205,11 @@ def _name(module: str) -> str:
 
 def build_functions(module: str) -> bytes:
     """Return an object file of a module's functions."""
-    machine = object_code.target(TargetCpu.here())
     unit = ir.Module(name=module)
-    unit.triple = machine.triple
+    unit.triple = object_code.target(TargetCpu.here()).triple
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)
-        text = str(unit)
-    parsed = llvm.parse_assembly(text)
-    parsed.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = False
-    passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(parsed, passes)
+        parsed, machine = object_code.optimise(unit, TargetCpu.here(), unroll=True)
     code: bytes = machine.emit_object(parsed)
     return code

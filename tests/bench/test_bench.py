@@ -68,10 +68,11 @@ def with_fakes(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory, kept_code):
+def kernels(tmp_path_factory, kept_code, kept_functions):
     """A folder of plans that the sweeps of this module share, and of everyone's compiled code."""
     folder = tmp_path_factory.mktemp("kernels")
     (folder / "code").symlink_to(kept_code)
+    (folder / "functions").symlink_to(kept_functions)
     return str(folder)
 
 

@@ -53,8 +53,8 @@ def test_tries(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give either a spec or --conv"),
-        (("ij-ik-kj", "--conv", LAYER), "give either a spec or --conv"),
+        ((), "give either a spec, --conv or --nest"),
+        (("ij-ik-kj", "--conv", LAYER), "give either a spec, --conv or --nest"),
         (("ij-ik-kj", "8", "--layout", "NHWC"), "--layout is of --conv"),
         (("--conv", LAYER, "--accumulate"), "--conv takes no --accumulate"),
         (("--conv", "c=4"), "pixels are given along nothing"),

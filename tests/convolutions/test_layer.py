@@ -394,8 +394,9 @@ def test_bad_convolutions():
         assert (out == 7).all()
 
 
-def test_what_calls_leave_can_be_forgotten():
+def test_what_calls_leave_can_be_forgotten(tmp_path, monkeypatch):
     """`clear_cache` makes the next call plan anew."""
+    monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(tmp_path))
     x, w = np.ones((1, 3, 6)), np.ones((4, 3, 3))
     problem = Convolution.of(x.shape, w.shape, dtype=float).problem
     with patch("tilesolve.convolutions.layer_plans.plan", wraps=ReferencePlan) as planned:

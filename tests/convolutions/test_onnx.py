@@ -9,6 +9,7 @@ from convolution_cases import ReferencePlan
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
+from tilesolve.convolutions.conv import forget_convolutions
 from tilesolve.convolutions.onnx_files import read_transposed_arguments
 
 onnx = pytest.importorskip("onnx")
@@ -21,10 +22,10 @@ RNG = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def planned_at_once():
     """Layers run by the reference: what plans do is tested elsewhere."""
-    tilesolve.clear_cache()
+    forget_convolutions()
     with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
         yield
-    tilesolve.clear_cache()
+    forget_convolutions()
 
 
 def random(*shape):

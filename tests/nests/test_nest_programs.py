@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.points import Points
-from tilesolve.contractions.nest_suites import nest_suite
 from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.interpreter import interpret

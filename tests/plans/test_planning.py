@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -539,19 +540,25 @@ def test_threads_share_the_work_and_the_last_level():
     assert one.seconds / 4.001 <= four.seconds < one.seconds
 
 
-@pytest.mark.parametrize("everyone", [None, 0.9, 2.5])
-@pytest.mark.parametrize("threads", [1, 2, 4, 64])
-@pytest.mark.parametrize("sums", [8, 400])
-def test_no_plan_is_faster_than_the_roofline(sums, threads, everyone):
-    """However many threads, whatever was measured with all cores: both take the same figures."""
+@cache
+def product_plan(sums, threads, everyone):
+    """Return a plan for a machine whose memory gives all cores so many times what it gives one."""
     machine = Machine.load("i7-6700k")
     memory = machine.memory
     both = everyone and everyone * memory.bandwidth
     levels = (*machine.caches, dataclasses.replace(memory, bandwidth_all=both))
     machine = machine.replace(levels=levels)
-    found = plan("ij-ik-kj", f"i=2000 j=2000 k={sums}", machine, threads=threads, cache=False)
+    return plan("ij-ik-kj", f"i=2000 j=2000 k={sums}", machine, threads=threads, cache=False)
+
+
+@pytest.mark.parametrize("sums", [8, 400])
+@pytest.mark.parametrize("everyone", [None, 0.9, 2.5])
+@pytest.mark.parametrize("threads", [1, 2, 4, 64])
+def test_no_plan_is_faster_than_the_roofline(sums, threads, everyone):
+    """However many threads, whatever was measured with all cores: both take the same figures."""
+    found = product_plan(sums, threads, everyone)
     assert found.seconds >= found.roofline
-    alone = plan("ij-ik-kj", f"i=2000 j=2000 k={sums}", machine, threads=1, cache=False)
+    alone = product_plan(sums, 1, everyone)
     assert alone.roofline / 4 <= found.roofline <= alone.roofline / min(1, everyone or 1)
 
 
@@ -646,10 +653,9 @@ def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
         plan("ab-ac-cb", 640, "i7-6700k", cache=False)
 
 
-@pytest.mark.parametrize("ways", [1, 2])
 @pytest.mark.parametrize("level", ["L1", "L3"])
 @pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
-def test_tensors_share_ways_where_there_are_too_few(spec, level, ways):
+def test_tensors_share_ways_where_there_are_too_few(spec, level):
     """Where not each tensor can have a way of its own, only what they take together counts."""
     machine = Machine.load("i7-6700k")
 
@@ -660,8 +666,10 @@ def test_tensors_share_ways_where_there_are_too_few(spec, level, ways):
         )
         return plan(spec, 96, machine.replace(levels=tuple(levels)), cache=False)
 
-    few, unknown = planned(ways), planned(None)
-    assert (few.nest, few.seconds) == (unknown.nest, unknown.seconds)
+    unknown = planned(None)
+    for ways in (1, 2):
+        few = planned(ways)
+        assert (few.nest, few.seconds) == (unknown.nest, unknown.seconds)
 
 
 @st.composite
@@ -848,16 +856,16 @@ def test_what_is_no_plan_is_refused(text):
         Plan.from_json(text)
 
 
-@pytest.mark.parametrize("sizes", [50.0, True, [50], {"m": np.array([3]), "n": 3, "k": 3}, (1, 2)])
-def test_sizes_are_checked_whatever_was_planned_before(sizes):
+def test_sizes_are_checked_whatever_was_planned_before():
     """Numbers that equal good sizes are no sizes, and what has no hash is none either."""
     plan("mn-mk-kn", 50, "i7-6700k")
     plan("mn-mk-kn", 1, "i7-6700k")
-    with pytest.raises((SizeError, TypeError)) as caught:
-        plan("mn-mk-kn", sizes, "i7-6700k")
-    with pytest.raises(type(caught.value)):
-        plan("mn-mk-kn", sizes, "i7-6700k", cache=False)
-    assert isinstance(caught.value, TilesolveError)
+    for sizes in (50.0, True, [50], {"m": np.array([3]), "n": 3, "k": 3}, (1, 2)):
+        with pytest.raises((SizeError, TypeError)) as caught:
+            plan("mn-mk-kn", sizes, "i7-6700k")
+        with pytest.raises(type(caught.value)):
+            plan("mn-mk-kn", sizes, "i7-6700k", cache=False)
+        assert isinstance(caught.value, TilesolveError), sizes
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])

@@ -33,6 +33,7 @@ SPECS = (
     "bi-bij-bj-jk",
     "ij-ji",
     "h-[h+r]-r",
+    "khw-[h+r]w-kr",
     "ab-a-cb",
 )
 

@@ -1,6 +1,7 @@
 """What tests of machine code share: memory with guard zones, and kernels compiled once."""
 
 import ctypes
+import hashlib
 import mmap
 import platform
 from dataclasses import replace
@@ -9,7 +10,15 @@ from functools import cache
 import numpy as np
 from llvmlite import binding
 
-from tilesolve.kernels.codegen.object_code import Family, LoadedCode, TargetCpu, build
+from tilesolve.kernels.codegen.object_code import (
+    Family,
+    LoadedCode,
+    TargetCpu,
+    build,
+    fingerprint,
+)
+from tilesolve.system.kept_objects import make_alone, write_object
+from tilesolve.system.trust import kept_folder
 
 WIDTHS = {128: 16, 256: 16, 512: 32}
 """Bits of vectors, and how many of them a machine with such vectors has."""
@@ -99,7 +108,7 @@ class GuardedMemory:
 
 @cache
 def load_kernels(dtype, bits, plain=False):
-    """Compile the packing kernels of a family, and some microkernels of all kinds.
+    """Return the packing kernels of a family, and some microkernels of all kinds, compiled once.
 
     Parameters
     ----------
@@ -116,7 +125,14 @@ def load_kernels(dtype, bits, plain=False):
     every = [shape for one in (family, *others) for shape in one.shapes]
     shapes = [shape for shape in every if (shape.vectors, shape.columns) in sides]
     cpu = TargetCpu(binding.get_default_triple(), "x86-64", "", 128) if plain else TargetCpu.here()
-    return family, shapes, LoadedCode(build(family, shapes, cpu))
+    names = repr((cpu, [shape.name for shape in shapes])).encode()
+    made_from = f"{fingerprint(family)}-{hashlib.sha256(names).hexdigest()[:16]}"
+    path = kept_folder("code") / f"{dtype}-{bits}-some-{made_from}.o"
+    with make_alone(path) as code:
+        if code is None:
+            code = build(family, shapes, cpu)
+            write_object(path, code)
+        return family, shapes, LoadedCode(code)
 
 
 def list_plain():

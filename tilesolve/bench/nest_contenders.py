@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 from tilesolve.bench.contenders import OURS, Contender, list_peers
-from tilesolve.bench.run.halide_nests import find_libraries
 from tilesolve.contractions.errors import BenchmarkError
 
 THESIS = "thesis"
@@ -55,3 +57,11 @@ def _make(name: str, threads: int) -> Contender:
         # Its autoschedulers find it by the loader's path, which is read when a process starts.
         package, environment = "halide", (("LD_LIBRARY_PATH", find_libraries()),)
     return Contender(name, f"{_MAKERS}:{maker}", package, environment)
+
+
+def find_libraries() -> str:
+    """Return the folder in which Halide's autoschedulers look for Halide; empty if it is absent."""
+    found = find_spec("halide")
+    if found is None or found.origin is None:
+        return ""
+    return str(Path(found.origin).parent / "lib64")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.nest_suites import NestCase as NestCase
-from tilesolve.contractions.nest_suites import nest_suite, nest_suites
+from tilesolve.contractions.statements.nest_suites import NestCase as NestCase
+from tilesolve.contractions.statements.nest_suites import nest_suite, nest_suites
 
 
 def has_nests(name: str) -> bool:

@@ -1,18 +1,21 @@
-"""Nests as they are run: a solution's tiles after three rules.
+"""Nests as they are run: a solution's tiles after four rules.
 
-A tile of one register tile is no tile of its own, register tiles of a row or column become one
-tile, and a tile that is too large to be tabulated is walked part by part.
+A tile of one register tile is no tile of its own, loops between letters of one role are a band of
+their own, register tiles of a row or column become one tile, and a tile that is too large to be
+tabulated is walked part by part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import Self
 
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.kernels import tuning
+from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.model.nest import Band, Nest
 
 
@@ -57,12 +60,13 @@ class RunnableNest:
         copies: tuple[str | None, str | None],
     ) -> Self:
         """Return how a solution's nest is run; `copies` are the levels of both operands' copies."""
-        return cls(nest, lanes, tiles, roles)._without_idle_tile(copies)._merging_rows(copies)
+        run = cls(nest, lanes, tiles, roles)._without_idle_tile(copies)
+        return run._split_where_roles_return()._merging_rows(copies)
 
     @property
     def outermost(self) -> int:
         """The outermost band whose tile is small enough to be tabulated, 1 if none is."""
-        tiles = enumerate(self.nest.bands[1:], start=1)
+        tiles = enumerate(self.nest.bands[1:MAX_LEVELS], start=1)
         return max((at for at, band in tiles if self._is_tabulated(band)), default=1)
 
     @property
@@ -124,6 +128,33 @@ class RunnableNest:
         if not all(self._is_one_register_tile(role, register, tile) for role in range(4)):
             return self
         return self._running(register, *others)
+
+    def _split_where_roles_return(self) -> Self:
+        """Return this with bands in which the loops of each role follow each other.
+
+        The macrokernel walks a role's loops of a band together. Where a band has a loop of another
+        role between two of them, it becomes several bands, and the tile of each completes its own
+        loops. Loops that do not run come last. See ``docs/decisions/013-orders-of-letters.md``.
+        """
+        register, *_ = self.nest.bands
+        found = [register]
+        for inner, band in pairwise(self.nest.bands):
+            running = [i for i in band.order if band[i] > inner[i]]
+            if inner is register:
+                running = [i for i in band.order if i in running or self._is_cut(i, register)]
+            side = dict(inner.box)
+            groups = self.roles.split(running)
+            for number, group in enumerate(groups, start=1):
+                side |= {letter: band[letter] for letter in group}
+                level = band.level if number == len(groups) else f"{band.level}, part {number}"
+                order = (*group, *(i for i in band.order if i not in group))
+                found.append(Band(level, order, tuple((i, side[i]) for i, _ in band.box)))
+        return self._running(*found)
+
+    def _is_cut(self, letter: str, register: Band) -> bool:
+        """Return whether the call's tile of a letter may be several microkernels'."""
+        role = self.roles.number(letter)
+        return register[letter] > 1 and not self._is_one_register_tile(role, register, register)
 
     def _merging_rows(self, copies: Sequence[str | None]) -> Self:
         """Return this with rows, or columns, of register tiles merged into the nearest tile.

@@ -13,6 +13,7 @@ from math import log, prod
 
 import numpy as np
 
+from tilesolve.contractions.roles import Roles
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.geometric.tilings import Chain, survey, total_of
@@ -21,6 +22,9 @@ from tilesolve.planning.solution import Solution
 
 TILINGS_PER_VARIANT = 10
 """Tilings of a grid that are priced for each variant that is wanted."""
+
+INTERLEAVED_PARTS = 2
+"""Parts without a role that comes back, of orders with one: more parts are more bands to run."""
 
 STRATA = 20
 """Ranges of prices, equal in logarithms, that variants are taken from in turns."""
@@ -99,6 +103,51 @@ def make_grids(solution: Solution) -> list[Grid]:
         )
         for choice in choices(setting)
     ]
+
+
+def make_interleaved_grids(solution: Solution, seed: int) -> list[Grid]:
+    """Return grids of loops in which a role comes back, as many as there are usual ones.
+
+    There are none where each role has one class, as in a matrix product, whose loops cannot stand
+    between each other. Of a convolution, filters may stand between the rows of the output and its
+    columns.
+
+    Parameters
+    ----------
+    solution
+        As `make_grids` takes it.
+    seed
+        Of the draw of orders.
+
+    Examples
+    --------
+    >>> from tilesolve.plans.plan import plan
+    >>> found = plan("khw-c[h+r][w+s]-kcrs", 8, "i7-6700k", cache=False).solution
+    >>> len(make_interleaved_grids(found, 1)) == len(make_grids(found))
+    True
+    >>> make_interleaved_grids(plan("ik-ij-jk", 8, "i7-6700k", cache=False).solution, 1)
+    []
+    """
+    setting, draw = setting_for(solution), random.Random(seed)
+    problem = setting.fused.problem
+    roles = Roles.of_problem(problem)
+    running = [i for i in problem.spec.letters if problem.sizes[i] > 1]
+    several = [number for number in range(4) if len({*roles[number]} & {*running}) > 1]
+    if not several or {roles.number(i) for i in running} == {*several[:1]}:
+        return []
+
+    def interleave() -> str:
+        while True:
+            order = draw.sample(problem.spec.letters, len(problem.spec.letters))
+            if len(roles.split(i for i in order if i in running)) == INTERLEAVED_PARTS:
+                return "".join(order)
+
+    found = []
+    for choice in choices(setting):
+        orders = tuple(first and interleave() for first in choice)
+        options = tuple((i, _chains(setting, orders, i)) for i in problem.spec.letters)
+        found.append(Grid(solution, setting, orders, options))
+    return found
 
 
 def _chains(setting: Setting, choice: Choice, index: str) -> tuple[Chain, ...]:

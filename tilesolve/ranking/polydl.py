@@ -109,7 +109,7 @@ def vary_like_polydl(best: Solution, count: int, seed: int) -> Iterator[tuple[So
             best,
             split=tiles.divided,
             output="accumulate" if best.output == "accumulate" else "store",
-            microkernel=_microkernel(best, tiles.inner),
+            microkernel=smaller_microkernel(best, tiles.inner, tiles.inner),
         )
         setting = setting_for(base)
         if setting.levels < len(("inner", "outer")):
@@ -128,6 +128,16 @@ def vary_like_polydl(best: Solution, count: int, seed: int) -> Iterator[tuple[So
             with_nest(base, setting, choice, chains, nest),
             feasible(setting, choice, chains),
         )
+
+
+def smaller_microkernel(best: Solution, rows: int, columns: int) -> Microkernel:
+    """Return the solver's register tile, or as much of it as a tile of rows and columns has."""
+    usual, share = best.microkernel, best.share
+    if usual.rows <= rows and usual.columns <= columns:
+        return usual
+    group = lanes(share.dtype, best.machine.vector_bits)
+    vectors = max(1, min(usual.rows, rows) // group)
+    return microkernel_of(share, best.machine, {(vectors, min(usual.columns, columns)): 1})
 
 
 def _letters(problem: Problem) -> dict[str, str]:
@@ -149,16 +159,6 @@ def _doubles(extent: int) -> list[int]:
             found.append(tile)
         tile *= 2
     return found
-
-
-def _microkernel(best: Solution, inner: int) -> Microkernel:
-    """Return the solver's register tile, or as much of it as the inner tile has."""
-    usual, share = best.microkernel, best.share
-    if max(usual.rows, usual.columns) <= inner:
-        return usual
-    group = lanes(share.dtype, best.machine.vector_bits)
-    vectors = max(1, min(usual.rows, inner) // group)
-    return microkernel_of(share, best.machine, {(vectors, min(usual.columns, inner)): 1})
 
 
 def _in_order(nest: Nest) -> Nest:

@@ -180,8 +180,8 @@ def rank(
     seed
         Of that draw: the same one gives the same variants.
     like
-        ``"polydl"`` for the variants of matrix products that PolyDL generates, in place of
-        runners-up and the grid.
+        ``"polydl"`` for the variants of matrix products and of convolutions that PolyDL generates,
+        in place of runners-up and the grid.
 
     Raises
     ------

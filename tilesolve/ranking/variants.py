@@ -13,8 +13,9 @@ from tilesolve.planning.geometric.strategy import alternatives, with_tiles
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import rank
 from tilesolve.plans.plan import Plan
-from tilesolve.ranking.grid import draw_tilings, make_grids
+from tilesolve.ranking.grid import draw_tilings, make_grids, make_interleaved_grids
 from tilesolve.ranking.polydl import vary_like_polydl
+from tilesolve.ranking.polydl_convolutions import vary_convolution
 
 SOLVER, RUNNER_UP, GRID, POLYDL = "solver", "runner-up", "grid", "polydl"
 """Where a variant comes from."""
@@ -79,7 +80,9 @@ def list_variants(
     best, *others = rank(problem, machine, threads, Demand())
     head = [Variant(SOLVER, Plan(best))]
     if like == POLYDL:
-        drawn = vary_like_polydl(best, count - 1, seed)
+        plain = all(one.plain for tensor in problem.spec.tensors for one in tensor.subscripts)
+        vary = vary_like_polydl if plain else vary_convolution
+        drawn = vary(best, count - 1, seed)
         return _unlike(head, (Variant(POLYDL, Plan(one), fits) for one, fits in drawn), count)
     runners = (Variant(RUNNER_UP, Plan(one)) for one in (*others, *alternatives(best)))
     head = _unlike(head, runners, max(1, count // 2))
@@ -88,11 +91,12 @@ def list_variants(
 
 def _draw(solutions: Iterable[Solution], count: int, seed: int) -> Iterator[Variant]:
     """Yield variants of the grids of some solutions."""
-    grids = [grid for one in solutions for grid in make_grids(one)]
+    made = ((*make_grids(one), *make_interleaved_grids(one, seed)) for one in solutions)
+    grids = [grid for some in made for grid in some]
     for tiled in draw_tilings(grids, count, seed):
         grid = tiled.grid
-        made = with_tiles(grid.solution, grid.setting, grid.choice, tiled.chains)
-        yield Variant(GRID, Plan(made), tiled.fits)
+        found = with_tiles(grid.solution, grid.setting, grid.choice, tiled.chains)
+        yield Variant(GRID, Plan(found), tiled.fits)
 
 
 def _unlike(head: list[Variant], others: Iterable[Variant], count: int) -> list[Variant]:

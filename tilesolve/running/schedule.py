@@ -1,6 +1,6 @@
 """Schedules: a policy for given strides as tables for the macrokernel.
 
-In a band the loops of one role are walked together, in the place of the role's innermost letter.
+In a band the loops of one role follow each other, and are walked together; see `RunnableNest`.
 Each tensor's address is a sum of one offset per role, and a tile of any level is a range of each
 role's offsets. A *box* is the largest tile that is tabulated at once.
 """
@@ -123,7 +123,7 @@ class Schedule:
     Raises
     ------
     PlanError
-        If the nest has more bands than can be run.
+        If more bands than can be run are inside of a copy's tile, or of the nearest one.
     """
 
     problem: Problem
@@ -133,9 +133,10 @@ class Schedule:
     block: SumBlock | None = None
 
     def __post_init__(self) -> None:
-        count = len(self.nest.bands)
-        if count > MAX_LEVELS:
-            raise PlanError(f"a nest of {count} bands: at most {MAX_LEVELS} can be run")
+        if self.top >= MAX_LEVELS:
+            raise PlanError(
+                f"a copy's tile has {self.top} bands of loops: at most {MAX_LEVELS - 1} can be run"
+            )
 
     @property
     def nest(self) -> Nest:

@@ -26,9 +26,27 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.kernels.sources import LAYOUT, checksum, sources
 
-SCRIPT = """
+CHECK = "assert tilesolve.__path__ == [{path!r}], tilesolve.__path__\n"
+
+MATCH = """
 import numpy, tilesolve
-assert tilesolve.__path__ == [{path!r}], tilesolve.__path__
+from tilesolve.kernels.runtime import array_guard, call_fields
+given = numpy.zeros((2, 3)), numpy.zeros((2, 4))
+words = numpy.append(numpy.zeros(call_fields.ARRAYS, int), array_guard.describe_arrays(given))
+words[call_fields.GIVEN] = 2
+for others in given, given[::-1]:
+    row = numpy.array([id(array) for array in others])
+    found = array_guard.match_arrays(words.ctypes.data, row.ctypes.data)
+    assert found == (others is given)
+"""
+
+OF_MATCHING = {
+    "runtime/call_fields": (("FLOAT = 7\n", "FLOAT = 8\n"), ("GIVEN = 8\n", "GIVEN = 7\n")),
+}
+"""For the module that a compiled function takes constants from, another order of two of these."""
+
+RUN_PLANS = """
+import numpy, tilesolve
 for spec in ("ik-ij-jk", "abc-bda-dc"):
     problem = tilesolve.Problem.of(spec, 21)
     arrays = [numpy.random.default_rng(0).standard_normal(s) for s in problem.shapes[1:]]
@@ -36,12 +54,12 @@ for spec in ("ik-ij-jk", "abc-bda-dc"):
     assert numpy.allclose(plan(*arrays), tilesolve.reference(problem, *arrays))
 """
 
-CHANGES = {
-    "codegen/pack": ('    "source",\n    "target",\n', '    "target",\n    "source",\n'),
-    "codegen/shape": ('    "a",\n    "b",\n    "k",\n', '    "k",\n    "b",\n    "a",\n'),
-    "runtime/state": ("TOP = PACKER_FRAME + len(pack.FIELDS)\n", "TOP = PACKER_FRAME + 40\n"),
+OF_PLANS = {
+    "codegen/pack": (('    "source",\n    "target",\n', '    "target",\n    "source",\n'),),
+    "codegen/shape": (('    "a",\n    "b",\n    "k",\n', '    "k",\n    "b",\n    "a",\n'),),
+    "runtime/state": (("TOP = PACKER_FRAME + len(pack.FIELDS)\n", "TOP = PACKER_FRAME + 40\n"),),
 }
-"""For modules that compiled functions take constants from, another order of these."""
+"""The same for all functions that run a plan: it takes many seconds to compile them."""
 
 
 COMPILED = [
@@ -52,7 +70,14 @@ COMPILED = [
 """Modules of compiled functions."""
 
 
-def test_another_layout_is_noticed(tmp_path):
+@pytest.mark.parametrize(
+    ("script", "changed"),
+    [
+        pytest.param(MATCH, OF_MATCHING, id="a function"),
+        pytest.param(RUN_PLANS, OF_PLANS, id="plans", marks=pytest.mark.slow),
+    ],
+)
+def test_another_layout_is_noticed(script, changed, tmp_path):
     """Functions compiled before the layout of frames and states changed are compiled again."""
     tree = tmp_path / "tilesolve"
     source = Path(tilesolve.__file__).parent
@@ -60,14 +85,15 @@ def test_another_layout_is_noticed(tmp_path):
     for package in ("contractions", "kernels", "packing"):
         found = Path(sys.modules[f"tilesolve.{package}"].__file__).parent
         shutil.copytree(found, tree / package, dirs_exist_ok=True)
-    for changes in ({}, CHANGES):
-        for module, (old, new) in changes.items():
+    for changes in ({}, changed):
+        for module, lines in changes.items():
             path = tree / "kernels" / f"{module}.py"
-            text = path.read_text("utf-8")
-            assert text.count(old) == 1, module
-            path.write_text(text.replace(old, new), "utf-8")
+            for old, new in lines:
+                text = path.read_text("utf-8")
+                assert text.count(old) == 1, module
+                path.write_text(text.replace(old, new), "utf-8")
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT.format(path=str(tree))],
+            [sys.executable, "-c", script + CHECK.format(path=str(tree))],
             cwd=tmp_path,
             capture_output=True,
             text=True,

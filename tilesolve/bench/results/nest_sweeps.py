@@ -12,7 +12,7 @@ from tilesolve.bench.nest_contenders import BASELINE, THESIS
 from tilesolve.bench.results.fields import Data, read_positive, read_text, read_value
 from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.sweeps import Entry, read_entry
-from tilesolve.contractions.nest_suites import NestCase
+from tilesolve.contractions.statements.nest_suites import NestCase
 
 _OWN = (OURS, THESIS, BASELINE)
 

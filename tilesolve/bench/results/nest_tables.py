@@ -87,7 +87,7 @@ def _format_time(case: NestResult, name: str) -> str:
 
 def list_nest_means(sweep: NestSweep) -> dict[str, str]:
     """Return geometric means by what is meant: of nests that sum, and of others."""
-    found = {}
+    found: dict[str, str] = {}
     kinds: list[tuple[str, Callable[[NestResult], bool]]] = [
         ("all", lambda _: True),
         ("temporal", lambda case: case.temporal),

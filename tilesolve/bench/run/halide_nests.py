@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,16 +61,6 @@ _CALLS = {
     **{name: name for name in ("sqrt", "exp", "log", "floor", "ceil")},
 }
 """Operations that are functions of Halide."""
-
-
-def find_libraries() -> str:
-    """Return the folder in which Halide's autoschedulers look for Halide; empty if it is absent."""
-    from importlib.util import find_spec
-
-    found = find_spec("halide")
-    if found is None or found.origin is None:
-        return ""
-    return str(Path(found.origin).parent / "lib64")
 
 
 def make_halide(

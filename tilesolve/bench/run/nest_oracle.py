@@ -15,7 +15,7 @@ from tilesolve.contractions.statements.evaluate import evaluate
 TINY_EXTENT = 11
 """Largest extent of the nest that is checked as a whole."""
 
-_MOST = 100
+LARGEST_DRAWN = 100
 """Integers are drawn below this."""
 
 
@@ -32,7 +32,7 @@ def draw_nest(computation: Computation, seed: int = 7) -> dict[str, Array]:
         if kind.kind == "f":
             found[name] = rng.standard_normal(info.shape, dtype=kind.type)
         else:
-            found[name] = rng.integers(0, _MOST, info.shape).astype(kind)
+            found[name] = rng.integers(0, LARGEST_DRAWN, info.shape).astype(kind)
     return found
 
 

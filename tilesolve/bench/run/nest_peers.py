@@ -32,11 +32,11 @@ def _ours(
     arrays: Given,
     params: Params,
     out: Array,
-    **ways: Any,  # noqa: ANN401 - arguments of `plan_computation`
+    **ways: Any,  # noqa: ANN401 - arguments of `NestPlan`
 ) -> tuple[Run, NestPlan]:
-    from tilesolve.nests.plan import plan_computation
+    from tilesolve.nests.plan import NestPlan
 
-    made = plan_computation(computation, **ways)
+    made = NestPlan(computation, **ways)
     given = [arrays[name] for name in computation.inputs]
     return lambda: made(*given, out=out, **params), made
 

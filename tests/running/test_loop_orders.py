@@ -1,0 +1,138 @@
+"""Loops in the planned order: also where letters of one role stand apart in a band."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from running_cases import check_result, draw_operands, make_shallow_machine, varied
+from strategies import unshrunk
+
+from tilesolve import Problem, plan, reference
+from tilesolve.contractions.errors import PlanError
+from tilesolve.model.nest import Band
+from tilesolve.planning.composition.build import copy_kinds
+from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
+from tilesolve.running.execution import trace_calls
+
+SPECS = (
+    "nkhw-nc[h+r][w+s]-kcrs",
+    "nhwk-n[2h+r][w+s]c-rsck",
+    "KhwkC-[h+r]wCc-KrCck",
+    "hwk-[h+r][w+s]k-rsk",
+    "abcd-aebf-dfce",
+)
+
+WIDTHS = ((128, 16), (512, 32))
+
+LEVELS = ("register", "L1", "L2", "L3", "memory")
+
+TOO_DEEP = "a copy's tile has .* bands of loops: at most 7 can be run"
+
+
+@cache
+def planned(width):
+    """Return a plan of another problem, found once: its nest is replaced."""
+    machine = make_shallow_machine(*width)
+    return plan(Problem.of("mn-mk-kn", 2), machine=machine, cache=False)
+
+
+@st.composite
+def interleaved(draw):
+    """Return a plan whose bands have any orders of any letters, and any copies."""
+    spec, width = draw(st.sampled_from(SPECS)), draw(st.sampled_from(WIDTHS))
+    letters = Problem.of(spec, 1).spec.letters
+    sizes = {letter: draw(st.integers(1, 3)) for letter in letters}
+    problem, found = Problem.of(spec, sizes), planned(width)
+    boxes = [{i: draw(st.integers(1, min(2, size))) for i, size in sizes.items()}]
+    for _ in LEVELS[1:-1]:
+        boxes.append({i: draw(st.integers(side, sizes[i])) for i, side in boxes[-1].items()})
+    orders = [tuple(draw(st.permutations(letters))) for _ in LEVELS]
+    bands = (
+        Band(level, order, tuple(box.items()))
+        for level, order, box in zip(LEVELS, orders, [*boxes, sizes], strict=True)
+    )
+    vector = letter_of_row_vectors(problem, roles_of(problem), problem.strides(0))
+    options = [copy_kinds(problem, roles_of(problem), vector, at, whole=False) for at in (1, 2)]
+    kinds = tuple(draw(st.sampled_from(each)) for each in options)
+    packed = tuple(
+        None if kind == "in place" else draw(st.sampled_from(LEVELS[1:-1])) for kind in kinds
+    )
+    nest = replace(found.nest, bands=tuple(bands), packed=packed, kinds=kinds)
+    return varied(found, problem=problem, nest=nest)
+
+
+def moment(nest, begin):
+    """Return when a call that begins somewhere is made: where all loops stand, outermost first."""
+    found, left = [], dict(begin)
+    for at in range(len(nest.bands) - 1, 0, -1):
+        inner = nest.bands[at - 1]
+        # What is called in the nearest tile is cut into near-equal parts.
+        step = {i: inner[i] if at > 1 else 1 for i in left}
+        found += [left[i] // step[i] for i in reversed(nest.bands[at].order)]
+        left = {i: where % step[i] for i, where in left.items()}
+    return tuple(found)
+
+
+@settings(unshrunk, max_examples=20)
+@given(interleaved())
+def test_calls_are_made_in_the_order_of_the_plan_s_loops(found):
+    """Each iteration is in one call, and the result is right, whatever order letters have."""
+    problem = found.problem
+    operands, out = draw_operands(problem), np.full(found.problem.shapes[0], np.nan)
+    try:
+        found(*operands, out)
+    except PlanError as error:
+        assert "at most 7 can be run" in str(error)  # noqa: PT017 - others are as they should be
+        reject()
+    check_result(problem, out, reference(problem, *operands), operands)
+    seen = np.zeros([*problem.sizes.values()], int)
+    moments = []
+    for covered, _ in trace_calls(found.solution):
+        seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+        moments.append(moment(found.nest, {i: covered[i][0] for i in problem.sizes}))
+    assert np.all(seen == 1)
+    assert moments == sorted(moments)
+
+
+ROWS_APART = {"a": 4, "b": 4, "c": 4, "d": 4, "e": 4, "f": 4}
+
+
+def nested(copy):
+    """Return a plan whose bands have each letter between two of other roles, and a copy."""
+    spec, order = "abcd-aebf-dfce", tuple("acebdf")
+    problem, found = Problem.of(spec, ROWS_APART), planned(WIDTHS[0])
+    bands = tuple(
+        Band(level, order, tuple(dict.fromkeys("abcdef", min(4, 1 + at)).items()))
+        for at, level in enumerate(LEVELS)
+    )
+    nest = replace(found.nest, bands=bands, packed=(copy, copy), kinds=())
+    return varied(found, problem=problem, nest=nest)
+
+
+@pytest.mark.parametrize("copy", [None, "L1", "L2", "L3"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bands_in_which_each_role_comes_back_run(copy, threads):
+    """By any number of threads, with whatever is packed, and added to what is there."""
+    found = nested(copy)
+    found = varied(found, threads=threads, split="a" if threads > 1 else None)
+    operands, out = draw_operands(found.problem), np.ones(found.problem.shapes[0])
+    found(*operands, out, alpha=2.0, beta=3.0)
+    expected = 2 * reference(found.problem, *operands) + 3
+    check_result(found.problem, out, expected, operands, scale=2)
+
+
+def test_a_copy_with_too_many_bands_inside_is_refused():
+    """The macrokernel has room for seven bands of loops in a box, and a copy is in one."""
+    problem = Problem.of("KhwkC-[h+r]wCc-KrCck", 6)
+    order = tuple("KhcwkrC")
+    bands = tuple(
+        Band(f"tile {at}" if at else "register", order, tuple((i, 1 + at) for i in problem.sizes))
+        for at in range(6)
+    )
+    found = planned(WIDTHS[0])
+    nest = replace(found.nest, bands=bands, packed=("tile 4", None), kinds=())
+    with pytest.raises(PlanError, match=TOO_DEEP):
+        varied(found, problem=problem, nest=nest)(*draw_operands(problem))

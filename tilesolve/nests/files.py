@@ -1,0 +1,132 @@
+"""Plans of nests as JSON: what was asked for; reading it plans anew, to the same choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.errors import PlanError, TilesolveError
+from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.parse import parse_conditions, parse_stages
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.kernels.programs.printer import print_program
+from tilesolve.machine.model import Machine
+from tilesolve.nests.planning import NestChoice, NestMode, Route, plan_nest
+from tilesolve.system.checksums import checksum_of
+
+HOLDS = "a plan of a nest"
+"""What such JSON says of itself."""
+
+NEST_FORMAT = 1
+"""Version of the JSON; a file of another version is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan of a nest was asked for; the choices follow.
+
+    Parameters
+    ----------
+    computation, machine, threads, mode, route
+        As `plan_nest` takes them.
+    """
+
+    computation: Computation
+    machine: Machine
+    threads: int = 1
+    mode: NestMode = "default"
+    route: Route | None = None
+
+    def choose(self) -> tuple[NestChoice, ...]:
+        """Return how each statement is run."""
+        return plan_nest(self.computation, self.machine, self.threads, self.mode, self.route)
+
+
+def dump_nest(asked: Asked, choices: Sequence[NestChoice]) -> str:
+    """Return what was asked for as JSON, with the loops that were chosen."""
+    computation = asked.computation
+    data = {
+        "format": NEST_FORMAT,
+        "holds": HOLDS,
+        "stages": [_stage_data(stage) for stage in computation.stages],
+        "sizes": dict(computation.sizes),
+        "shapes": {array.name: list(array.shape) for array in computation.arrays},
+        "dtypes": dict(computation.dtypes),
+        "machine": asked.machine.to_toml(),
+        "threads": asked.threads,
+        "mode": asked.mode,
+        "route": asked.route,
+        "loops": _write_loops(choices),
+    }
+    return json.dumps({**data, "checksum": checksum_of(data)})
+
+
+def load_nest(text: str) -> Asked:
+    """Read what a plan was asked for from JSON.
+
+    Raises
+    ------
+    PlanError
+        If the text is no plan, of another version, damaged, or would run other loops today.
+
+    Examples
+    --------
+    >>> load_nest("[]")
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.PlanError: this is no plan of a nest
+    """
+    check_kind(text, str, "text of a plan", "JSON", PlanError)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"this is no plan of a nest: {error}") from None
+    if not isinstance(data, dict) or data.get("holds") != HOLDS:
+        raise PlanError("this is no plan of a nest")
+    if data.get("format") != NEST_FORMAT:
+        raise PlanError(
+            f"the plan's format is {data.get('format')!r}, this version reads {NEST_FORMAT}"
+        )
+    given = data.pop("checksum", None)
+    if given != checksum_of(data):
+        raise PlanError("the plan is damaged: its checksum is not that of its content")
+    try:
+        found = Asked(
+            _computation(data),
+            Machine.from_toml(data["machine"]),
+            *(data[name] for name in ("threads", "mode", "route")),
+        )
+        same = _write_loops(found.choose()) == data["loops"]
+    except TilesolveError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlanError(f"the plan is damaged: {type(error).__name__}: {error}") from None
+    if not same:
+        raise PlanError("the plan was made by other code: this version would run other loops")
+    return found
+
+
+def _write_loops(choices: Sequence[NestChoice]) -> list[str]:
+    return [print_program(one.program) if one.program else one.route for one in choices]
+
+
+def _stage_data(stage: Stage) -> dict[str, Any]:
+    """Return a stage as text: the statement and its conditions."""
+    return {
+        "statement": str(stage.with_where(())),
+        "where": [str(one) for one in stage.where],
+        "dtype": stage.dtype,
+    }
+
+
+def _computation(data: dict[str, Any]) -> Computation:
+    stages = []
+    for one in data["stages"]:
+        (stage,) = parse_stages(one["statement"])
+        where = parse_conditions(one["where"])
+        stages.append(Stage(stage.name, stage.axes, stage.term, one["dtype"], where, stage.update))
+    shapes = {name: tuple(shape) for name, shape in data["shapes"].items()}
+    return bind_stages(stages, data["sizes"], data["dtypes"], shapes)

@@ -1,0 +1,237 @@
+"""Plans of nests: what users hold of the choices for a computation, and `nest`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cached_property
+from types import NoneType
+from typing import Any
+
+import numpy.typing as npt
+
+from tilesolve.contractions.argument_kinds import check_kind
+from tilesolve.contractions.errors import MachineError, PlanError
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.machine.detect import default_threads
+from tilesolve.machine.model import Machine
+from tilesolve.nests.arguments import (
+    NestDtype,
+    NestSizes,
+    Region,
+    Statement,
+    read_computation,
+)
+from tilesolve.nests.files import Asked, dump_nest, load_nest
+from tilesolve.nests.planning import NestChoice, NestMode, Route
+from tilesolve.nests.report import write_nest_report
+from tilesolve.nests.running import Array, Step, check_arrays, check_params, make_step, run_steps
+from tilesolve.system.checks import check_threads
+from tilesolve.system.html_report import html_report
+
+
+class NestPlan:
+    """How to run a computation on a machine, and what that is predicted to cost.
+
+    Plans of equal computations, machines, threads, modes and routes are equal.
+
+    Parameters
+    ----------
+    computation
+        What is computed.
+    machine, threads
+        Where, and how many work at once.
+    mode, route
+        As in `nest`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = nest("out[x] = A[x] + A[x+1]", 3, machine="i7-6700k")
+    >>> found(np.array([1.0, 2.0, 3.0, 4.0])).tolist()
+    [3.0, 5.0, 7.0]
+    """
+
+    def __init__(
+        self,
+        computation: Computation,
+        machine: Machine,
+        threads: int = 1,
+        mode: NestMode = "default",
+        route: Route | None = None,
+    ) -> None:
+        check_kind(computation, Computation, "computation", "a Computation", PlanError)
+        check_kind(machine, Machine, "machine", "a Machine", MachineError)
+        check_kind(mode, str, "mode", "text", PlanError)
+        check_kind(route, (str, NoneType), "route", "text or None", PlanError)
+        self._asked = Asked(computation, machine, threads, mode, route)
+        self._choices = self._asked.choose()
+
+    @property
+    def computation(self) -> Computation:
+        """What is computed."""
+        return self._asked.computation
+
+    @property
+    def machine(self) -> Machine:
+        """Where."""
+        return self._asked.machine
+
+    @property
+    def threads(self) -> int:
+        """How many work at once."""
+        return self._asked.threads
+
+    @property
+    def mode(self) -> NestMode:
+        """How tiles are found."""
+        return self._asked.mode
+
+    @property
+    def choices(self) -> tuple[NestChoice, ...]:
+        """How each statement is run, in order."""
+        return self._choices
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all statements."""
+        return sum(step.seconds for step in self._steps)
+
+    @property
+    def how(self) -> str:
+        """The class and the route of each statement, in a line."""
+        found = (f"{one.kind.value}, {one.route}" for one in self.choices)
+        return "; ".join(dict.fromkeys(found))
+
+    @cached_property
+    def _steps(self) -> tuple[Step, ...]:
+        return tuple(make_step(one, self.machine, self.threads) for one in self.choices)
+
+    def __call__(
+        self, *arrays: npt.ArrayLike, out: Array | None = None, **params: float
+    ) -> npt.NDArray[Any]:
+        """Compute the nest.
+
+        Parameters
+        ----------
+        arrays
+            The inputs, in the order of their first reads, of the plan's shapes and dtypes; any
+            strides. They are not modified, unless `out` is one that the nest reads in place.
+        out
+            Where the result goes; a new array if None. Outside the nest's region it stays as it
+            is; a new array has zeros there. It shares memory with no input but, as a whole, with
+            the one of its own name.
+        **params
+            The value of each parameter.
+
+        Returns
+        -------
+        numpy.ndarray
+            `out`, or the new array.
+
+        Raises
+        ------
+        SizeError
+            If a shape is not the plan's, there are not as many arrays or parameters as it takes,
+            or a computed subscript lies outside of its array.
+        DtypeError
+            If a dtype is not the plan's.
+        PlanError
+            If `out` is read-only, or overlaps itself or an input.
+        """
+        given, target = check_arrays(self.computation, arrays, out)
+        run_steps(self._steps, given, target, check_params(self.computation, params))
+        return target if out is None else out
+
+    def __eq__(self, other: object) -> bool:
+        return self._asked == other._asked if isinstance(other, NestPlan) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._asked)
+
+    def __reduce__(self) -> tuple[type[NestPlan], tuple[Any, ...]]:
+        return NestPlan, tuple(getattr(self._asked, one.name) for one in fields(Asked))
+
+    def __repr__(self) -> str:
+        return f"<NestPlan {self.computation} on {self.machine.name}: {self.how}>"
+
+    def __str__(self) -> str:
+        return write_nest_report(self._asked, self.choices, self.seconds)
+
+    def _repr_html_(self) -> str:
+        return html_report(str(self))
+
+    def to_json(self) -> str:
+        """Return the plan as JSON; `from_json` reads it back to an equal value."""
+        return dump_nest(self._asked, self.choices)
+
+    @classmethod
+    def from_json(cls, text: str) -> NestPlan:
+        """Read a plan from JSON.
+
+        Examples
+        --------
+        >>> found = nest("out[y,x] = A[x,y] & B[y,x]", 64, "int32", machine="i7-6700k")
+        >>> NestPlan.from_json(found.to_json()) == found
+        True
+        """
+        asked = load_nest(text)
+        return cls(*(getattr(asked, one.name) for one in fields(Asked)))
+
+
+def nest(
+    statement: Statement,
+    sizes: NestSizes = None,
+    dtype: NestDtype | None = None,
+    *,
+    where: Region = (),
+    machine: Machine | str | None = None,
+    threads: int | None = None,
+    mode: NestMode = "default",
+    route: Route | None = None,
+) -> NestPlan:
+    """Plan statements such as a transpose with a mask, a triangular product or a stencil.
+
+    Parameters
+    ----------
+    statement
+        Python assignments, one a line: ``"out[y,x] = A[x,y] & B[y,x]"``,
+        ``"C[i,j] += A[i,k] * A[j,k]"``; see `parse_stages`. Or a `Stage`, or several.
+    sizes
+        The extent of each letter: a mapping, text such as ``"i=72 j=72"``, or one integer for all.
+        A mapping may have arrays or their shapes by name instead.
+    dtype
+        Of all inputs and parameters, or of each array by its name; if None, that of arrays that
+        are given as `sizes`, else float64.
+    where
+        The region in which the last statement computes: ``"j <= i"``, ``"0 <= i - j < 3"``.
+    machine
+        A `Machine`, a name or a path; see `Machine.load`.
+    threads
+        Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
+    mode
+        ``"default"``; ``"thesis"`` decides by the printed formulas of the thesis; ``"untiled"`` has
+        threads outside, vectors inside and no tiles.
+    route
+        ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
+        ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.
+
+    Raises
+    ------
+    SpecError
+        If a statement cannot be read, or its iterations depend on one another.
+    SizeError
+        If a letter has no extent, or an element lies outside of its array.
+    DtypeError
+        If an operation is not made for the dtypes.
+    PlanError
+        If a statement cannot take the route.
+
+    Examples
+    --------
+    >>> found = nest("C[i,j] += A[i,k] * A[j,k]", 48, where="j <= i", machine="i7-6700k")
+    >>> found.how
+    'temporal, nest'
+    """
+    count = default_threads() if threads is None else check_threads(threads)
+    computation = read_computation(statement, sizes, dtype, where)
+    return NestPlan(computation, Machine.load(machine), count, mode, route)

@@ -1,0 +1,178 @@
+"""``tilesolve plan``: contractions, convolution layers and nests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilesolve.system.command_options import full_dtype, list_ignored, read_spec
+
+_OF_EXPRESSIONS = ("spec", "sizes", "machine", "expressions", "levels")
+_OF_NESTS = (
+    *("spec", "sizes", "nest", "where", "mode", "route", "machine", "dtype", "threads"),
+    "as_json",
+)
+
+
+def show_plan(
+    context: typer.Context,
+    spec: Annotated[
+        str | None, typer.Argument(help='Such as "abcd-aebf-dfce" or "ij,jk->ik".')
+    ] = None,
+    sizes: Annotated[
+        list[str] | None, typer.Argument(help="Extents: a=72 b=72, or one number for all letters.")
+    ] = None,
+    conv: Annotated[
+        str | None,
+        typer.Option(help='A convolution layer instead: "c=64 h=56 w=56 k=64 r=3 s=3 padding=1".'),
+    ] = None,
+    layout: Annotated[str, typer.Option(help="With --conv: NCHW or NHWC.")] = "NCHW",
+    nest: Annotated[
+        str | None, typer.Option(help='Statements instead: "out[y,x] = A[x,y] & B[y,x]".')
+    ] = None,
+    where: Annotated[str, typer.Option(help='With --nest: a region, such as "j <= i".')] = "",
+    mode: Annotated[str, typer.Option(help="With --nest: default, thesis or untiled.")] = "default",
+    route: Annotated[
+        str | None, typer.Option(help="With --nest: nest, contraction or transpose.")
+    ] = None,
+    epilogue: Annotated[str, typer.Option(help='What follows, such as "relu".')] = "",
+    machine: Annotated[
+        str | None, typer.Option(help="A shipped name or a path; else the machine in force.")
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="f16, bf16, f32, f64, c64, c128 or a name; else f64, of --conv f32."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Cores that share the work; else TILESOLVE_NUM_THREADS or 1.")
+    ] = None,
+    accumulate: Annotated[
+        bool, typer.Option("--accumulate", help="Add to what the output holds.")
+    ] = False,
+    strategy: Annotated[
+        str, typer.Option(help="What finds the tiles: solver, composition or slicing.")
+    ] = "solver",
+    tries: Annotated[int, typer.Option(min=1, help="Run N candidates, keep the fastest.")] = 1,
+    expressions: Annotated[
+        bool, typer.Option("--expressions", help="Print the data-movement expressions instead.")
+    ] = False,
+    levels: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --expressions: how many; else the machine's caches."),
+    ] = None,
+    cache: Annotated[bool, typer.Option(help="Use and keep solved plans.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw bytes and time per level into this file.")
+    ] = None,
+) -> None:
+    """Solve for the tiles of a contraction, a convolution or a nest, and explain them.
+
+    Example: $ tilesolve plan abcd-aebf-dfce a=72 b=72 c=72 d=72 e=72 f=72 --plot plan.png
+    Example: $ tilesolve plan --conv "c=64 h=56 w=56 k=64 r=3 s=3 padding=1" --layout NHWC
+    Example: $ tilesolve plan --nest "out[y,x] = A[x,y] & B[y,x]" 4096 --dtype int32
+    """
+    _check_options(context)
+    words = list(sizes or ())
+    if nest is not None:
+        text = " ".join([*([spec] if spec else []), *words])
+        typer.echo(
+            _plan_nest(nest, text, where, machine, dtype, threads, mode, route, as_json=as_json)
+        )
+        return
+    from tilesolve.plans import plan as plan_module
+    from tilesolve.show.pictures import check_picture
+
+    if plot is not None:
+        check_picture(plot)
+    if expressions and spec is not None:
+        _print_expressions(spec, machine, levels)
+        return
+    if spec is not None:
+        found = plan_module.plan(
+            read_spec(spec),
+            _read_extents(" ".join(words)),
+            machine,
+            dtype=full_dtype(dtype) or "float64",
+            threads=threads,
+            accumulate=accumulate,
+            epilogue=epilogue,
+            strategy=strategy,
+            tries=tries,
+            cache=cache,
+        )
+        report = str(found)
+    else:
+        from tilesolve.convolutions.command import plan_convolution, read_convolution
+
+        layer = read_convolution(conv or "", layout, full_dtype(dtype) or "float32")
+        found, report = plan_convolution(layer, machine, epilogue, threads, strategy, tries, cache)
+    if plot is not None:
+        from tilesolve.show.drawings import draw_plan
+
+        draw_plan(found, plot)
+    typer.echo(found.to_json() if as_json else report)
+
+
+def _check_options(context: typer.Context) -> None:
+    """Refuse options that would be ignored together."""
+    given = context.params
+    if given["expressions"] and (ignored := list_ignored(context, _OF_EXPRESSIONS)):
+        raise typer.BadParameter(f"--expressions shows no plan, and takes no {ignored}")
+    if given["levels"] is not None and not given["expressions"]:
+        raise typer.BadParameter("--levels counts the levels of --expressions, which is missing")
+    if given["conv"] is None and given["layout"] != "NCHW":
+        raise typer.BadParameter("--layout is of --conv, which is missing")
+    if given["nest"] is not None:
+        if ignored := list_ignored(context, _OF_NESTS):
+            raise typer.BadParameter(f"--nest takes no {ignored}")
+        return
+    for name, default in (("where", ""), ("mode", "default"), ("route", None)):
+        if given[name] != default:
+            raise typer.BadParameter(f"--{name} is of --nest, which is missing")
+    if (given["spec"] is None) == (given["conv"] is None):
+        raise typer.BadParameter("give either a spec, --conv or --nest")
+    if given["conv"] is not None and given["accumulate"]:
+        raise typer.BadParameter("--conv takes no --accumulate")
+
+
+def _read_extents(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _plan_nest(
+    statement: str,
+    sizes: str,
+    where: str,
+    machine: str | None,
+    dtype: str | None,
+    threads: int | None,
+    mode: str,
+    route: str | None,
+    *,
+    as_json: bool,
+) -> str:
+    """Return the report of a nest, or its JSON."""
+    from tilesolve.nests.plan import nest
+
+    found = nest(
+        statement,
+        _read_extents(sizes),
+        full_dtype(dtype),
+        where=where or (),
+        machine=machine,
+        threads=threads,
+        mode=mode,  # type: ignore[arg-type]  # what is none is refused there
+        route=route,  # type: ignore[arg-type]
+    )
+    return found.to_json() if as_json else str(found)
+
+
+def _print_expressions(spec: str, machine: str | None, levels: int | None) -> None:
+    from tilesolve.machine.model import Machine
+    from tilesolve.model.formulas import listing, output_stationary_order
+
+    parsed, count = read_spec(spec), levels or len(Machine.load(machine).caches)
+    typer.echo(listing(parsed, [output_stationary_order(parsed)] * count))
