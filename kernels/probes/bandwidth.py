@@ -366,14 +366,21 @@ def make_intrinsic(result: Any, parameters: tuple[Any, ...], emit: Callable[...,
     return intrinsic(typed)
 
 
-def _aligned_address(block):
+@njit
+def aligned_address(block):
+    """Return where a block begins that probes can go over.
+
+    Examples
+    --------
+    >>> int(aligned_address(block_of_ones(4096))) % ALIGNMENT_BYTES
+    0
+    """
     address = block.ctypes.data
     if address % ALIGNMENT_BYTES or block.size % tuning.SWEEP_BYTES:
         raise ValueError("a block must be aligned to 64 bytes and a multiple of 512 bytes")
     return address
 
 
-aligned_address = njit(_aligned_address)
 BLOCK = types.Array(types.uint8, 1, "C")
 
 

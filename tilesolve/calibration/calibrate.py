@@ -171,7 +171,8 @@ def calibrate(
                     ) from None
             add_rounds(rates, crew, replace(effort, seconds=effort.seconds / 3), tell)
         machine, more = measure_latencies(machine, crew, limit, tell)
-        notes, runs = (*notes, *more), ()
+        notes = (*notes, *more)
+        runs: tuple[RunTimes, ...] = ()
         if not quick:
             machine, runs, more = measure_runs(machine, crew, limit, tell)
             notes = (*notes, *more)

@@ -39,14 +39,14 @@ def count_runs(
 
     Examples
     --------
-    Caches that hold all take in each matrix once, as a whole:
+    A cache that holds all takes in the rows of each tile of C and B, and A as a whole:
 
     >>> problem = Problem.of("mn-mk-kn", 64)
     >>> boxes = ({"m": 8, "n": 16, "k": 64}, dict.fromkeys("mnk", 64))
     >>> bands = (("register", ("m", "n", "k")), ("memory", ("m", "n", "k")))
     >>> places = [Store("register", 2048.0, 1, "L1", 1e10), Store("L1", 2.0**20, 64, "L2", 1e10)]
     >>> count_runs(problem, Tiling(bands, boxes, (None, None), "store"), places)
-    ((1.0, 1.0, 1.0),)
+    ((256.0, 1.0, 256.0),)
     """
     path = LoopPath(problem, tiling)
     names = [place.name for place in places]
