@@ -128,7 +128,10 @@ OWN = {
     "Machine.from_toml": {"text": tilesolve.Machine.load(MACHINE).to_toml()},
     "Machine.level": {"name": "L1"},
     "Machine.replace": {"changes": {"cores": 2}},
-    "NestPlan": {"computation": bind_stages([STAGE], 4), "machine": tilesolve.Machine.load(MACHINE)},
+    "NestPlan": {
+        "computation": bind_stages([STAGE], 4),
+        "machine": tilesolve.Machine.load(MACHINE),
+    },
     "NestPlan.__call__": {"arrays": (FEW, FEW), "params": {}},
     "NestPlan.from_json": {"text": partial(tilesolve.NestPlan.to_json)},
     "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
