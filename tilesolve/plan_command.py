@@ -33,7 +33,9 @@ def show_plan(
         str | None, typer.Option(help='Statements instead: "out[y,x] = A[x,y] & B[y,x]".')
     ] = None,
     where: Annotated[str, typer.Option(help='With --nest: a region, such as "j <= i".')] = "",
-    mode: Annotated[str, typer.Option(help="With --nest: default, thesis or untiled.")] = "default",
+    mode: Annotated[
+        str, typer.Option(help="With --nest: default, thesis, untiled or plain.")
+    ] = "default",
     route: Annotated[
         str | None, typer.Option(help="With --nest: nest, contraction or transpose.")
     ] = None,

@@ -14,7 +14,7 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
-from tilesolve.nests.planning import baseline_program, plan_nest, untiled_program
+from tilesolve.nests.planning import plan_nest
 
 MACHINE = Machine.load("i7-6700k")
 NEAR, FAR, *OTHERS = MACHINE.levels
@@ -70,8 +70,10 @@ def run_all(computation, arrays, machine, threads, mode, run):
     for choice in plan_nest(computation, machine, threads, mode, "nest"):
         programs = [choice.program]
         if mode == "default":
-            programs.append(baseline_program(choice, machine, threads))
-            programs.append(untiled_program(choice, machine, threads))
+            for other in ("untiled", "plain"):
+                programs += [
+                    one.program for one in plan_nest(choice.computation, machine, threads, other)
+                ]
         own = choice.computation.output
         inputs = {x: kept[x] for x in choice.computation.inputs}
         found = [run(program, inputs, own) for program in programs]

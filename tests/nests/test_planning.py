@@ -3,8 +3,8 @@
 import pytest
 
 from tilesolve.contractions.errors import PlanError
-from tilesolve.contractions.nest_suites import nest_suite
 from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.program import Hold
 from tilesolve.machine.model import Machine
@@ -82,7 +82,9 @@ def test_routes_that_cannot_be_taken_are_refused(text, route, message):
 
 def test_modes_are_checked():
     """A mode that is none is refused by name."""
-    with pytest.raises(PlanError, match="mode is one of default, thesis, untiled, not 'fast'"):
+    with pytest.raises(
+        PlanError, match="mode is one of default, thesis, untiled, plain, not 'fast'"
+    ):
         plan_nest(bound("o[x] = A[x]"), MACHINE, mode="fast")
 
 

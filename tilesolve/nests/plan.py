@@ -209,8 +209,8 @@ def nest(
     threads
         Cores that share the work; if None, ``TILESOLVE_NUM_THREADS``, or one where it is not set.
     mode
-        ``"default"``; ``"thesis"`` decides by the printed formulas of the thesis; ``"untiled"`` has
-        threads outside, vectors inside and no tiles.
+        ``"default"``; ``"thesis"`` decides by the printed formulas; ``"untiled"`` takes
+        no tiles; ``"plain"`` has threads outside, vectors inside, and nothing else.
     route
         ``"nest"`` generates loops even where a plan, or a transpose, computes the statement;
         ``"contraction"`` and ``"transpose"`` ask for these. If None, the fastest.

@@ -32,7 +32,7 @@ from tilesolve.transposes.limits import Limits
 Route = Literal["nest", "contraction", "transpose"]
 """What runs a statement: generated loops, a plan, or a transpose."""
 
-NestMode = Literal["default", "thesis", "untiled"]
+NestMode = Literal["default", "thesis", "untiled", "plain"]
 """How loops are decided: by the machine, as the thesis does, or without tiles."""
 
 
@@ -177,9 +177,10 @@ def plan_nest(
         Those that share the work.
     mode
         ``"thesis"`` decides by the printed formulas and costs, and holds no registers;
-        ``"untiled"`` takes no tiles.
+        ``"untiled"`` takes no tiles; ``"plain"`` holds no registers either: threads outside,
+        vectors inside, and nothing else.
     route
-        What is to run it; the best if None.
+        What is to run it; the best if None, which is a nest in all modes but the default.
     threads_per_core
         Those that share a core's caches; if None as many as the machine has, in the thesis's mode
         or where there are more threads than cores.
@@ -211,6 +212,10 @@ def plan_nest(
         if value not in known:
             raise PlanError(f"{name} is one of {', '.join(map(str, known))}, not {value!r:.60}")
     check_threads(threads)
+    if mode != "default" and route not in (None, "nest"):
+        raise PlanError(f"mode {mode!r} has generated loops, not the route {route!r}")
+    if mode != "default":
+        route = "nest"
     wish = _Wish(machine, threads, mode, route, threads_per_core, sets, later)
     found: list[NestChoice] = []
     for position, stage in enumerate(computation.stages):
@@ -332,7 +337,7 @@ def _untiled_reason(computation: Computation, kind: NestClass, wish: _Wish) -> s
         return "there is nothing to compute"
     if kind is NestClass.NO_TRANSFORM:
         return "its runs are contiguous: tiles would cut them"
-    if wish.mode == "untiled":
+    if wish.mode in ("untiled", "plain"):
         return "tiles are not wished"
     if not stage.output:
         return "its output is a single element"
@@ -361,39 +366,10 @@ def _untransformed(computation: Computation, wish: _Wish) -> LoopNest:
     (stage,) = computation.stages
     extents = dict(computation.sizes)
     sums = stage.reduction is not None and bool(stage.output) and bool(computation.points(stage))
-    if sums and wish.mode != "thesis":
+    if sums and wish.mode not in ("thesis", "plain"):
         lanes = wish.lanes(computation.output.dtype)
         return untiled_nest(stage, extents, wish.threads, _line(computation, wish.machine), lanes)
-    return baseline_nest(computation, wish.machine, wish.threads)
-
-
-def baseline_nest(computation: Computation, machine: Machine, threads: int) -> LoopNest:
-    """Return the obvious loops: threads outermost, a vector innermost, nothing else."""
-    (stage,) = computation.stages
-    return plain_nest(stage, dict(computation.sizes), threads, _line(computation, machine))
-
-
-def baseline_program(choice: NestChoice, machine: Machine, threads: int = 1) -> Program:
-    """Return the obvious loops of a statement as a program, to compare others with.
-
-    Examples
-    --------
-    >>> from tilesolve.contractions.statements.computation import bind_stages
-    >>> from tilesolve.contractions.statements.parse import parse_stages
-    >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
-    >>> machine = Machine.load("i7-6700k")
-    >>> program = baseline_program(plan_nest(found, machine)[0], machine, 2)
-    >>> [(node.name, node.kind) for node in program.nodes[:2]]
-    [('y', 'threads'), ('x', 'vector')]
-    """
-    return write_program(choice.computation, baseline_nest(choice.computation, machine, threads))
-
-
-def untiled_program(choice: NestChoice, machine: Machine, threads: int = 1) -> Program:
-    """Return the loops without tiles that tiles are compared with: sums stay in registers."""
-    wish = _Wish(machine, threads, "default", None, 1, "cache", None)
-    nest = _untransformed(choice.computation, wish)
-    return write_program(choice.computation, nest, choice.non_temporal)
+    return plain_nest(stage, extents, wish.threads, _line(computation, wish.machine))
 
 
 def _line(computation: Computation, machine: Machine) -> int:
@@ -408,7 +384,7 @@ def _streams(computation: Computation, stage: Stage, wish: _Wish) -> bool:
     It does if it is written once, and the last cache does not hold all arrays; in the thesis
     always then.
     """
-    if not is_written_once(stage) or not stage.output:
+    if not is_written_once(stage) or not stage.output or wish.mode == "plain":
         return False
     limit = Limits.of(wish.machine).last_cache_bytes
     return wish.mode == "thesis" or sum(one.bytes for one in computation.arrays) > limit

@@ -88,8 +88,10 @@ def make_halide(
     pipeline.apply_autoscheduler(target, hl.AutoschedulerParams(scheduler, asked))
     pipeline.compile_jit(target)
     result = hl.Buffer(out)
+    held = made, dict(arrays)  # Halide's buffers do not keep what they are made of
 
     def run() -> Array:
+        assert held
         pipeline.realize(result)
         return out
 

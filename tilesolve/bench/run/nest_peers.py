@@ -78,7 +78,7 @@ def baseline(
     out: Array,
 ) -> tuple[Run, NestPlan]:
     """Make ready a nest of ours without tiles."""
-    ways = {"machine": machine, "threads": threads, "route": "nest", "mode": "untiled"}
+    ways = {"machine": machine, "threads": threads, "route": "nest", "mode": "plain"}
     return _ours(computation, arrays, params, out, **ways)
 
 
