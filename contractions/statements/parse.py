@@ -205,8 +205,7 @@ class _Statement:
         return tree.body[0]
 
     def _error(self, column: int, what: str) -> SpecError:
-        shown = f"{self.text}\n  {' ' * column}^ column {column + 1}"
-        return SpecError(f"{self.kind}: {what}\n  {shown}")
+        return SpecError(f"{self.kind} {self.text!r}, at column {column + 1}: {what}")
 
     def _refused(self, node: ast.AST, what: str) -> SpecError:
         return self._error(getattr(node, "col_offset", 0), what)

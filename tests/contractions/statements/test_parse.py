@@ -73,10 +73,10 @@ def test_lines_and_semicolons_part_statements():
     ],
 )
 def test_what_is_no_statement_is_refused_with_its_column(text, column, message):
-    """The message has the text, and a mark below the place."""
+    """The message has the text and the place, in a line."""
     with pytest.raises(SpecError, match=message) as caught:
         parse_stages(text)
-    assert str(caught.value).endswith(f"column {column}")
+    assert str(caught.value).startswith(f"statement {text!r}, at column {column}: ")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def write_loops(computation: Computation, stage: Stage) -> str:
             y[i] = 0.0
         for k in range(0, 4):
             for i in prange(0, 3):
-                y[i] = y[i] + A[i,k] * x[k]
+                y[i] = y[i] + (A[i,k] * x[k])
     """
     if stage.update is not None or any(isinstance(one, Reduce) for one in stage.term.parts):
         raise BenchmarkError(f"no obvious parallel loops for {stage}")
