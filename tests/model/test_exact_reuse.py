@@ -218,7 +218,7 @@ def check_lines_of_runs(problem, tiles, grid):
 
 
 def test_runs_that_mostly_begin_late_in_lines():
-    """Tiles of 3 of 13 elements: more of their begins are near the end of a line than chance has."""
+    """Tiles of 5 of 13 elements: more of them begin late in a line than chance has."""
     problem = Problem.of("abc-acd-db", "a=3 b=8 c=13 d=3")
     tiles = {"a": 3, "b": 5, "c": 5, "d": 3}
     check_lines_of_runs(

@@ -60,7 +60,8 @@ def make_numba(
 def write_loops(computation: Computation, stage: Stage) -> str:
     """Return the Python source of a stage's loops.
 
-    Sums run outside of the last letter of the output, so that the inner loop is contiguous.
+    Sums run outside of the last letter of the output where more reads are contiguous along that;
+    else innermost, into a variable.
 
     Examples
     --------
@@ -70,10 +71,10 @@ def write_loops(computation: Computation, stage: Stage) -> str:
     >>> print(write_loops(found, found.stages[0]))
     def loops(y, A, x):
         for i in prange(0, 3):
-            y[i] = 0.0
-        for k in range(0, 4):
-            for i in prange(0, 3):
-                y[i] = y[i] + (A[i,k] * x[k])
+            total = y.dtype.type(0.0)
+            for k in range(0, 4):
+                total = total + (A[i,k] * x[k])
+            y[i] = total
     """
     if stage.update is not None or any(isinstance(one, Reduce) for one in stage.term.parts):
         raise BenchmarkError(f"no obvious parallel loops for {stage}")
@@ -86,16 +87,37 @@ def write_loops(computation: Computation, stage: Stage) -> str:
     first = identity(stage.reduction.name, computation.array(stage.name).dtype)
     bounded = [one for one in stage.where if set(one.letters) <= set(output)]
     start = stage.with_where(bounded)
+    term = stage.reduction.term
+    if _along(term, stage.summed[-1]) > (_along(term, output[-1]) if output else 0):
+        step = _write(Apply(stage.reduction.name, (Param("total"), term)))
+        depth = len(output)
+        lines += _nest(computation, start, output, f"total = {stage.name}.dtype.type({first!r})")
+        lines += _nest(computation, stage, stage.summed, f"total = {step}", depth, set(output))
+        lines.append(f"{_INDENT * (depth + 1)}{target} = total")
+        return "\n".join(lines)
     lines += _nest(computation, start, output, f"{target} = {first!r}")
-    apply = Apply(stage.reduction.name, (stage.target, stage.reduction.term))
+    apply = Apply(stage.reduction.name, (stage.target, term))
     order = [*output[:-1], *stage.summed, *output[-1:]]
     lines += _nest(computation, stage, order, f"{target} = {_write(apply)}")
     return "\n".join(lines)
 
 
-def _nest(computation: Computation, stage: Stage, order: Iterable[str], body: str) -> Iterator[str]:
-    """Yield the lines of loops; the first one over the output is divided among threads."""
-    depth, around, divided = 1, set[str](), False
+def _along(term: Term, letter: str) -> int:
+    """Return how many reads have a letter in their last axis."""
+    last = [read.subscripts[-1] for read in term.reads if read.subscripts]
+    return sum(letter in one.letters for one in last)
+
+
+def _nest(
+    computation: Computation,
+    stage: Stage,
+    order: Iterable[str],
+    body: str,
+    outer: int = 0,
+    known: Iterable[str] = (),
+) -> Iterator[str]:
+    """Yield the lines of loops within others; the first one over the output is divided."""
+    depth, around, divided = outer + 1, set(known), bool(outer)
     for letter in order:
         parallel = not divided and letter in stage.output
         divided = divided or parallel
