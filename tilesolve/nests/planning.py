@@ -22,7 +22,7 @@ from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
-from tilesolve.nests.spatial import spatial_tiles
+from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.split import single, split_sums
 from tilesolve.nests.tiles import temporal_tiles
 from tilesolve.planning.policy import NEST_CONTRACTION_FLOPS
@@ -114,7 +114,7 @@ class NestChoice:
         >>> from tilesolve.contractions.statements.parse import parse_stages
         >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
         >>> print(plan_nest(found, Machine.load("i7-6700k"), 2)[0].lines()[1])
-          tile x:16 y:64, loops y_64 x_16 y_8 y | x, threads over y, vectors along x
+          tile x:128 y:128, loops y_128 x_128 y_8 y | x, threads over y, vectors along x
         """
         found = [f"{self.statement}: {self.kind.value}, by a {self.route}: {self.why}"]
         if self.route != "nest":
@@ -202,7 +202,7 @@ def plan_nest(
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
     >>> (choice,) = plan_nest(found, Machine.load("i7-6700k"))
     >>> choice.kind.name, choice.route, choice.tiles
-    ('SPATIAL', 'nest', {'x': 16, 'y': 64})
+    ('SPATIAL', 'nest', {'x': 128, 'y': 128})
     """
     for name, value, known in (
         ("mode", mode, get_args(NestMode)),
@@ -306,7 +306,7 @@ def _tiled(computation: Computation, kind: NestClass, wish: _Wish) -> _Tiled | s
     setting = _setting(computation, wish)
     lanes = wish.lanes(computation.output.dtype) if wish.mode == "default" else None
     if kind is NestClass.SPATIAL:
-        across = spatial_tiles(setting)
+        across = spatial_tiles(setting) if lanes is None else block_tiles(setting)
         if across is None:
             return "no tile fits the caches"
         if lanes is not None and _streams(computation, stage, wish):

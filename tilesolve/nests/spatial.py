@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def spatial_tiles(setting: Setting) -> SpatialTiles | None:
     the caches.
     """
     column = setting.column
-    row = next((x for one in crossed(setting) for x in one.contiguous if x in setting.output), None)
+    row = _find_row(setting)
     if row is None:
         return None
     most = [setting.extents[column], setting.most(row, row)]
@@ -69,6 +70,32 @@ def spatial_tiles(setting: Setting) -> SpatialTiles | None:
     prices = spatial_cost(setting, width, height, row)
     at = int(np.argmin(prices))
     return SpatialTiles(column, row, int(width[at]), int(height[at]), float(prices[at]))
+
+
+def block_tiles(setting: Setting) -> SpatialTiles | None:
+    """Return square tiles for blocks that are transposed in registers; None if none fits.
+
+    Such a block uses lines as a whole, so that none has to stay. What counts then is that all
+    arrays, the output too, are walked along runs as long as the second cache has room for.
+    """
+    column = setting.column
+    row = _find_row(setting)
+    if row is None:
+        return None
+    element = sum(one.element for one in setting.references[1:])
+    side = isqrt(int(setting.capacities[1]) // element) // setting.step * setting.step
+    width, height = min(side, setting.extents[column]), min(side, setting.most(row, row))
+    if min(width, height) < 1:
+        return None
+    cost = float(spatial_cost(setting, width, height, row))
+    return SpatialTiles(column, row, width, height, cost)
+
+
+def _find_row(setting: Setting) -> str | None:
+    """Return the letter that the crossed reads have side by side."""
+    return next(
+        (x for one in crossed(setting) for x in one.contiguous if x in setting.output), None
+    )
 
 
 def spatial_cost(setting: Setting, width: Any, height: Any, row: str) -> Any:  # noqa: ANN401

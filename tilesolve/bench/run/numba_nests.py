@@ -76,7 +76,7 @@ def write_loops(computation: Computation, stage: Stage) -> str:
                 total = total + (A[i,k] * x[k])
             y[i] = total
     """
-    if stage.update is not None or any(isinstance(one, Reduce) for one in stage.term.parts):
+    if stage.update is not None or any(isinstance(one, Reduce) for one in stage.term.all[1:]):
         raise BenchmarkError(f"no obvious parallel loops for {stage}")
     names = [*dict.fromkeys((stage.name, *(read.array for read in stage.reads)))]
     lines = [f"def loops({', '.join([*names, *stage.term.params])}):"]
