@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tilesolve.bench.contenders import Contender
 from tilesolve.bench.nest_contenders import NEST_PEERS, find_libraries, parse_nest_contenders
 from tilesolve.bench.nests import find_nests, has_nests
 from tilesolve.bench.results.nest_sweeps import NestFigures, NestResult, NestSweep
@@ -165,3 +166,9 @@ def test_the_command_measures_a_nest(tmp_path):
     refused = CliRunner().invoke(app, ["bench", "nests", "--dtype", "f64"])
     assert refused.exit_code == 2
     assert "a sweep of nests takes no --dtype" in refused.output
+
+
+def test_labels_name_no_folders():
+    """A page says that a variable is set, not where its folder lies."""
+    found = Contender("halide", "any:thing", "numpy", (("LD_LIBRARY_PATH", "/some/where"),))
+    assert found.label.endswith(" LD_LIBRARY_PATH")

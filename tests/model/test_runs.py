@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from run_counts import LINE, count_missed, tiled_nests
 
@@ -20,10 +20,21 @@ from tilesolve.planning.policy import LATER_LINE_SHARE
 LEVEL = Level("L2", 2**18, 6.4e10)
 
 
+def tiles_of_one_line():
+    """An output that is one line, which several tiles share."""
+    problem = Problem.of("ab-acd-dbc", "a=4 b=2 c=4 d=8")
+    bands = [("register", "abcd", 1), ("L1", "abcd", 2), ("memory", "bcda", 8)]
+    return problem, Nest.of(problem, bands, output="accumulate"), 1024
+
+
 @settings(max_examples=60, deadline=None)
 @given(tiled_nests())
+@example(tiles_of_one_line())
 def test_where_lines_are_those_of_simulated_caches_runs_are_too(drawn):
-    """Exactly, for each tensor and both caches, as large as some tiles and as all of them."""
+    """For each tensor and both caches, as large as some tiles and as all of them.
+
+    Exactly, but for a tensor that is one run as a whole: tiles may cut that.
+    """
     problem, nest, capacity = drawn
     places = [
         Store("register", 8.0, 1, "L1", 1e10),
@@ -35,7 +46,8 @@ def test_where_lines_are_those_of_simulated_caches_runs_are_too(drawn):
     missed_runs, missed_lines = count_missed(problem, nest, (capacity, 2**20))
     exact = np.isclose(lines, missed_lines)
     assert exact[1].all() or "+" in str(problem.spec)
-    assert np.allclose(runs[exact], missed_runs[exact])
+    cut = (missed_runs == 1) & (runs <= lines)
+    assert (np.isclose(runs, missed_runs) | cut)[exact].all()
 
 
 def test_runs_of_the_matrix_product_of_the_thesis():

@@ -66,12 +66,15 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """The name, the package's version, and the settings."""
+        """The name, the package's version, and the settings; of a folder not where it lies."""
         try:
             found = ", ".join(f"{name} {version(name)}" for name in (self.package, *self.needs))
         except PackageNotFoundError:
             found = self.package if self.installed else "not installed"
-        settings = "".join(f" {key}={value}" for key, value in self.environment)
+        settings = "".join(
+            f" {key}" if value.startswith("/") else f" {key}={value}"
+            for key, value in self.environment
+        )
         return f"{self.name}: {found}{settings}"
 
     def build_variables(self, inherited: dict[str, str], threads: int) -> dict[str, str]:
