@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,7 @@ Dtypes = Mapping[str, str]
 """The dtype of each array and parameter by its name."""
 
 
-class Term:
+class Term(ABC):
     """What is computed at a point; Python's operators make larger ones.
 
     Examples
@@ -67,9 +68,9 @@ class Term:
         """Operations a point, each different one once, all trips of reductions as one."""
         return len({one for one in self.all if isinstance(one, Apply | Choose | Reduce)})
 
+    @abstractmethod
     def kind(self, dtypes: Dtypes) -> Kind:
         """Return the dtype of its values, given those of arrays and parameters."""
-        raise NotImplementedError
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
         """Return the term with other parts."""

@@ -53,7 +53,8 @@ def test_peers_compute_what_the_reference_does(name, peer):
     small = shrink_nest(case.computation)
     arrays, params = draw_nest(small), dict(case.params)
     make = getattr(nest_peers, peer.replace("-", "_"))
-    found = make(case, small, MACHINE, 1, arrays, params, draw_output(small))()
+    work = nest_peers.NestWork(case, small, MACHINE, 1, arrays, params, draw_output(small))
+    found = make(work)()
     assert find_nest_fault(small, arrays, params, found) == ""
     if found.dtype.kind == "f":
         found = found.copy()

@@ -201,29 +201,51 @@ def test_footprints_of_whole_lines_are_exact(spec, data):
             )
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(RAGGED), st.data())
-def test_footprints_in_lines_are_within_a_line_of_each_run(spec, data):
-    """Of the mean over all places of a tile; strides along a run leave out no line."""
-    check_lines_of_runs(*draw_tile(data.draw, spec, (3, 5, 8, 13, 16)))
+def shortfalls(problem, tiles, grid):
+    """By how many lines the footprint of each tensor is under the exact mean, and that mean.
 
-
-def check_lines_of_runs(problem, tiles, grid):
-    """Too many by a line of each run at most, too few by half a line: begins are not all alike."""
+    It is never over by more than a line of each run.
+    """
     for number, tensor in enumerate(problem.spec.tensors):
         found = footprint(problem, tensor, tiles, LINE, grid) / LINE
         counts = exact_lines(problem, number, tiles)
-        mean, runs = sum(counts) / len(counts), runs_of(problem, number, tiles)
-        assert mean - max(1, runs / 2) <= found <= mean + runs
+        mean = sum(counts) / len(counts)
+        assert found <= mean + runs_of(problem, number, tiles)
+        yield mean - found, mean
+
+
+def test_footprints_in_lines_are_within_a_line_of_each_run():
+    """Of the mean over all places of a tile; strides along a run leave out no line.
+
+    At most one footprint of 200 is more than a line short, as its begins are not all alike, and
+    none by a tenth.
+    """
+    found = []
+
+    @settings(max_examples=250, deadline=None, derandomize=True, database=None)
+    @given(st.sampled_from(RAGGED), st.data())
+    def look(spec, data):
+        found.extend(shortfalls(*draw_tile(data.draw, spec, (3, 5, 8, 13, 16))))
+
+    look()
+    assert all(short <= max(1, mean / 10) for short, mean in found)
+    assert sum(short > 1 for short, _ in found) <= len(found) / 200
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(RAGGED), st.data())
+def test_no_footprint_in_lines_is_short_by_a_tenth(spec, data):
+    """Nor by more than a line where there are few."""
+    for short, mean in shortfalls(*draw_tile(data.draw, spec, (3, 5, 8, 13, 16))):
+        assert short <= max(1, mean / 10)
 
 
 def test_runs_that_mostly_begin_late_in_lines():
     """Tiles of 5 of 13 elements: more of them begin late in a line than chance has."""
     problem = Problem.of("abc-acd-db", "a=3 b=8 c=13 d=3")
     tiles = {"a": 3, "b": 5, "c": 5, "d": 3}
-    check_lines_of_runs(
-        problem, tiles, {i: n if n < problem.sizes[i] else 0 for i, n in tiles.items()}
-    )
+    grid = {i: n if n < problem.sizes[i] else 0 for i, n in tiles.items()}
+    assert all(short <= mean / 10 for short, mean in shortfalls(problem, tiles, grid) if short > 1)
 
 
 def test_a_stride_along_lines_leaves_out_none():

@@ -1,13 +1,13 @@
 """Who computes nests: for each peer a function that prepares one.
 
-Such a maker is given the case, its computation, the machine, the number of threads, inputs and
-parameters by name, and an array for the result. It returns a run, which returns the result.
+Such a maker is given `NestWork`. It returns a run, which returns the result; ours also the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,123 +21,93 @@ from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
     from tilesolve.nests.plan import NestPlan
+    from tilesolve.nests.planning import NestMode, Route
 
 Given = Mapping[str, Array]
 Params = Mapping[str, float]
 Run = Callable[[], Array]
 
 
-def _ours(
-    computation: Computation,
-    arrays: Given,
-    params: Params,
-    out: Array,
-    **ways: Any,  # noqa: ANN401 - arguments of `NestPlan`
+@dataclass(frozen=True, slots=True)
+class NestWork:
+    """What a maker is given.
+
+    Parameters
+    ----------
+    case, computation
+        What is computed: the case of the suite, at its own extents or at small ones.
+    machine, threads
+        Where, and how many work at once.
+    arrays, params
+        Inputs and parameters by name.
+    out
+        For the result.
+    """
+
+    case: NestCase
+    computation: Computation
+    machine: Machine
+    threads: int
+    arrays: Given
+    params: Params
+    out: Array
+
+
+def _plan(
+    work: NestWork, mode: NestMode = "default", route: Route | None = None
 ) -> tuple[Run, NestPlan]:
+    """Return a run of a plan of ours, made anew, and the plan."""
     from tilesolve.nests.plan import NestPlan
 
-    made = NestPlan(computation, **ways)
-    given = [arrays[name] for name in computation.inputs]
-    return lambda: made(*given, out=out, **params), made
+    made = NestPlan(work.computation, work.machine, work.threads, mode, route)
+    given = [work.arrays[name] for name in work.computation.inputs]
+    return lambda: made(*given, out=work.out, **work.params), made
 
 
-def tilesolve(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> tuple[Run, NestPlan]:
-    """Make ready a nest of ours, planned anew."""
-    return _ours(computation, arrays, params, out, machine=machine, threads=threads)
+def tilesolve(work: NestWork) -> tuple[Run, NestPlan]:
+    """Make ready a nest of ours, by the fastest route."""
+    return _plan(work)
 
 
-def thesis(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> tuple[Run, NestPlan]:
+def thesis(work: NestWork) -> tuple[Run, NestPlan]:
     """Make ready a nest by the printed formulas."""
-    ways = {"machine": machine, "threads": threads, "route": "nest", "mode": "thesis"}
-    return _ours(computation, arrays, params, out, **ways)
+    return _plan(work, "thesis", "nest")
 
 
-def baseline(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> tuple[Run, NestPlan]:
-    """Make ready a nest of ours without tiles."""
-    ways = {"machine": machine, "threads": threads, "route": "nest", "mode": "plain"}
-    return _ours(computation, arrays, params, out, **ways)
+def baseline(work: NestWork) -> tuple[Run, NestPlan]:
+    """Make ready a nest of ours with threads outside, vectors inside, and nothing else."""
+    return _plan(work, "plain", "nest")
 
 
-def numba(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> Run:
+def numba(work: NestWork) -> Run:
     """Make ready the obvious loops."""
-    return make_numba(computation, threads, arrays, params, out)
+    return make_numba(work.computation, work.threads, work.arrays, work.params, work.out)
 
 
-def halide(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> Run:
+def halide(work: NestWork) -> Run:
     """Make ready what Halide's scheduler of 2016 plans."""
-    return make_halide("Mullapudi2016", computation, machine, threads, arrays, params, out)
+    return _schedule("Mullapudi2016", work)
 
 
-def halide_adams(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> Run:
+def halide_adams(work: NestWork) -> Run:
     """Make ready what Halide's scheduler of 2019 plans."""
-    return make_halide("Adams2019", computation, machine, threads, arrays, params, out)
+    return _schedule("Adams2019", work)
 
 
-def numpy(
-    case: NestCase,
-    computation: Computation,
-    machine: Machine,
-    threads: int,
-    arrays: Given,
-    params: Params,
-    out: Array,
-) -> Run:
+def _schedule(scheduler: str, work: NestWork) -> Run:
+    given = (work.arrays, work.params, work.out)
+    return make_halide(scheduler, work.computation, work.machine, work.threads, *given)
+
+
+def numpy(work: NestWork) -> Run:
     """Make ready what a user of NumPy writes for a kernel of the suite."""
-    if case.name not in _NUMPY:
-        raise BenchmarkError(f"nobody wrote {case.name} for NumPy")
-    compute = _NUMPY[case.name]
+    if work.case.name not in _NUMPY:
+        raise BenchmarkError(f"nobody wrote {work.case.name} for NumPy")
+    compute = _NUMPY[work.case.name]
 
     def run() -> Array:
-        compute(arrays, params, out)
-        return out
+        compute(work.arrays, work.params, work.out)
+        return work.out
 
     return run
 

@@ -16,6 +16,7 @@ from tilesolve.bench.run.nest_oracle import (
     find_nest_fault,
     shrink_nest,
 )
+from tilesolve.bench.run.nest_peers import NestWork
 from tilesolve.bench.run.oracle import Array, sum_parts
 from tilesolve.bench.run.turn import Turn
 from tilesolve.bench.run.worker import CHANGED, Ready, Run, hold_trash, make_timer, run_first
@@ -100,6 +101,15 @@ class NestOrder:
         """Return a run, and the plan if it is ours."""
         module, _, function = self.maker.partition(":")
         make = getattr(importlib.import_module(module), function)
-        given = (self.case, computation, self.machine, self.threads, arrays, dict(self.case.params))
-        made = make(*given, out)
+        made = make(
+            NestWork(
+                self.case,
+                computation,
+                self.machine,
+                self.threads,
+                arrays,
+                dict(self.case.params),
+                out,
+            )
+        )
         return made if isinstance(made, tuple) else (made, None)
