@@ -282,6 +282,7 @@ def _shape(
 ) -> Shape:
     """Return the shape of an array; raise `SizeError` where an element lies outside."""
     found = [0] * order
+    computed = _computed(stages, name, extents)
     for stage, element in _uses(stages, name):
         if element == stage.target and stage.update is None:
             found = [extents[letter] for letter in stage.output]
@@ -297,7 +298,7 @@ def _shape(
                 continue
             if any(not extents[letter] for letter in subscript.letters):
                 continue
-            where = () if element == stage.target or nothing else stage.where
+            where = () if element == stage.target or nothing else stage.region(element)
             low = least_value(subscript, box, where)
             if low < 0 and not nothing:
                 raise SizeError(
@@ -305,13 +306,21 @@ def _shape(
                     f"with {_sizes_of(subscript, extents)}: positions begin at 0"
                 )
             found[axis] = max(found[axis], greatest_value(subscript, box, where) + 1)
-            if name in shapes and found[axis] > shapes[name][axis] and not nothing:
+            most = shapes[name][axis] if name in shapes else computed[axis] if computed else None
+            if most is not None and found[axis] > most and not nothing:
                 raise SizeError(
                     f"{stage} has {element} at position {found[axis] - 1} of axis {axis}, "
-                    f"with {_sizes_of(subscript, extents)}, but {name} has extent "
-                    f"{shapes[name][axis]} there"
+                    f"with {_sizes_of(subscript, extents)}, but {name} has extent {most} there"
                 )
     return tuple(shapes.get(name, found))
+
+
+def _computed(stages: Sequence[Stage], name: str, extents: Mapping[str, int]) -> Shape | None:
+    """Return how many elements of each axis a stage computes; None of what is read before."""
+    made = [stage for stage in stages if stage.name == name]
+    if not made or made[0].update is not None or name in _find_inputs(stages):
+        return None
+    return tuple(extents[letter] for letter in made[0].output)
 
 
 def _sizes_of(subscript: Affine, extents: Mapping[str, int]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import SizeError
-from tilesolve.contractions.statements.affine import Affine
+from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS, identity, named_kind
 from tilesolve.contractions.statements.stage import Stage
@@ -99,9 +99,16 @@ class _Evaluation:
         steps = np.ix_(*(np.arange(computation.sizes[letter]) for letter in letters))
         self.grid: Grid = dict(zip(letters, steps, strict=True))
         self.shape = tuple(computation.sizes[letter] for letter in letters)
-        self.region = np.ones(self.shape, dtype=bool)
-        for condition in stage.where:
-            self.region = self.region & condition.holds(self.grid)
+        self.region = self.points(stage.where, self.shape)
+
+    def points(
+        self, conditions: Iterable[Condition], shape: tuple[int, ...]
+    ) -> npt.NDArray[np.bool_]:
+        """Return at which points conditions hold."""
+        found = np.ones(shape, dtype=bool)
+        for condition in conditions:
+            found = found & condition.holds(self.grid)
+        return found
 
     def write(self, made: npt.NDArray[Any]) -> None:
         """Write what the stage computes into its array."""
@@ -118,16 +125,16 @@ class _Evaluation:
             OPERATIONS[stage.update].function.at(made, places, values[self.region])
             return
         inner = tuple(range(len(stage.output), len(self.shape)))
-        bounded = [one for one in stage.where if set(one.letters) <= set(stage.output)]
         kept = np.ones(self.shape[: len(stage.output)], dtype=bool)
         outer = {
             x: steps.reshape(steps.shape[: len(stage.output)])
             for x, steps in self.grid.items()
             if x in stage.output
         }
-        for condition in bounded:
+        for condition in stage.bounds:
             kept = kept & condition.holds(outer)
-        made[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
+        computed = made[(*(slice(extent) for extent in kept.shape), ...)]
+        computed[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
 
     def _after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape once reductions have run: summed letters have one value."""
@@ -171,7 +178,8 @@ class _Evaluation:
         """Return the elements of an array; those outside the region may lie anywhere."""
         array = self.arrays[read.array]
         places = [self.place(one) for one in read.subscripts]
-        needed = [np.broadcast_to(place, self.shape)[self.region] for place in places]
+        region = self.points(self.stage.region(read), self.shape)
+        needed = [np.broadcast_to(place, self.shape)[region] for place in places]
         _check_places(str(read), needed, array.shape)
         if not array.size:
             return np.zeros(np.broadcast_shapes(*(place.shape for place in places)), array.dtype)
@@ -184,25 +192,21 @@ class _Evaluation:
         whole = term is self.stage.term
         name = self.dtypes[self.stage.name] if whole else named_kind(term.kind(self.dtypes))
         kind, first = np.dtype(_wide(name)), identity(term.name, name)
-        values = np.broadcast_to(self.value(term.term), self.shape).astype(kind)
-        axes = tuple(self.stage.letters.index(letter) for letter in term.over)
-        function = OPERATIONS[term.name].function
-        others = tuple(
-            axis
-            for axis, x in enumerate(self.stage.letters)
-            if x in self.stage.summed and x not in term.over
+        letters = {*self.stage.output, *term.over}
+        shape = tuple(
+            extent if x in letters else 1
+            for x, extent in zip(self.stage.letters, self.shape, strict=True)
         )
-        start = np.where(self.region, values, kind.type(first))
-        found: npt.NDArray[Any] = function.reduce(
-            start, axis=axes, keepdims=True, dtype=kind, initial=kind.type(first)
+        taken = self.points(self.stage.conditions(term), shape)
+        values = np.broadcast_to(self.value(term.term), shape).astype(kind)
+        found: npt.NDArray[Any] = OPERATIONS[term.name].function.reduce(
+            np.where(taken, values, kind.type(first)),
+            axis=tuple(self.stage.letters.index(letter) for letter in term.over),
+            keepdims=True,
+            dtype=kind,
+            initial=kind.type(first),
         )
-        return (
-            found[
-                tuple(slice(0, 1) if axis in others else slice(None) for axis in range(found.ndim))
-            ]
-            if others
-            else found
-        )
+        return found
 
 
 def _check_places(

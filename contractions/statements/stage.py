@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Self
@@ -132,6 +132,32 @@ class Stage:
         """Whether it reads the elements that it computes."""
         return self.target in self.reads
 
+    @property
+    def bounds(self) -> tuple[Condition, ...]:
+        """The conditions that leave out elements, and not summands alone."""
+        return tuple(one for one in self.where if set(one.letters) <= set(self.output))
+
+    def conditions(self, term: Reduce) -> tuple[Condition, ...]:
+        """Return the conditions on what a sum within the term takes: those with its letters."""
+        own = {*self.output, *term.over}
+        return tuple(x for x in self.where if x not in self.bounds and set(x.letters) <= own)
+
+    def region(self, read: Read) -> tuple[Condition, ...]:
+        """Return the conditions that hold wherever an element is read.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.statements.parse import parse_stages
+        >>> (stage,) = parse_stages("y[i] = x[i] - sum(A[i,k], k)", "i > 2 and k < i")
+        >>> [len(stage.region(read)) for read in stage.reads]
+        [1, 2]
+        """
+        if self.update is not None:
+            return self.where
+        sums = {within for one, within in _places(self.term, None) if one == read}
+        kept = [self.conditions(one) if one else () for one in sums]
+        return (*self.bounds, *(x for x in self.where if kept and all(x in few for few in kept)))
+
     def with_where(self, where: Iterable[Condition]) -> Self:
         """Return the stage in another region."""
         check_kind(where, Iterable, "where", "conditions", SpecError)
@@ -173,6 +199,10 @@ class Stage:
                         f"the condition {condition} has {letter!r}, which {self.target} = "
                         f"{self.term} has not"
                     )
+            sums = [one for one in self.term.all if isinstance(one, Reduce)]
+            taken = condition in self.bounds or any(condition in self.conditions(x) for x in sums)
+            if self.update is None and not taken:
+                raise SpecError(f"the condition {condition} has letters of several sums of {self}")
 
     def _check_own_reads(self) -> None:
         """Raise `SpecError` if an iteration would read what another one writes."""
@@ -200,3 +230,11 @@ _SIGNS = {
     "bitwise_or": "|=",
     "bitwise_xor": "^=",
 }
+
+
+def _places(term: Term, within: Reduce | None) -> Iterator[tuple[Read, Reduce | None]]:
+    """Yield the elements that are read, each with the sum that it stands in."""
+    if isinstance(term, Read):
+        yield term, within
+    for part in term.parts:
+        yield from _places(part, term if isinstance(term, Reduce) else within)

@@ -174,8 +174,9 @@ def _whole(
                 high = emit_extreme(builder, loop.high, scope, "<")
                 last = builder.add(low.value(builder), INT64((trips.most - 1) * loop.step))
                 mine = builder.icmp_signed("<", last, high.value(builder))
-            # The last trip of a tile is the one that may be short.
-            numbers = range(trips.most) if loop.step > 1 else (0,)
+            # A tile's last trip may be short; so may any on which loops within depend.
+            each = loop.step > 1 or _bounds(loop.name, node.body)
+            numbers = range(trips.most) if each else (0,)
             scopes = [
                 scope.at(
                     loop.name,
@@ -188,6 +189,16 @@ def _whole(
             mine = _both(builder, mine, _whole(emitter, node.body, one, inner))
         found = _both(builder, found, mine)
     return found
+
+
+def _bounds(name: str, body: Sequence[Node]) -> bool:
+    """Return whether bounds of loops within a body depend on a loop around."""
+    inner = [node for node in body if isinstance(node, Loop | Guard)]
+    return any(
+        (isinstance(node, Loop) and any(name in one.letters for one in (*node.low, *node.high)))
+        or _bounds(name, node.body)
+        for node in inner
+    )
 
 
 def _both(builder: ir.IRBuilder, one: ir.Value | bool, other: ir.Value | bool) -> ir.Value | bool:

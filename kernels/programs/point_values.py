@@ -89,9 +89,7 @@ class PointValues:
     def _reduced(self, term: Reduce, point: Point) -> Any:
         kind = named_kind(term.kind(self.computation.dtypes))
         found = np.dtype(kind).type(identity(term.name, kind))
-        conditions = [
-            one for one in self.stage.where if any(x in self.stage.summed for x in one.letters)
-        ]
+        conditions = self.stage.conditions(term)
         for values in product(*(range(self.computation.sizes[x]) for x in term.over)):
             here = {**point, **dict(zip(term.over, values, strict=True))}
             if all(one.holds(here) for one in conditions):

@@ -188,7 +188,8 @@ class TermEmitter:
         emitter, builder = self.emitter, self.emitter.builder
         kind = self.kind(term)
         first = constant(number_type(kind), identity(term.name, kind))
-        if self.scope.lanes is not None and self.scope.lanes.letter in term.letters:
+        bounds = {x for one in self.stage.conditions(term) for x in one.letters}
+        if self.scope.lanes is not None and self.scope.lanes.letter in {*term.letters, *bounds}:
             first = self.lanes_of(first)
         sizes = emitter.program.computation.sizes
 
@@ -209,9 +210,7 @@ class TermEmitter:
     def _reduced_at(self, term: Reduce, kind: str, scope: Scope, so_far: ir.Value) -> ir.Value:
         """Emit one step of a reduction within a term."""
         builder = self.emitter.builder
-        conditions = [
-            one for one in self.stage.where if any(x in self.stage.summed for x in one.letters)
-        ]
+        conditions = self.stage.conditions(term)
         inner = scope
         if conditions:
             inner = within(builder, conditions, scope)

@@ -302,3 +302,41 @@ def test_the_report_tells_what_runs_and_why():
     text = str(nest("C[i,j] += A[i,k] * A[j,k]", 300, "float32", where="j <= i", machine=MACHINE))
     for part in ("temporal, by a nest", "tile ", "vectors along ", "bound by", "for "):
         assert re.search(re.escape(part), text), part
+
+
+def test_what_a_statement_does_not_compute_is_not_read_by_a_later_one():
+    with pytest.raises(SizeError, match=r"o\[i\+1\] at position 5 of axis 0, with i=5, but o has"):
+        tilesolve.nest("o[i] = 2 * A[i]; p[i] = o[i] + o[i+1]", {"i": 5})
+
+
+def test_elements_beyond_the_letters_stay_as_they_are():
+    shifted = tilesolve.nest("o[i] = 2 * A[i]", {"i": 3, "o": (5,)})
+    np.testing.assert_array_equal(shifted(np.ones(3)), [2, 2, 2, 0, 0])
+    out = np.full(5, 7.0)
+    np.testing.assert_array_equal(shifted(np.ones(3), out=out), [2, 2, 2, 7, 7])
+
+
+def test_conditions_on_a_sum_bound_no_other_term():
+    """Elements read outside of the sum are read at all values of the output's letters."""
+    both = tilesolve.nest("o[i] = C[i,i] + sum(A[i,k], k) * sum(B[m], m)", 5, where="k > i+1")
+    shapes = {array.name: array.shape for array in both.computation.arrays}
+    assert shapes == {"C": (5, 5), "A": (3, 5), "B": (5,), "o": (5,)}
+    found = both(np.full((5, 5), 0.5), np.ones((3, 5)), np.ones(5))
+    np.testing.assert_array_equal(found, [15.5, 10.5, 5.5, 0.5, 0.5])
+    with pytest.raises(SpecError, match="letters of several sums"):
+        tilesolve.nest("o[i] = sum(A[i,k], k) * sum(B[i,m], m)", 5, where="k > m")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_sums_whose_conditions_alone_have_the_vectors_letter(dtype):
+    part = tilesolve.nest("o[i] = i - int8(1) * sum(A[k], k)", 17, dtype, where="k < i")
+    A = np.arange(16).astype(dtype)
+    np.testing.assert_array_equal(part(A), [i - A[:i].sum() for i in range(17)])
+
+
+def test_held_elements_of_a_region_that_begins_whole():
+    """The first row has all columns, others fewer: nothing beyond their ends is written."""
+    upper = tilesolve.nest("o[i,j] *= A[i,k] + B[k,j]", {"i": 3, "j": 8, "k": 16}, where="j >= i")
+    out = np.zeros((3, 8))
+    upper(np.ones((3, 16)), np.ones((16, 8)), out=out)
+    np.testing.assert_array_equal(out, np.triu(np.full((3, 8), 2.0**16)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilesolve.contractions.statements.affine import Condition
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.program import (
@@ -77,11 +76,6 @@ class _Writer:
         """The letters of the sum that are loops of the program."""
         return self.stage.summed if self.stage.reduction is not None else ()
 
-    @property
-    def bounded(self) -> list[Condition]:
-        """The conditions that say which elements of the output are computed."""
-        return [one for one in self.stage.where if set(one.letters) <= set(self.stage.output)]
-
     def write(self, around: Around, items: Sequence[LoopItem], begun: bool) -> tuple[Node, ...]:
         """Return what runs at a place: the loops that are left, and what begins a sum."""
         if not items:
@@ -103,7 +97,7 @@ class _Writer:
         else:
             body = self.write(inner, rest, begun)
         updates = self.stage.update is not None
-        conditions = self.stage.where if begun or updates else self.bounded
+        conditions = self.stage.where if begun or updates else self.stage.bounds
         return (around.loop(first, conditions, body),)
 
     def _start(self, around: Around, items: Sequence[LoopItem]) -> tuple[Node, ...]:
@@ -117,7 +111,7 @@ class _Writer:
         first, *rest = items
         kind: Kind = "vector" if first.kind == "vector" and not rest else "serial"
         plain = LoopItem(first.letter, 1, kind)
-        return (around.loop(plain, self.bounded, self._starts(around.within(plain), rest)),)
+        return (around.loop(plain, self.stage.bounds, self._starts(around.within(plain), rest)),)
 
 
 def plain_nest(stage: Stage, extents: dict[str, int], threads: int, line: int) -> LoopNest:

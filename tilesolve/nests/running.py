@@ -13,7 +13,6 @@ from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS
-from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
@@ -136,15 +135,18 @@ def run_steps(steps: Sequence[Step], held: Held, out: Array, params: Params) -> 
             held[info.name] = held[info.name].copy()  # an input is updated, which stays as it is
         else:
             held[info.name] = new_result(info.shape, np.dtype(info.dtype))
-            if leaves_elements(step.choice.statement):
+            if leaves_elements(step.choice.computation):
                 held[info.name][...] = 0
         if all(info.shape):
             step.run(held, params)
 
 
-def leaves_elements(stage: Stage) -> bool:
-    """Return whether a stage leaves elements of its array as they are."""
-    return any(set(one.letters) <= set(stage.output) for one in stage.where)
+def leaves_elements(computation: Computation) -> bool:
+    """Return whether the last stage leaves elements of its array as they are."""
+    stage, sizes = computation.stages[-1], computation.sizes
+    computed = tuple(sizes[letter] for letter in stage.output)
+    smaller = stage.update is None and computed != computation.output.shape
+    return smaller or bool(stage.bounds)
 
 
 def check_arrays(
@@ -172,7 +174,7 @@ def check_arrays(
     dtype = np.dtype(info.dtype)
     if out is None:
         target = new_result(info.shape, dtype)
-        if own is None and leaves_elements(computation.stages[-1]):
+        if own is None and leaves_elements(computation):
             target[...] = 0
     else:
         target = check_output(out, f"out of {text!r}", info.shape, dtype=dtype)

@@ -123,6 +123,8 @@ def _with_intra(
     lanes: int | None,
 ) -> LoopNest:
     """Return loops over tiles with those within them, the vector loop last."""
+    if not intra:
+        return LoopNest(tuple(inter))
     *inner, column = intra
     sums = [x for x in inner if x in stage.summed]
     if column in {item.letter for item in inter if item.step == 1} or column != stage.output[-1]:

@@ -13,8 +13,7 @@ from tilesolve.contractions.statements.terms import Read, Reduce, Term
 def split_sums(computation: Computation) -> Computation:
     """Return a computation in which sums inside larger terms are statements before them.
 
-    A sum stays where it is if its dtype is not that of the output, in which it is summed; so do
-    several of them where a condition has one of their letters.
+    A sum stays where it is if its dtype is not that of the output, in which it is summed.
 
     Examples
     --------
@@ -51,22 +50,22 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
     sums = [one for one in dict.fromkeys(stage.term.all) if isinstance(one, Reduce)]
     dtype = computation.dtypes[stage.name]
     apart = [one for one in sums if one.kind(computation.dtypes) == dtype]
-    outer = tuple(x for x in stage.where if set(x.letters) <= set(stage.output))
-    if stage.reduction is not None or (len(outer) < len(stage.where) and sums != apart[:1]):
+    if stage.reduction is not None or not apart:
         return [stage]
     made, replaced = [], {}
     for one in apart:
-        used = {*one.term.letters, *(letter for x in stage.where for letter in x.letters)}
+        where = (*stage.bounds, *stage.conditions(one))
+        used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
         name = f"{stage.name}_sum"
         while name in names:
             name += "_"
         names.add(name)
-        made.append(Stage(name, axes, one, dtype, stage.where))
+        made.append(Stage(name, axes, one, dtype, where))
         replaced[one] = Read(name, axes)
-    if not made:
-        return [stage]
-    return [*made, replace(stage, term=_replaced(stage.term, replaced), where=outer)]
+    left = {x for one in sums if one not in apart for x in stage.conditions(one)}
+    kept = tuple(x for x in stage.where if x in stage.bounds or x in left)
+    return [*made, replace(stage, term=_replaced(stage.term, replaced), where=kept)]
 
 
 def _replaced(term: Term, replaced: dict[Reduce, Read]) -> Term:
