@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tilesolve.contractions.statements.affine import Affine
@@ -54,7 +55,8 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
     outer = tuple(x for x in stage.where if set(x.letters) <= set(stage.output))
     if stage.reduction is not None or (len(outer) < len(stage.where) and sums != apart[:1]):
         return [stage]
-    made, replaced = [], {}
+    made: list[Stage] = []
+    replaced: dict[Term, Term] = {}
     for one in apart:
         used = {*one.term.letters, *(letter for x in stage.where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
@@ -66,11 +68,12 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         replaced[one] = Read(name, axes)
     if not made:
         return [stage]
-    return [*made, replace(stage, term=_replaced(stage.term, replaced), where=outer)]
+    return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=outer)]
 
 
-def _replaced(term: Term, replaced: dict[Reduce, Read]) -> Term:
-    if isinstance(term, Reduce) and term in replaced:
+def replace_terms(term: Term, replaced: Mapping[Term, Term]) -> Term:
+    """Return a term in which others stand in the place of some."""
+    if term in replaced:
         return replaced[term]
-    parts = [_replaced(part, replaced) for part in term.parts]
+    parts = [replace_terms(part, replaced) for part in term.parts]
     return term.rebuilt(parts) if parts else term
