@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
-from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.cover import (
     cover_region,
@@ -136,9 +136,10 @@ class _Maker:
         whole = Stage(name, stage.axes, self.added, self.dtypes[stage.name])
         merged = self._plus(Read(name, stage.axes))
         kinds = {**self.dtypes, name: self.dtypes[stage.name]}
+        shapes = {name: tuple(sizes[letter] for letter in stage.output)}
         return (
             self._contraction(whole, sizes),
-            *self.plan_loops(self._bind(merged, sizes, where, kinds)),
+            *self.plan_loops(self._bind(merged, sizes, where, kinds, shapes)),
         )
 
     def _plus(self, added: Term | None) -> Stage:
@@ -168,6 +169,7 @@ class _Maker:
         sizes: Mapping[str, int],
         where: Sequence[Condition] = (),
         dtypes: Mapping[str, str] | None = None,
+        shapes: Mapping[str, Shape] | None = None,
     ) -> Computation:
         """Return a statement at the extents of a block, in a region."""
         known = self.dtypes if dtypes is None else dtypes
@@ -176,6 +178,7 @@ class _Maker:
             (stage.with_where(where),),
             {letter: sizes[letter] for letter in stage.letters},
             {name: kind for name, kind in known.items() if name in names},
+            shapes,
         )
 
     def _kind(self, key: object, make: Callable[[], tuple[NestChoice, ...]]) -> int:
