@@ -1,8 +1,8 @@
-"""Which statements are contractions as a whole, so that a plan computes them."""
+"""Which statements are contractions as a whole, so that plans compute them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from string import ascii_letters
 
@@ -16,8 +16,8 @@ from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, 
 
 
 @dataclass(frozen=True, slots=True)
-class Contraction:
-    """``output = alpha · Σ product of operands + beta · output``.
+class Product:
+    """``alpha · Σ first · second``: what one plan computes.
 
     Parameters
     ----------
@@ -27,16 +27,14 @@ class Contraction:
         The array of each operand; one may stand there twice.
     letters
         Pairs of a letter of the spec and the statement's letter.
-    alpha, beta
-        Numbers and parameters that multiply the sum, and what lies in the output; None: 1, and
-        nothing is added.
+    alpha
+        Numbers and parameters that multiply the sum; None for 1.
     """
 
     spec: Spec
     operands: tuple[str, ...]
     letters: tuple[tuple[str, str], ...]
     alpha: Term | None = None
-    beta: Term | None = None
 
     def problem(self, computation: Computation) -> Problem:
         """Return it at a computation's extents.
@@ -45,6 +43,32 @@ class Contraction:
         """
         sizes = {short: computation.sizes[letter] for short, letter in self.letters}
         return Problem.of(self.spec, sizes, computation.output.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``output = product + … + product + beta · output``, in the statement's region.
+
+    Parameters
+    ----------
+    products
+        One or several.
+    added
+        The statement's term without the output.
+    beta
+        Numbers and parameters that multiply what lies in the output; None if nothing is added.
+    """
+
+    products: tuple[Product, ...]
+    added: Term
+    beta: Term | None = None
+
+    def flops(self, computation: Computation) -> int:
+        """Return the operations at a computation's extents, as if it had no region."""
+        return sum(one.problem(computation).flops for one in self.products)
+
+    def __str__(self) -> str:
+        return " + ".join(str(one.spec) for one in self.products)
 
 
 def find_contraction(
@@ -57,18 +81,20 @@ def find_contraction(
     >>> from tilesolve.contractions.statements.parse import parse_stages
     >>> floats = dict.fromkeys(["A", "B", "C"], "float32")
     >>> found, _ = find_contraction(parse_stages("C[i,j] += A[i,k] * B[k,j]")[0], floats)
-    >>> print(found.spec, found.operands)
+    >>> print(found, found.products[0].operands)
     ij-ik-kj ('A', 'B')
     >>> find_contraction(parse_stages("C[i,j] += A[i,k] + B[k,j]")[0], floats)[1]
-    'A[i,k] + B[k,j] is no product of elements'
+    'A[i,k] has 1 operand, a plan has two'
     """
     kinds = {dtypes[name] for name in (stage.name, *(read.array for read in stage.reads))}
     if stage.update is not None:
         return None, f"{stage.target} is a computed position"
-    if stage.where:
-        return None, f"it runs where {', '.join(map(str, stage.where))}, not at all points"
     if kinds - {"float32"} and kinds - {"float64"}:
         return None, f"contractions are of one floating dtype, not of {', '.join(sorted(kinds))}"
+    for condition in stage.where:
+        if len(condition.letters) > 2:
+            found = ", ".join(condition.letters)
+            return None, f"the condition {condition} has more letters than two, {found}"
     try:
         return _find(stage), ""
     except SpecError as error:
@@ -78,53 +104,61 @@ def find_contraction(
 def _find(stage: Stage) -> Contraction:
     """Return the contraction; raise `SpecError` with the reason where there is none."""
     beta: Term | None = None
-    scaled = None
-    for part in _parts(stage.term, "add"):
-        factors = _parts(part, "multiply")
-        numbers = [one for one in factors if _is_number(one)]
-        others = [one for one in factors if not _is_number(one)]
-        if others == [stage.target] and beta is None:
+    added: Term | None = None
+    products: list[Product] = []
+    for numbers, part in _parts(stage.term, ()):
+        if part == stage.target and beta is None:
             beta = _product(numbers) or Number(1)
-        elif len(others) == 1 and isinstance(others[0], Reduce) and scaled is None:
-            scaled = others[0], numbers
+        elif isinstance(part, Reduce):
+            if part.name != "add":
+                raise SpecError(f"{part} is no sum")
+            scale = _product(numbers)
+            scaled = part if scale is None else scale * part
+            added = scaled if added is None else added + scaled
+            products += [
+                _make_product(stage, part, inner, _product((*numbers, *own)))
+                for own, inner in _parts(part.term, ())
+            ]
         else:
             raise SpecError(f"{part} is no sum over letters, nor {stage.target} itself")
-    if scaled is None:
+    if added is None:
         raise SpecError(f"{stage.term} has no sum over letters")
-    sum_, numbers = scaled
-    if sum_.name != "add":
-        raise SpecError(f"{sum_} is no sum")
+    for condition in stage.where:
+        for letter in condition.letters:
+            missing = [one for one in products if letter not in dict(one.letters).values()]
+            if missing:
+                raise SpecError(f"the condition {condition} has {letter!r}, {missing[0].spec} not")
+    return Contraction(tuple(products), added, beta)
+
+
+def _make_product(stage: Stage, sum_: Reduce, term: Term, alpha: Term | None) -> Product:
+    """Return what a sum of one product is, given what multiplies it."""
     reads: list[Read] = []
-    for factor in _parts(sum_.term, "multiply"):
-        if isinstance(factor, Read):
-            reads.append(factor)
-        elif _is_number(factor):
-            numbers = [*numbers, factor]
-        else:
+    for factor in _factors(term):
+        if not isinstance(factor, Read):
             raise SpecError(f"{factor} is no product of elements")
-    return _contraction(stage, reads, _product(numbers), beta)
-
-
-def _contraction(
-    stage: Stage, reads: list[Read], alpha: Term | None, beta: Term | None
-) -> Contraction:
-    if not reads:
-        raise SpecError(f"{stage.term} reads nothing")
-    if len(stage.letters) > len(ascii_letters):
+        reads.append(factor)
+    if len(reads) != 2:
+        count = "1 operand" if len(reads) == 1 else f"{len(reads)} operands"
+        raise SpecError(f"{term} has {count}, a plan has two")
+    letters = tuple(dict.fromkeys((*stage.output, *term.letters)))
+    for letter in sum_.over:
+        if letter not in letters:
+            raise SpecError(f"{term} is summed over {letter!r}, which it has not")
+    if len(letters) > len(ascii_letters):
         raise SpecError(f"specs have {len(ascii_letters)} letters at most")
-    named = {letter: letter for letter in stage.letters if len(letter) == 1 and letter.isalpha()}
+    named = {letter: letter for letter in letters if len(letter) == 1 and letter.isalpha()}
     free = iter(sorted(set(ascii_letters) - set(named), key=ascii_letters.index))
-    short = {letter: named.get(letter) or next(free) for letter in stage.letters}
+    short = {letter: named.get(letter) or next(free) for letter in letters}
     tensors = [
         Tensor(tuple(_subscript(read, one, short) for one in read.subscripts))
         for read in (stage.target, *reads)
     ]
-    return Contraction(
+    return Product(
         Spec(tensors[0], tuple(tensors[1:])),
         tuple(read.array for read in reads),
-        tuple((short[letter], letter) for letter in stage.letters),
+        tuple((short[letter], letter) for letter in letters),
         alpha,
-        beta,
     )
 
 
@@ -137,19 +171,43 @@ def _subscript(read: Read, subscript: Affine | Term, short: Mapping[str, str]) -
     return Subscript(tuple((factor, short[letter]) for factor, letter in subscript.terms))
 
 
-def _parts(term: Term, name: str) -> list[Term]:
-    """Return what a chain of one operation is made of."""
-    if isinstance(term, Apply) and term.name == name:
-        return [part for one in term.arguments for part in _parts(one, name)]
+def _parts(term: Term, numbers: tuple[Term, ...]) -> Iterator[tuple[tuple[Term, ...], Term]]:
+    """Yield what is added up, each with the numbers and parameters that multiply it."""
+    if isinstance(term, Apply):
+        match term.name, term.arguments:
+            case "add", arguments:
+                for one in arguments:
+                    yield from _parts(one, numbers)
+                return
+            case "subtract", (first, second):
+                yield from _parts(first, numbers)
+                yield from _parts(second, (*numbers, Number(-1)))
+                return
+    factors = _factors(term)
+    scales = tuple(one for one in factors if isinstance(one, Number | Param))
+    others = [one for one in factors if not isinstance(one, Number | Param)]
+    if scales and len(others) == 1:
+        yield from _parts(others[0], (*numbers, *scales))
+    elif scales and others:
+        yield (*numbers, *scales), _multiplied(others)
+    else:
+        yield numbers, term
+
+
+def _factors(term: Term) -> list[Term]:
+    """Return what a chain of multiplications and signs is made of."""
+    if isinstance(term, Apply) and term.name in ("multiply", "negative"):
+        sign = [Number(-1)] if term.name == "negative" else []
+        return [*sign, *(part for one in term.arguments for part in _factors(one))]
     return [term]
 
 
-def _is_number(term: Term) -> bool:
-    return isinstance(term, Number | Param)
-
-
-def _product(numbers: list[Term]) -> Term | None:
-    found = None
-    for one in numbers:
-        found = one if found is None else found * one
+def _multiplied(terms: list[Term]) -> Term:
+    found = terms[0]
+    for one in terms[1:]:
+        found = found * one
     return found
+
+
+def _product(numbers: tuple[Term, ...]) -> Term | None:
+    return _multiplied(list(numbers)) if numbers else None

@@ -299,7 +299,16 @@ def test_routes_and_modes_that_do_not_fit_are_refused():
 
 def test_the_report_tells_what_runs_and_why():
     """Class, tiles, threads, levels and the loops as pseudo-C."""
-    text = str(nest("C[i,j] += A[i,k] * A[j,k]", 300, "float32", where="j <= i", machine=MACHINE))
+    text = str(
+        nest(
+            "C[i,j] += A[i,k] * A[j,k]",
+            300,
+            "float32",
+            where="j <= i",
+            machine=MACHINE,
+            route="nest",
+        )
+    )
     for part in ("temporal, by a nest", "tile ", "vectors along ", "bound by", "for "):
         assert re.search(re.escape(part), text), part
 

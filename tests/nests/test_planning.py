@@ -31,10 +31,10 @@ def bound(text, sizes=64, dtype="float32", where=(), **others):
         ("matmul", "temporal", "contraction", False),
         ("gemm", "temporal", "contraction", False),
         ("3mm", "temporal", "contraction", False),
-        ("trmm", "temporal", "nest", False),
+        ("trmm", "temporal", "contraction", False),
         ("syrk", "temporal", "contraction", False),
-        ("syrk-lower", "temporal", "nest", False),
-        ("syr2k", "temporal", "nest", False),
+        ("syrk-lower", "temporal", "contraction", False),
+        ("syr2k", "temporal", "contraction", False),
         ("tpm", "spatial", "nest", True),
         ("tp", "spatial", "transpose", True),
         ("copy", "no transform", "nest", True),
@@ -146,11 +146,12 @@ def test_outputs_that_the_last_cache_holds_are_not_streamed():
 
 @pytest.mark.parametrize("name", list(SUITE))
 def test_reports_name_tiles_and_loops(name):
-    """Two lines for a nest, one for what others run."""
+    """Two lines for a nest, one for what others run, and one for each kind of block."""
     for choice in plan_nest(SUITE[name].computation, MACHINE, 2):
         lines = choice.lines()
         assert choice.route in lines[0]
-        assert len(lines) == (2 if choice.route == "nest" else 1)
+        more = len(choice.blocks.kinds) if choice.blocks else 0
+        assert len(lines) == (2 if choice.route == "nest" else 1) + more
         assert (choice.seconds is None) == (choice.program is None)
 
 

@@ -14,7 +14,8 @@ from tilesolve.contractions.statements.parse import parse_conditions, parse_stag
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.machine.model import Machine
-from tilesolve.nests.planning import NestChoice, NestMode, Route, plan_nest
+from tilesolve.nests.choices import NestChoice, NestMode, Route
+from tilesolve.nests.planning import plan_nest
 from tilesolve.system.checksums import checksum_of
 
 HOLDS = "a plan of a nest"

@@ -21,8 +21,8 @@ from tilesolve.nests.arguments import (
     Statement,
     read_computation,
 )
+from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.files import Asked, dump_nest, load_nest
-from tilesolve.nests.planning import NestChoice, NestMode, Route
 from tilesolve.nests.report import write_nest_report
 from tilesolve.nests.running import Array, Step, check_arrays, check_params, make_step, run_steps
 from tilesolve.system.checks import check_threads

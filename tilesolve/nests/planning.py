@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.contraction import Contraction, find_contraction
+from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.kernels.programs.program import Program
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import Price
+from tilesolve.nests.blocks import make_blocks
+from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.classify import NestClass, classify, find_move, is_written_once, tile_class
 from tilesolve.nests.interference import Sets
-from tilesolve.nests.price import price_nest
+from tilesolve.nests.price import price_nest, region_share
+from tilesolve.nests.product_plans import predict_seconds
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
@@ -25,113 +27,13 @@ from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.split import single, split_sums
 from tilesolve.nests.tiles import temporal_tiles
-from tilesolve.planning.policy import NEST_CONTRACTION_FLOPS
+from tilesolve.planning.policy import (
+    NEST_BLOCK_KINDS,
+    NEST_CONTRACTION_CONCESSION,
+    NEST_CONTRACTION_FLOPS,
+)
 from tilesolve.system.checks import check_threads
 from tilesolve.transposes.limits import Limits
-
-Route = Literal["nest", "contraction", "transpose"]
-"""What runs a statement: generated loops, a plan, or a transpose."""
-
-NestMode = Literal["default", "thesis", "untiled", "plain"]
-"""How loops are decided: by the machine, as the thesis does, or without tiles."""
-
-
-@dataclass(frozen=True, slots=True)
-class NestChoice:
-    """How one statement is run.
-
-    Parameters
-    ----------
-    stage
-        The position of the statement; where its sums became statements, they have it, too.
-    computation
-        The statement by itself, with the extents of its letters and its arrays.
-    kind
-        Its class.
-    route, why
-        What runs it, and the reason.
-    tiles
-        The tile of each letter; empty where there are none.
-    loops
-        The loops, outermost first.
-    capped_by
-        The array and the cache that keep tiles from being larger, as no more rows of it stay;
-        empty where other limits do.
-    cost
-        What it is predicted to cost; None where a plan or a transpose runs it.
-    program
-        Its loops; None where a plan or a transpose runs it.
-    contraction
-        What a plan computes; None on other routes.
-    axes
-        The axes of the input in the output's order, where a transpose runs it.
-    """
-
-    stage: int
-    computation: Computation
-    kind: NestClass
-    route: Route
-    why: str
-    tiles: Mapping[str, int] = field(default_factory=dict)
-    loops: LoopNest = field(default_factory=lambda: LoopNest(()))
-    capped_by: str = ""
-    cost: Price | None = None
-    program: Program | None = None
-    contraction: Contraction | None = None
-    axes: tuple[int, ...] = ()
-
-    @property
-    def statement(self) -> Stage:
-        """The statement."""
-        return self.computation.stages[0]
-
-    @property
-    def seconds(self) -> float | None:
-        """The predicted time; None where a plan or a transpose runs it."""
-        return None if self.cost is None else self.cost.seconds
-
-    @property
-    def threads_letter(self) -> str | None:
-        """The letter that threads divide; None where one thread runs."""
-        return self._letter("threads")
-
-    @property
-    def vector_letter(self) -> str | None:
-        """The letter along which vectors lie; None for none."""
-        return self._letter("vector")
-
-    @property
-    def non_temporal(self) -> frozenset[str]:
-        """The arrays that are written past the caches."""
-        return self.program.non_temporal if self.program else frozenset()
-
-    def lines(self) -> list[str]:
-        """Return what a report says of it.
-
-        Examples
-        --------
-        >>> from tilesolve.contractions.statements.computation import bind_stages
-        >>> from tilesolve.contractions.statements.parse import parse_stages
-        >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
-        >>> print(plan_nest(found, Machine.load("i7-6700k"), 2)[0].lines()[1])
-          tile x:128 y:128, loops y_128 x_128 y_8 y | x, threads over y, vectors along x
-        """
-        found = [f"{self.statement}: {self.kind.value}, by a {self.route}: {self.why}"]
-        if self.route != "nest":
-            return found
-        sizes = " ".join(f"{x}:{tile}" for x, tile in self.tiles.items())
-        names = [item.name for item in self.loops.items]
-        inner = max(self.loops.held, 1)
-        parts = [f"tile {sizes}" if sizes else "no tiles"]
-        parts.append("loops " + " ".join([*names[:-inner], "|", *names[-inner:]]))
-        parts += [f"threads over {self.threads_letter}"] if self.threads_letter else []
-        parts += [f"vectors along {self.vector_letter}"] if self.vector_letter else []
-        parts += [f"{name} goes past the caches" for name in sorted(self.non_temporal)]
-        parts += [f"held back by {self.capped_by}"] if self.capped_by else []
-        return [*found, "  " + ", ".join(parts)]
-
-    def _letter(self, kind: str) -> str | None:
-        return next((item.letter for item in self.loops.items if item.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +141,19 @@ def _other_route(position: int, computation: Computation, wish: _Wish) -> NestCh
         return None
     kind = classify(computation, stage)
     contraction, reason = find_contraction(stage, computation.dtypes)
+    if stage.where and not computation.points(stage):
+        contraction, reason = None, "there is nothing to compute"
     if contraction is not None and wish.route != "transpose":
-        flops = contraction.problem(computation).flops
+        flops = contraction.flops(computation) * region_share(stage, computation.sizes)
         if wish.route == "contraction" or flops >= NEST_CONTRACTION_FLOPS:
-            why = f"it is the contraction {contraction.spec} of {flops:,} operations"
-            return NestChoice(
+            why = f"it is the contraction {contraction} of {int(flops):,} operations"
+            found = NestChoice(
                 position, computation, kind, "contraction", why, contraction=contraction
             )
+            if not stage.where:
+                return found
+            if (in_region := _region(found, wish)) is not None:
+                return in_region
     if wish.route == "contraction":
         raise PlanError(f"{stage} is no contraction: {reason}")
     axes = find_move(stage, computation)
@@ -255,6 +163,24 @@ def _other_route(position: int, computation: Computation, wish: _Wish) -> NestCh
     if wish.route == "transpose":
         raise PlanError(f"{stage} is no transpose: {stage.name} is not one array, moved as it is")
     return None
+
+
+def _region(found: NestChoice, wish: _Wish) -> NestChoice | None:
+    """Return a contraction in a region as blocks; None where loops are better and not refused."""
+
+    def plan_loops(computation: Computation) -> tuple[NestChoice, ...]:
+        parts = split_sums(computation)
+        return tuple(_nest(found.stage, single(parts, one), wish) for one in parts.stages)
+
+    blocks = make_blocks(found, plan_loops)
+    made = replace(found, blocks=blocks, why=f"{found.why} in {len(blocks.places)} blocks")
+    if wish.route == "contraction":
+        return made
+    if len(blocks.kinds) > NEST_BLOCK_KINDS:
+        return None
+    limit = sum(one.seconds or 0.0 for one in plan_loops(found.computation))
+    seconds = predict_seconds(made, wish.machine, wish.threads)
+    return made if seconds <= NEST_CONTRACTION_CONCESSION * limit else None
 
 
 def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:

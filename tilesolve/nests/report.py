@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilesolve.kernels.programs.printer import print_program
+from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.files import Asked
-from tilesolve.nests.planning import NestChoice
 from tilesolve.system.units import format_count, format_duration, format_volume
 
 

@@ -11,16 +11,18 @@ import numpy.typing as npt
 
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS
-from tilesolve.contractions.statements.terms import Apply, Number, Param, Term
+from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.machine.model import Machine
-from tilesolve.nests.planning import NestChoice, plan_nest
+from tilesolve.nests.choices import Blocks, NestChoice
+from tilesolve.nests.planning import plan_nest
+from tilesolve.nests.product_plans import plan_products
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.planning.policy import LONG_SECONDS
-from tilesolve.plans.plan import plan
 from tilesolve.system.checks import check_apart, check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
 from tilesolve.transposes.transpose import transpose
@@ -54,6 +56,8 @@ class Step:
 
 def make_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
     """Return what computes a statement by a choice."""
+    if choice.blocks is not None:
+        return _blocks_step(choice, choice.blocks, machine, threads)
     if choice.route == "contraction":
         return _contraction_step(choice, machine, threads)
     cost = choice.cost
@@ -97,20 +101,48 @@ class _Loops:
 def _contraction_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
     contraction = choice.contraction
     assert contraction is not None
-    problem = contraction.problem(choice.computation)
-    made = plan(problem, machine=machine, threads=threads, accumulate=contraction.beta is not None)
+    plans = plan_products(choice, machine, threads)
     name = choice.statement.name
 
     def multiply(held: Held, params: Params) -> None:
-        operands = [
-            held[operand][tuple(slice(0, extent) for extent in problem.shape(at))]
-            for at, operand in enumerate(contraction.operands, 1)
-        ]
-        alpha = 1.0 if contraction.alpha is None else _factor(contraction.alpha, params)
         beta = 0.0 if contraction.beta is None else _factor(contraction.beta, params)
-        made(operands[0], operands[1], held[name], alpha=alpha, beta=beta)
+        for product, made in zip(contraction.products, plans, strict=True):
+            first, second = (
+                held[operand][tuple(slice(0, extent) for extent in made.problem.shape(at))]
+                for at, operand in enumerate(product.operands, 1)
+            )
+            alpha = 1.0 if product.alpha is None else _factor(product.alpha, params)
+            made(first, second, held[name], alpha=alpha, beta=beta)
+            beta = 1.0
 
-    return Step(choice, made.seconds, multiply)
+    return Step(choice, sum(one.seconds for one in plans), multiply)
+
+
+def _blocks_step(choice: NestChoice, blocks: Blocks, machine: Machine, threads: int) -> Step:
+    kinds = [tuple(make_step(one, machine, threads) for one in kind) for kind in blocks.kinds]
+    shapes = [
+        {info.name: info.shape for one in kind for info in one.computation.arrays}
+        for kind in blocks.kinds
+    ]
+    target = choice.statement.target
+
+    def run(held: Held, params: Params) -> None:
+        for kind, origin in blocks.places:
+            parts = {
+                name: _part(held[read.array], read, origin, shapes[kind][name])
+                for name, read in (*blocks.arrays, (target.array, target))
+                if name in shapes[kind]
+            }
+            run_steps(kinds[kind], parts, parts[target.array], params)
+
+    seconds = [sum(step.seconds for step in kind) for kind in kinds]
+    return Step(choice, sum(seconds[kind] for kind, _ in blocks.places), run)
+
+
+def _part(array: Array, read: Read, origin: Mapping[str, int], shape: Sequence[int]) -> Array:
+    """Return the part of an array that a block has, given the element and its first letters."""
+    firsts = (one.at(origin) for one in read.subscripts if isinstance(one, Affine))
+    return array[tuple(slice(at, at + n) for at, n in zip(firsts, shape, strict=True))]
 
 
 def _factor(term: Term, params: Params) -> float:

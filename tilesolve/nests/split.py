@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tilesolve.contractions.statements.affine import Affine
@@ -52,7 +53,8 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
     apart = [one for one in sums if one.kind(computation.dtypes) == dtype]
     if stage.reduction is not None or not apart:
         return [stage]
-    made, replaced = [], {}
+    made: list[Stage] = []
+    replaced: dict[Term, Term] = {}
     for one in apart:
         where = (*stage.bounds, *stage.conditions(one))
         used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
@@ -65,11 +67,12 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         replaced[one] = Read(name, axes)
     left = {x for one in sums if one not in apart for x in stage.conditions(one)}
     kept = tuple(x for x in stage.where if x in stage.bounds or x in left)
-    return [*made, replace(stage, term=_replaced(stage.term, replaced), where=kept)]
+    return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=kept)]
 
 
-def _replaced(term: Term, replaced: dict[Reduce, Read]) -> Term:
-    if isinstance(term, Reduce) and term in replaced:
+def replace_terms(term: Term, replaced: Mapping[Term, Term]) -> Term:
+    """Return a term in which others stand in the place of some."""
+    if term in replaced:
         return replaced[term]
-    parts = [_replaced(part, replaced) for part in term.parts]
+    parts = [replace_terms(part, replaced) for part in term.parts]
     return term.rebuilt(parts) if parts else term

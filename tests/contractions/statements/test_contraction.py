@@ -18,38 +18,74 @@ def find(text, dtype="float32", where=(), **others):
     return find_contraction(computation.stages[-1], computation.dtypes)
 
 
+def text_of(term):
+    """A factor as text; None for none."""
+    return term and str(term)
+
+
 @pytest.mark.parametrize(
-    ("text", "spec", "operands", "alpha", "beta"),
+    ("text", "products", "beta"),
     [
-        ("C[i,j] += A[i,k] * B[k,j]", "ij-ik-kj", "AB", None, None),
-        ("C[i,j] += A[i,k] * A[j,k]", "ij-ik-jk", "AA", None, None),
+        ("C[i,j] += A[i,k] * B[k,j]", [("ij-ik-kj", "AB", None)], None),
+        ("C[i,j] += A[i,k] * A[j,k]", [("ij-ik-jk", "AA", None)], None),
         (
             "O[n,k,y,x] += I[n,c,y+r,2*x+s] * W[k,c,r,s]",
-            "nkyx-nc[r+y][s+2x]-kcrs",
-            "IW",
-            None,
+            [("nkyx-nc[r+y][s+2x]-kcrs", "IW", None)],
             None,
         ),
-        ("C[row,col] += A[row,k] * B[k,col]", "ab-ak-kb", "AB", None, None),
-        ("C[i,j] = a * sum(A[i,k] * B[k,j], k) + b * C[i,j]", "ij-ik-kj", "AB", "a", "b"),
-        ("C[i,j] = C[i,j] + sum(2 * A[i,k] * B[k,j], k)", "ij-ik-kj", "AB", "2", "1"),
-        ("D[i,l] += A[i,j] * B[j,k] * C[k,l]", "il-ij-jk-kl", "ABC", None, None),
+        ("C[row,col] += A[row,k] * B[k,col]", [("ab-ak-kb", "AB", None)], None),
+        (
+            "C[i,j] = a * sum(A[i,k] * B[k,j], k) + b * C[i,j]",
+            [("ij-ik-kj", "AB", "a")],
+            "b",
+        ),
+        ("C[i,j] = C[i,j] + sum(2 * A[i,k] * B[k,j], k)", [("ij-ik-kj", "AB", "2")], "1"),
+        (
+            "C[i,j] += A[i,k] * B[j,k] + B[i,k] * A[j,k]",
+            [("ij-ik-jk", "AB", None), ("ij-ik-jk", "BA", None)],
+            None,
+        ),
+        (
+            "C[i,j] = b * C[i,j] - a * (sum(A[i,k] * B[k,j], k) - 2 * sum(D[i,l] * E[l,j], l))",
+            [("ij-ik-kj", "AB", "-1 * a"), ("ij-il-lj", "DE", "-1 * a * -1 * 2")],
+            "b",
+        ),
+        (
+            "C[i,j] = sum(-A[i,k] * B[k,j]) - C[i,j]",
+            [("ij-ik-kj", "AB", "-1")],
+            "-1",
+        ),
     ],
 )
-def test_contractions_are_found(text, spec, operands, alpha, beta):
-    """With their spec, operands and factors."""
+def test_contractions_are_found(text, products, beta):
+    """With the spec, operands and factor of each product, and what multiplies the output."""
     found, reason = find(text)
     assert not reason
-    assert (str(found.spec), "".join(found.operands)) == (spec, operands)
-    assert (found.alpha and str(found.alpha), found.beta and str(found.beta)) == (alpha, beta)
+    assert [
+        (str(one.spec), "".join(one.operands), text_of(one.alpha)) for one in found.products
+    ] == products
+    assert text_of(found.beta) == beta
+
+
+def test_regions_of_contractions_have_conditions_on_two_letters():
+    """On letters of the output or of all sums."""
+    assert find("C[i,j] += A[i,k] * B[k,j]", where="j <= i")[0] is not None
+    assert find("C[i,j] += A[i,k] * B[k,j]", where=("k >= i", "0 <= j < 3"))[0] is not None
 
 
 @pytest.mark.parametrize(
     ("text", "others", "reason"),
     [
         ("C[i,j] += A[i,k] * B[k,j]", {"dtype": "int32"}, "one floating dtype, not of int32"),
-        ("C[i,j] += A[i,k] * B[k,j]", {"where": "j <= i"}, "it runs where i >= j"),
-        ("C[i,j] += A[i,k] * B[k,j] + B[i,k]", {}, "is no product of elements"),
+        ("C[i,j] += A[i,k] * B[k,j]", {"where": "i + j <= k"}, "has more letters than two"),
+        (
+            "C[i,j] = sum(A[i,k] * B[k,j], k) + sum(A[i,l] * B[l,j], l)",
+            {"where": "l <= i"},
+            "has 'l', ij-ik-kj not",
+        ),
+        ("C[i,j] += A[i,k] * B[k,j] + B[i,k]", {}, "B\\[i,k\\] has 1 operand, a plan has two"),
+        ("C[i,j] += A[i,k] * B[k,j] * D[k,j]", {}, "has 3 operands, a plan has two"),
+        ("C[i,j] += A[i,k] * B[k,j] + A[i,0] * B[0,j]", {}, "summed over 'k', which it has not"),
         ("C[i,j] += A[i,k] / B[k,j]", {}, "is no product of elements"),
         ("C[i,j] += A[i,k+1] * B[k,j]", {}, "the subscript k\\+1 of A"),
         ("C[i,j] += A[i,k//2] * B[k,j]", {}, "the subscript k//2 of A"),
@@ -57,8 +93,8 @@ def test_contractions_are_found(text, spec, operands, alpha, beta):
         ("C[i,j] += A[i,0] * B[k,j]", {}, "the subscript 0 of A"),
         ("C[i,j] = max(A[i,k] * B[k,j])", {}, "is no sum"),
         ("C[i,j] = A[i,j] * B[i,j]", {}, "is no sum over letters"),
-        ("C[i,j] = sum(A[i,k], k) + B[i,j]", {}, "nor C\\[i,j\\] itself"),
-        ("C[i,j] = C[i,j] - sum(A[i,k], k)", {}, "is no sum over letters"),
+        ("C[i,j] = sum(A[i,k], k) + B[i,j]", {}, "A\\[i,k\\] has 1 operand"),
+        ("C[i,j] = sum(A[i,k] * B[k,j], k) + B[i,j]", {}, "nor C\\[i,j\\] itself"),
     ],
 )
 def test_others_are_none_for_a_reason(text, others, reason):
@@ -88,6 +124,7 @@ def test_the_problem_computes_what_the_statement_does(text):
         name: rng.integers(0, 5, computation.array(name).shape).astype(float)
         for name in computation.inputs
     }
-    problem = found.problem(computation)
-    got = reference(problem, *(arrays[name] for name in found.operands))
+    (product,) = found.products
+    problem = product.problem(computation)
+    got = reference(problem, *(arrays[name] for name in product.operands))
     assert np.array_equal(got, evaluate(computation, arrays))

@@ -20,8 +20,8 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
+    from tilesolve.nests.choices import NestMode, Route
     from tilesolve.nests.plan import NestPlan
-    from tilesolve.nests.planning import NestMode, Route
 
 Given = Mapping[str, Array]
 Params = Mapping[str, float]

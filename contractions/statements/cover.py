@@ -1,0 +1,111 @@
+"""Regions as boxes: those that lie wholly inside, and those that the border cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tilesolve.contractions.statements.affine import Affine, Box, Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Boxes that have all points of a region, each point in one of them.
+
+    Parameters
+    ----------
+    inside
+        All their points are in the region.
+    border
+        Some of their points may be outside of it.
+    """
+
+    inside: tuple[Box, ...] = ()
+    border: tuple[Box, ...] = ()
+
+
+def cover_region(conditions: Sequence[Condition], box: Box, panels: int, most: int) -> Cover:
+    """Cut a box along the letters that conditions couple, and sort out what is outside.
+
+    Boxes are equal but at the ends.
+
+    Parameters
+    ----------
+    conditions
+        All of them hold in the region.
+    box
+        The first and the last value of each letter.
+    panels
+        Into how many a letter is cut at most.
+    most
+        Boxes that are looked at, at most: many letters are cut into fewer panels.
+
+    Examples
+    --------
+    >>> i, j = Affine.letter("i"), Affine.letter("j")
+    >>> found = cover_region([Condition(i - j)], {"i": (0, 99), "j": (0, 99)}, 2, 64)
+    >>> found.inside
+    ({'i': (50, 99), 'j': (0, 49)},)
+    >>> found.border
+    ({'i': (0, 49), 'j': (0, 49)}, {'i': (50, 99), 'j': (50, 99)})
+    """
+    tight = _tighten(conditions, box)
+    if any(high < low for low, high in tight.values()):
+        return Cover()
+    open_ = open_conditions(conditions, tight)
+    letters = tuple(dict.fromkeys(x for one in open_ for x in one.letters))
+    while panels > 1 and panels ** len(letters) > most:
+        panels -= 1
+    inside: list[Box] = []
+    border: list[Box] = []
+    for cut in product(*(_panels(tight[x], panels) for x in letters)):
+        found = {**tight, **dict(zip(letters, cut, strict=True))}
+        if any(one.position.interval(found)[1] < 0 for one in conditions):
+            continue
+        (border if open_conditions(conditions, found) else inside).append(found)
+    return Cover(tuple(inside), tuple(border))
+
+
+def open_conditions(conditions: Sequence[Condition], box: Box) -> tuple[Condition, ...]:
+    """Return the conditions that do not hold at all points of a box."""
+    return tuple(one for one in conditions if one.position.interval(box)[0] < 0)
+
+
+def shift_condition(condition: Condition, origin: Box) -> Condition:
+    """Return a condition for letters that count from the first value of a box.
+
+    Examples
+    --------
+    >>> i, j = Affine.letter("i"), Affine.letter("j")
+    >>> print(shift_condition(Condition(i - j), {"i": (8, 15), "j": (4, 7)}))
+    i+4 >= j
+    """
+    position = condition.position
+    return Condition(position + sum(factor * origin[x][0] for factor, x in position.terms))
+
+
+def _tighten(conditions: Sequence[Condition], box: Box) -> Box:
+    """Return a box without ends that conditions rule out, as far as a pass for each of them tells.
+
+    So panels begin where a border does.
+    """
+    found = dict(box)
+    for _ in conditions:
+        for condition in conditions:
+            for factor, letter in condition.position.terms:
+                low, high = found[letter]
+                rest = condition.position - factor * Affine.letter(letter)
+                most = rest.interval(found)[1]
+                if factor > 0:
+                    found[letter] = max(low, -(most // factor)), high
+                else:
+                    found[letter] = low, min(high, most // -factor)
+    return found
+
+
+def _panels(ends: tuple[int, int], most: int) -> list[tuple[int, int]]:
+    """Return equal parts of a range, the last one with what is left."""
+    low, high = ends
+    size = -(-(high - low + 1) // most)
+    return [(first, min(first + size - 1, high)) for first in range(low, high + 1, size)]

@@ -1,0 +1,197 @@
+"""A contraction in a region as blocks: whole ones for plans, those at the border with conditions.
+
+Blocks that conditions on letters of the output alone cut are computed as a whole, and the elements
+within the region are taken over. Where a condition has a letter of the sum, loops compute them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tilesolve.contractions.statements.affine import Affine, Box, Condition
+from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
+from tilesolve.contractions.statements.contraction import find_contraction
+from tilesolve.contractions.statements.cover import (
+    cover_region,
+    open_conditions,
+    shift_condition,
+)
+from tilesolve.contractions.statements.stage import Stage
+from tilesolve.contractions.statements.terms import Number, Read, Term
+from tilesolve.nests.choices import Blocks, NestChoice
+from tilesolve.nests.split import replace_terms
+from tilesolve.planning.policy import NEST_BLOCKS, NEST_PANELS
+
+PlanLoops = Callable[[Computation], tuple[NestChoice, ...]]
+"""Returns generated loops for a computation of one statement."""
+
+
+def make_blocks(choice: NestChoice, plan_loops: PlanLoops) -> Blocks:
+    """Return the blocks of a contraction in a region.
+
+    Where a condition has a letter of the sum, all elements of the output begin before, and all
+    blocks add to them; else each block computes its elements from the start.
+
+    Parameters
+    ----------
+    choice
+        The statement, with extents.
+    plan_loops
+        Plans what no plan of a contraction computes.
+    """
+    stage, box = choice.statement, choice.computation.box(choice.statement)
+    cover = cover_region(stage.where, box, NEST_PANELS, NEST_BLOCKS)
+    maker = _Maker.of(choice, plan_loops)
+    places: list[tuple[int, Mapping[str, int]]] = []
+    if any(letter in stage.summed for one in stage.where for letter in one.letters):
+        places.append((maker.start(), dict.fromkeys(stage.letters, 0)))
+    for part in (*cover.inside, *cover.border):
+        places.append((maker.block(part), {x: low for x, (low, _) in part.items()}))
+    return Blocks(tuple(maker.arrays.items()), tuple(maker.kinds), tuple(places))
+
+
+@dataclass(slots=True)
+class _Maker:
+    """Makes the kinds of blocks, each once.
+
+    Parameters
+    ----------
+    choice
+        The contraction in its region.
+    plan_loops
+        As of `make_blocks`.
+    arrays
+        For each name of an array in blocks the element that it stands for.
+    dtypes
+        Of these arrays and of parameters.
+    added, beta
+        What is added to the output, by these names, and what multiplies the output.
+    """
+
+    choice: NestChoice
+    plan_loops: PlanLoops
+    arrays: Mapping[str, Read]
+    dtypes: Mapping[str, str]
+    added: Term
+    beta: Term | None
+    kinds: list[tuple[NestChoice, ...]] = field(default_factory=list)
+    known: dict[object, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, choice: NestChoice, plan_loops: PlanLoops) -> _Maker:
+        """Return one for a contraction."""
+        computation, stage, contraction = choice.computation, choice.statement, choice.contraction
+        assert contraction is not None
+        arrays: dict[str, Read] = {}
+        for read in stage.reads:
+            if read == stage.target:
+                continue
+            name = read.array
+            while name in arrays or (name != read.array and name in computation.dtypes):
+                name += "_"
+            arrays[name] = read
+        dtypes = dict(computation.dtypes)
+        dtypes |= {name: computation.dtypes[read.array] for name, read in arrays.items()}
+        own: dict[Term, Term] = {read: Read(name, read.subscripts) for name, read in arrays.items()}
+        added = replace_terms(contraction.added, own)
+        return cls(choice, plan_loops, arrays, dtypes, added, contraction.beta)
+
+    @property
+    def stage(self) -> Stage:
+        """The statement."""
+        return self.choice.statement
+
+    def start(self) -> int:
+        """Return the kind that begins all elements of the output, to which blocks add then."""
+        stage = self.stage
+        begun = self._bind(self._plus(None), self.choice.computation.sizes, stage.bounds)
+        self.beta = Number(1)
+        return self._kind("start", lambda: self.plan_loops(begun))
+
+    def block(self, box: Box) -> int:
+        """Return the kind of a block, given the first and the last value of each letter."""
+        stage = self.stage
+        sizes = {letter: high - low + 1 for letter, (low, high) in box.items()}
+        open_ = open_conditions(stage.where, box)
+        where = tuple(shift_condition(one, box) for one in open_)
+        summed = any(letter in stage.summed for one in open_ for letter in one.letters)
+        loops = bool(where) and (summed or not self._lies_inside(box))
+        key = tuple(sizes.items()), where, loops
+        if not where:
+            return self._kind(key, lambda: (self._contraction(self._plus(self.added), sizes),))
+        if not loops:
+            return self._kind(key, lambda: self._masked(sizes, where))
+        looped = self._plus(self.added)
+        return self._kind(key, lambda: self.plan_loops(self._bind(looped, sizes, where)))
+
+    def _masked(
+        self, sizes: Mapping[str, int], where: Sequence[Condition]
+    ) -> tuple[NestChoice, ...]:
+        """Return what computes a block as a whole and takes over what is in the region."""
+        stage, name = self.stage, f"{self.stage.name}_block"
+        while name in self.dtypes:
+            name += "_"
+        whole = Stage(name, stage.axes, self.added, self.dtypes[stage.name])
+        merged = self._plus(Read(name, stage.axes))
+        kinds = {**self.dtypes, name: self.dtypes[stage.name]}
+        shapes = {name: tuple(sizes[letter] for letter in stage.output)}
+        return (
+            self._contraction(whole, sizes),
+            *self.plan_loops(self._bind(merged, sizes, where, kinds, shapes)),
+        )
+
+    def _plus(self, added: Term | None) -> Stage:
+        """Return the statement that a term makes together with what lies in the output."""
+        stage = self.stage
+        if self.beta is None:
+            term = Number(0) if added is None else added
+        else:
+            old = stage.target if self.beta == Number(1) else self.beta * stage.target
+            term = old if added is None else old + added
+        return Stage(stage.name, stage.axes, term, self.dtypes[stage.name])
+
+    def _contraction(self, stage: Stage, sizes: Mapping[str, int]) -> NestChoice:
+        """Return a block that plans compute."""
+        computation = self._bind(stage, sizes)
+        contraction, reason = find_contraction(stage, computation.dtypes)
+        return replace(
+            self.choice,
+            computation=computation,
+            contraction=contraction,
+            why=reason or f"it is the contraction {contraction}",
+        )
+
+    def _bind(
+        self,
+        stage: Stage,
+        sizes: Mapping[str, int],
+        where: Sequence[Condition] = (),
+        dtypes: Mapping[str, str] | None = None,
+        shapes: Mapping[str, Shape] | None = None,
+    ) -> Computation:
+        """Return a statement at the extents of a block, in a region."""
+        known = self.dtypes if dtypes is None else dtypes
+        names = {stage.name, *(read.array for read in stage.reads), *stage.term.params}
+        return bind_stages(
+            (stage.with_where(where),),
+            {letter: sizes[letter] for letter in stage.letters},
+            {name: kind for name, kind in known.items() if name in names},
+            shapes,
+        )
+
+    def _kind(self, key: object, make: Callable[[], tuple[NestChoice, ...]]) -> int:
+        if key not in self.known:
+            self.known[key] = len(self.kinds)
+            self.kinds.append(make())
+        return self.known[key]
+
+    def _lies_inside(self, box: Box) -> bool:
+        """Return whether arrays have all elements that a block as a whole reads."""
+        return all(
+            isinstance(one, Affine) and one.interval(box)[1] < extent
+            for read in self.arrays.values()
+            for one, extent in zip(
+                read.subscripts, self.choice.computation.array(read.array).shape, strict=True
+            )
+        )
