@@ -225,25 +225,22 @@ def _emit_aligned(rows: _Rows, sizes: tuple[Place, ir.Value], parts: tuple[Any, 
 
     Vectors of a block whose rows lie apart by no whole vectors go through the caches.
     """
-    builder, lanes, whole = rows.emitter.builder, rows.lanes, rows.whole
+    builder, whole = rows.emitter.builder, rows.whole
     (low, extent), (part, run) = sizes, parts
     apart = rows.count_to_line(low)
     head = builder.select(builder.icmp_signed("<", apart, extent), apart, extent)
-    done = run(head, builder.select(whole, extent, INT64(0)), rows.stage)
-    # The first and the last vector, or all of them: none is aligned as it should be.
-    all_vectors = builder.sdiv(builder.add(extent, INT64(lanes - 1)), INT64(lanes))
-    count = builder.select(whole, INT64(2), all_vectors)
+    past = run(head, builder.select(whole, extent, INT64(0)), rows.stage)
+    near = run(INT64(0), builder.select(whole, INT64(0), extent), None)
+    done = builder.select(whole, past, near)
 
     def partial(trip: ir.Value) -> None:
-        first = builder.icmp_signed("==", trip, INT64(0))
-        usual = builder.mul(trip, INT64(lanes))
-        begin = builder.select(whole, builder.select(first, INT64(0), done), usual)
-        end = builder.select(builder.and_(whole, first), head, extent)
-        left = builder.sub(end, begin)
+        first = builder.and_(whole, builder.icmp_signed("==", trip, INT64(0)))
+        begin = builder.select(first, INT64(0), done)
+        left = builder.sub(builder.select(first, head, extent), begin)
         with builder.if_then(builder.icmp_signed(">", left, INT64(0))):
             part(Place(builder.add(low.value(builder), begin)), left)
 
-    vectors.repeat(builder, count, partial)
+    vectors.repeat(builder, builder.select(whole, INT64(2), INT64(1)), partial)
 
 
 def rows_aligned(builder: ir.IRBuilder, target: Target, size: int) -> ir.Value:
