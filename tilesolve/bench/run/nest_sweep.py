@@ -126,7 +126,7 @@ def measure_nest(
 
 
 def _count_first(procedure: Procedure, seconds: float) -> list[float]:
-    """Return the rounds that a checked run counts as: one only if it fills all, as it makes code."""
+    """Return the rounds that a checked run counts as: one only if it fills all; it makes code."""
     return procedure.first_rounds(seconds) if seconds >= procedure.seconds else []
 
 
