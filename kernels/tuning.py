@@ -218,6 +218,9 @@ MAX_HELD_VECTORS = 256
 INTERRUPTED_LOOPS = 2
 """Loops of a program, from the outermost on, in whose trips an interrupt is looked for."""
 
+UNINTERRUPTED_VECTORS = 1 << 14
+"""Vectors of one such loop between two looks."""
+
 TURNED_PREFETCH_BYTES = 4 * LINE_BYTES
 """How far ahead rows are prefetched that a program transposes in registers: the blocks that follow
 read on there."""

@@ -91,6 +91,23 @@ def range_of(loop: Loop, ranges: Ranges) -> tuple[int, int]:
     return first, max(first, last)
 
 
+def tiles_within(loop: Loop, tiles: Mapping[str, Loop]) -> Mapping[str, Loop]:
+    """Return `Scope.tiles` within a loop, given those around it.
+
+    Examples
+    --------
+    >>> tile, zero, end = Affine.letter("tile"), Affine.number(0), Affine.number(50)
+    >>> inner = Loop("x", (tile,), (tile + 16, end), (None,))
+    >>> list(tiles_within(Loop("tile", (zero,), (end,), (inner,), step=16), {}))
+    ['tile']
+    """
+    if len(loop.body) != 1 or not isinstance(loop.body[0], Loop):
+        return {}
+    bounds = {letter for one in (*loop.low, *loop.high) for letter in one.letters}
+    found = {name: one for name, one in tiles.items() if name not in bounds}
+    return {**found, loop.name: loop} if loop.step > 1 else found
+
+
 def summed_names(stage: Stage, hold: Hold) -> frozenset[str]:
     """Return the names of loops of a hold that no letter of the output depends on.
 

@@ -11,6 +11,7 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.contractions.errors import SpecError
+from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
@@ -20,6 +21,7 @@ from tilesolve.kernels.programs.bounds import (
     check_written_out,
     count_trips,
     range_of,
+    tiles_within,
     without_needless_bounds,
 )
 from tilesolve.kernels.programs.computing import emit_compute, emit_start
@@ -37,7 +39,7 @@ from tilesolve.kernels.programs.program import (
     Start,
 )
 from tilesolve.kernels.programs.scope import Place, Scope, Trip, emit_extreme, emit_position
-from tilesolve.kernels.programs.vector_loops import emit_vector_loop
+from tilesolve.kernels.programs.vector_loops import emit_vector_loop, lanes_of
 from tilesolve.packing.sizes import LINE_BYTES
 
 Body = Sequence[Node]
@@ -92,13 +94,22 @@ class Lowering:
         loop = without_needless_bounds(loop, scope.ranges)
         match loop.kind:
             case "vector" if not self._single(loop.body):
-                emit_vector_loop(self.emitter, loop, scope, (), self.emit)
+                self._vector(loop, scope)
             case "unrolled" if self.written_out:
                 self._unrolled(loop, scope)
             case "threads":
                 self._trips(loop, scope, self.share)
             case _:
                 self._trips(loop, scope, None)
+
+    def _vector(self, loop: Loop, scope: Scope) -> None:
+        """Emit a vector loop, in pieces if an interrupt would wait for it."""
+        piece = lanes_of(self.emitter, loop) * tuning.UNINTERRUPTED_VECTORS
+        outer = self.depth < tuning.INTERRUPTED_LOOPS and self.emitter.held_stage is None
+        if outer and count_trips(loop, scope.ranges).most > piece:
+            self._trips(_in_pieces(loop, piece), scope, None)
+        else:
+            emit_vector_loop(self.emitter, loop, scope, (), self.emit)
 
     def _single(self, body: Body) -> bool:
         """Return whether a loop computes what goes one by one: updates of elements."""
@@ -135,8 +146,9 @@ class Lowering:
             self.depth += 1
             if self.depth <= tuning.INTERRUPTED_LOOPS and emitter.held_stage is None:
                 self._heed_stop()
+            tiles = tiles_within(loop, scope.tiles)
             with emitter.inside():
-                self.emit(loop.body, scope.at(loop.name, place, values))
+                self.emit(loop.body, replace(scope.at(loop.name, place, values), tiles=tiles))
             self.depth -= 1
             return list(emitter.held.values())
 
@@ -286,7 +298,15 @@ def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
     place = Place(low.base, low.offset + loop.step * trip.number)
     found = scope.at(loop.name, place, range_of(loop, scope.ranges))
     trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
-    return replace(found, trips=trips)
+    return replace(found, trips=trips, tiles=tiles_within(loop, scope.tiles))
+
+
+def _in_pieces(loop: Loop, step: int) -> Loop:
+    """Return a loop as one over pieces of so many trips."""
+    name = f"{loop.name}_{step}"
+    begin = Affine.letter(name)
+    inner = replace(loop, low=(begin,), high=(begin + step, *loop.high))
+    return Loop(name, loop.low, loop.high, (inner,), step)
 
 
 def full_loop(builder: ir.IRBuilder, loop: Loop, scope: Scope, trips: int) -> ir.Value:

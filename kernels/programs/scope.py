@@ -10,6 +10,7 @@ from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.program import Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,9 @@ class Scope:
         Loops around that are written out, all of whose trips run.
     key
         The trips of loops that a `Hold` writes out: which element it is.
+    tiles
+        Loops over tiles around. Nothing stands in them but a loop within another, with the same
+        bounds for all tiles, so that a tile may leave elements to the next one.
     """
 
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -87,6 +91,7 @@ class Scope:
     active: ir.Value | None = None
     trips: Mapping[str, Trip] = field(default_factory=dict)
     key: tuple[tuple[str, int], ...] = ()
+    tiles: Mapping[str, Loop] = field(default_factory=dict)
 
     def at(self, name: str, place: Place, values: tuple[int, int] | None = None) -> Self:
         """Return the scope in a loop."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from llvmlite import ir
 
@@ -63,9 +63,13 @@ def emit_vector_loop(
     points = list(block) or [scope]
     low = emit_extreme(builder, loop.low, scope, ">")
     high = emit_extreme(builder, loop.high, scope, "<")
+    past_caches = _past_caches(emitter, loop)
+    rows = None
+    if past_caches is not None:
+        rows = _Rows.of(emitter, (loop, past_caches), scope, low, in_block=bool(block))
+        low, high = _give_to_next(rows, low, high)
     extent = builder.sub(high.value(builder), low.value(builder))
     values = range_of(loop, scope.ranges)
-    past_caches = _past_caches(emitter, loop)
 
     def part(place: Place, count: ir.Value | None, past: int | None = None) -> None:
         """Emit one vector of each point: all lanes, or so many first ones."""
@@ -92,10 +96,8 @@ def emit_vector_loop(
         vectors.repeat(builder, trips, trip)
         return builder.add(begin, builder.mul(trips, INT64(lanes)))
 
-    if past_caches is not None:
-        _emit_aligned(
-            emitter, (loop, past_caches), (scope, bool(block)), (low, extent, lanes), (part, run)
-        )
+    if rows is not None:
+        _emit_aligned(rows, (low, extent), (part, run))
         return
     done = run(INT64(0), extent, None)
     trips = count_trips(loop, scope.ranges)
@@ -124,47 +126,121 @@ def writes_past(emitter: Emitter, number: int, letter: str) -> bool:
     return isinstance(along, Affine) and along.plain == letter and not reduces
 
 
-def _emit_aligned(
-    emitter: Emitter,
-    what: tuple[Loop, int],
-    around: tuple[Scope, bool],
-    sizes: tuple[Place, ir.Value, int],
-    parts: tuple[Any, Any],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows that a vector loop writes past the caches: one, or those of a block.
+
+    Parameters
+    ----------
+    emitter, loop, stage, scope, lanes
+        What is emitted.
+    in_block
+        Whether there is a row for each point of a block around.
+    whole
+        Whether rows consist of whole elements that lie alike in vectors.
+    """
+
+    emitter: Emitter
+    loop: Loop
+    stage: int
+    scope: Scope
+    lanes: int
+    in_block: bool
+    whole: ir.Value
+
+    @classmethod
+    def of(
+        cls,
+        emitter: Emitter,
+        what: tuple[Loop, int],
+        scope: Scope,
+        low: Place,
+        *,
+        in_block: bool,
+    ) -> Self:
+        """Emit what is to be known of rows that begin at a place."""
+        builder, lanes = emitter.builder, lanes_of(emitter, what[0])
+        found = cls(emitter, *what, scope, lanes, in_block, BIT(1))
+        rest = builder.and_(found._amid(low), INT64(found.target.itemsize - 1))
+        whole = builder.icmp_signed("==", rest, INT64(0))
+        if in_block:
+            aligned = rows_aligned(builder, found.target, lanes * found.target.itemsize)
+            whole = builder.and_(whole, aligned)
+        return replace(found, whole=whole)
+
+    @property
+    def target(self) -> Target:
+        """The array."""
+        return self.emitter.targets[self.emitter.stage(self.stage).name]
+
+    def count_to_line(self, place: Place) -> ir.Value:
+        """Emit how many elements lie between a place and the next vector that begins a line."""
+        builder, size = self.emitter.builder, self.target.itemsize
+        apart = builder.sub(INT64(0), self._amid(place))
+        return builder.udiv(builder.and_(apart, INT64(self.lanes * size - 1)), INT64(size))
+
+    def _amid(self, place: Place) -> ir.Value:
+        """Emit the bytes between where a vector begins and a place."""
+        at = self.scope.at(self.loop.name, place)
+        where = _address(self.emitter, self.stage, at, rows=not self.in_block)
+        return self.emitter.builder.and_(where, INT64(self.lanes * self.target.itemsize - 1))
+
+
+def _give_to_next(rows: _Rows, low: Place, high: Place) -> tuple[Place, Place]:
+    """Return where a tile of rows begins and ends if it leaves parts of lines to the next one.
+
+    All tiles but the first begin with a line then, so that each line is written as a whole.
+    """
+    builder, scope = rows.emitter.builder, rows.scope
+    name = rows.loop.low[0].plain or ""
+    tile = scope.tiles.get(name) if len(rows.loop.low) == 1 else None
+    if tile is None or tile.step < rows.lanes:
+        return low, high
+    others = [one for one in rows.loop.high if one != Affine.letter(name) + tile.step]
+    if len(others) == len(rows.loop.high) or any(name in one.letters for one in others):
+        return low, high
+    begin = scope.places[name]
+    end = Place(begin.base, begin.offset + tile.step)
+
+    def move(place: Place, stays: ir.Value) -> Place:
+        """Emit where a place goes unless it stays."""
+        stays = builder.or_(stays, builder.not_(rows.whole))
+        value = place.value(builder)
+        line = builder.add(value, rows.count_to_line(place))
+        return Place(builder.select(stays, value, line))
+
+    first = emit_extreme(builder, tile.low, scope, ">").value(builder)
+    last = emit_extreme(builder, tile.high, scope, "<").value(builder)
+    low = move(begin, builder.icmp_signed("==", begin.value(builder), first))
+    high = move(end, builder.icmp_signed(">=", end.value(builder), last))
+    for one in others:
+        bound = emit_position(builder, one, scope).value(builder)
+        value = high.value(builder)
+        high = Place(builder.select(builder.icmp_signed("<", value, bound), value, bound))
+    return low, high
+
+
+def _emit_aligned(rows: _Rows, sizes: tuple[Place, ir.Value], parts: tuple[Any, Any]) -> None:
     """Emit a loop whose whole vectors begin where lines do, after a masked first one.
 
     Vectors of a block whose rows lie apart by no whole vectors go through the caches.
     """
-    builder = emitter.builder
-    (loop, stage), (scope, in_block) = what, around
-    (low, extent, lanes), (part, run) = sizes, parts
-    target = emitter.targets[emitter.stage(stage).name]
-    size = lanes * target.itemsize
-    where = _address(emitter, stage, scope.at(loop.name, low), rows=not in_block)
-    amid = builder.and_(where, INT64(size - 1))
-    rest = builder.and_(amid, INT64(target.itemsize - 1))
-    whole = builder.icmp_signed("==", rest, INT64(0))
-    if in_block:
-        whole = builder.and_(whole, rows_aligned(builder, target, size))
-    apart = builder.udiv(
-        builder.and_(builder.sub(INT64(0), amid), INT64(size - 1)), INT64(target.itemsize)
-    )
+    builder, whole = rows.emitter.builder, rows.whole
+    (low, extent), (part, run) = sizes, parts
+    apart = rows.count_to_line(low)
     head = builder.select(builder.icmp_signed("<", apart, extent), apart, extent)
-    done = run(head, builder.select(whole, extent, INT64(0)), stage)
-    # The first and the last vector, or all of them: none is aligned as it should be.
-    all_vectors = builder.sdiv(builder.add(extent, INT64(lanes - 1)), INT64(lanes))
-    count = builder.select(whole, INT64(2), all_vectors)
+    past = run(head, builder.select(whole, extent, INT64(0)), rows.stage)
+    near = run(INT64(0), builder.select(whole, INT64(0), extent), None)
+    done = builder.select(whole, past, near)
 
     def partial(trip: ir.Value) -> None:
-        first = builder.icmp_signed("==", trip, INT64(0))
-        usual = builder.mul(trip, INT64(lanes))
-        begin = builder.select(whole, builder.select(first, INT64(0), done), usual)
-        end = builder.select(builder.and_(whole, first), head, extent)
-        left = builder.sub(end, begin)
+        first = builder.and_(whole, builder.icmp_signed("==", trip, INT64(0)))
+        begin = builder.select(first, INT64(0), done)
+        left = builder.sub(builder.select(first, head, extent), begin)
         with builder.if_then(builder.icmp_signed(">", left, INT64(0))):
             part(Place(builder.add(low.value(builder), begin)), left)
 
-    vectors.repeat(builder, count, partial)
+    vectors.repeat(builder, builder.select(whole, INT64(2), INT64(1)), partial)
 
 
 def rows_aligned(builder: ir.IRBuilder, target: Target, size: int) -> ir.Value:

@@ -1,5 +1,6 @@
 """Classes, routes and reports of planned nests."""
 
+import numpy as np
 import pytest
 
 from tilesolve.contractions.errors import PlanError
@@ -165,6 +166,30 @@ def test_predicted_bytes_of_a_copy_are_those_of_its_arrays():
     choice = plan_nest(computation, MACHINE, route="nest")[0]
     kept = price_nest(computation, stage, references, choice.loops, MACHINE)
     assert kept.level("memory").volume == pytest.approx(3 * 2**26, rel=0.01)
+
+
+def test_a_block_that_is_transposed_moves_each_line_once():
+    """Rows that are written out run within the steps of vectors, and share what these read."""
+    computation = bound("o[y,x] = A[x,y] + B[y,x]", 4096, "int32")
+    (choice,) = plan_nest(computation, MACHINE)
+    for level in ("L2", "memory"):
+        assert choice.cost.level(level).volume == pytest.approx(3 * 2**26, rel=0.4)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["int8", "float64"])
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 1000])
+def test_blocks_that_are_transposed_have_tiles_of_whole_lines(rows, dtype, threads):
+    """As high as a thread's share, and no longer than a page."""
+    size = np.dtype(dtype).itemsize
+    for columns in (1, 512, 4095, 4096, 4097, 30000):
+        computation = bound("o[y,x] = A[x,y] + B[y,x]", {"y": rows, "x": columns}, dtype)
+        (choice,) = plan_nest(computation, MACHINE, threads)
+        width, height = choice.tiles["x"], choice.tiles["y"]
+        assert width * size % 64 == 0 or width == columns
+        assert height * size % 64 == 0 or height * size < 64 or height == rows
+        assert width * size <= 4096
+        assert rows / threads - 64 / size < height < rows / threads + 1
 
 
 def test_tiles_move_fewer_bytes_than_none():

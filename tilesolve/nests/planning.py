@@ -104,7 +104,7 @@ def plan_nest(
     >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
     >>> (choice,) = plan_nest(found, Machine.load("i7-6700k"))
     >>> choice.kind.name, choice.route, choice.tiles
-    ('SPATIAL', 'nest', {'x': 128, 'y': 128})
+    ('SPATIAL', 'nest', {'x': 256, 'y': 512})
     """
     for name, value, known in (
         ("mode", mode, get_args(NestMode)),

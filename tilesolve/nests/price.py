@@ -19,6 +19,7 @@ from tilesolve.model.price import LevelPrice, Price, stores
 from tilesolve.model.runs import start_seconds
 from tilesolve.model.traffic import Store
 from tilesolve.model.walk import walk
+from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.references import Reference
 from tilesolve.planning.policy import NEST_REGION_POINTS
@@ -54,7 +55,8 @@ def price_nest(
         levels = [LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places]
         return Price(tuple(levels), 0.0, 0.0, ())
     share = region_share(stage, computation.sizes)
-    loops, boxes = _walked(nest, computation.sizes, threads)
+    lanes = machine.vector_bits // 8 // max(one.element for one in references)
+    loops, boxes = _walked(_list_in_order(nest, lanes), computation.sizes, threads)
     levels = []
     for at, place in enumerate(places):
         runs, moved = _moved(references, nest, loops, boxes, place, at, machine.vector_bits // 8)
@@ -101,13 +103,24 @@ def region_share(stage: Stage, extents: Mapping[str, int]) -> float:
     return float(found.mean())
 
 
+def _list_in_order(nest: LoopNest, lanes: int) -> list[LoopItem]:
+    """Return loops as they run: those written out around a vector loop run within its steps."""
+    *outer, inner = nest.items or (None,)
+    if nest.held or inner is None or inner.kind != "vector" or lanes < 2:
+        return list(nest.items)
+    around: list[LoopItem] = []
+    while outer and outer[-1].kind == "unrolled":
+        around.insert(0, outer.pop())
+    return [*outer, *([LoopItem(inner.letter, lanes)] if around else []), *around, inner]
+
+
 def _walked(
-    nest: LoopNest, extents: Mapping[str, int], threads: int
+    items: Sequence[LoopItem], extents: Mapping[str, int], threads: int
 ) -> tuple[list[tuple[str, float]], list[dict[str, float]]]:
     """Return the loops of one thread with their trips, innermost first, and the box after each."""
     sides = {x: float(extent) for x, extent in extents.items()}
     loops = []
-    for item in nest.items:
+    for item in items:
         side = sides[item.letter]
         step = min(float(item.step), side)
         trips = side / step

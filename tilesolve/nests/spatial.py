@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isqrt
 from typing import Any
 
 import numpy as np
 
+from tilesolve.kernels.tuning import TURNED_PREFETCH_BYTES
 from tilesolve.nests.references import Reference
 from tilesolve.nests.setting import Setting
+from tilesolve.packing.sizes import PAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +74,27 @@ def spatial_tiles(setting: Setting) -> SpatialTiles | None:
 
 
 def block_tiles(setting: Setting) -> SpatialTiles | None:
-    """Return square tiles for blocks that are transposed in registers; None if none fits.
+    """Return tiles for blocks that are transposed in registers; None if none fits.
 
-    Such a block uses lines as a whole, so that none has to stay. What counts then is that all
-    arrays, the output too, are walked along runs as long as the second cache has room for.
+    Such a block uses lines as a whole, so that none has to stay. So a tile is as high as a
+    thread's share, that what is crossed is read along its runs to their ends: a line of each, and
+    what is prefetched behind it, fits the second cache. Rows of the others are no longer than a
+    page, with which hardware prefetchers end.
     """
-    column = setting.column
+    column, step = setting.column, setting.step
     row = _find_row(setting)
     if row is None:
         return None
-    element = sum(one.element for one in setting.references[1:])
-    side = isqrt(int(setting.capacities[1]) // element) // setting.step * setting.step
-    width, height = min(side, setting.extents[column]), min(side, setting.most(row, row))
-    if min(width, height) < 1:
+    ahead = (setting.lines[1] + TURNED_PREFETCH_BYTES) * len(crossed(setting))
+    widest = max(one.element for one in setting.references)
+    most = min(setting.capacities[1] // ahead, PAGE_BYTES // widest) // step * step
+    if not most or not setting.extents[column] or not setting.extents[row]:
         return None
+    pieces = -(-setting.extents[column] // most)
+    width = min(-(-setting.extents[column] // (pieces * step)) * step, setting.extents[column])
+    height = -(-setting.extents[row] // setting.trips)
+    if height < setting.extents[row] and height > step:
+        height -= height % step
     cost = float(spatial_cost(setting, width, height, row))
     return SpatialTiles(column, row, width, height, cost)
 

@@ -25,7 +25,7 @@ from tilesolve.kernels.programs.program import (
     Room,
     Start,
 )
-from tilesolve.system.cancellation import deadline
+from tilesolve.system.cancellation import deadline, is_stopped
 
 Y = Affine.letter("y")
 
@@ -139,6 +139,47 @@ def test_blocks_are_transposed(rows, columns, dtype):
         out = room[shift:].reshape(rows, columns)
         compile_program(program).run({"A": first, "B": second, "out": out}, threads=2)
         np.testing.assert_array_equal(out, first.T & second)
+
+
+@pytest.mark.parametrize("columns", [63, 64, 65, 127, 128, 160])
+@pytest.mark.parametrize("rows", [16, 19])
+def test_tiles_leave_parts_of_lines_to_one_another(columns, rows):
+    """Each element is written once, wherever lines begin, and nothing beside the array is."""
+    compiled = [compile_program(turned(rows, columns, width=width)) for width in (16, 24, 40, 64)]
+    rng = np.random.default_rng(columns)
+    first = rng.integers(0, 99, (columns, rows)).astype("int32")
+    second = rng.integers(0, 99, (rows, columns)).astype("int32")
+    for shift in (0, 1, 5, 15, 16):
+        for step in (columns, -(-columns // 16) * 16):  # rows lie alike in lines, or do not
+            for threads in (1, 2):
+                for one in compiled:
+                    room = np.full((rows + 2) * step + 32, -1, "int32")
+                    rest = room[shift:][: (rows + 2) * step].reshape(rows + 2, step)
+                    out = rest[1:-1, :columns]
+                    one.run({"A": first, "B": second, "out": out}, threads=threads)
+                    np.testing.assert_array_equal(out, first.T & second)
+                    out[...] = -1
+                    assert (room == -1).all()
+
+
+def test_tiles_of_threads_leave_parts_of_lines_to_one_another():
+    """A row whose tiles are no whole vectors, or end before the row does."""
+    found = bind("out[x] = A[x]", {"x": 200}, "int32")
+    given = np.arange(200, dtype="int32")
+    for step, end, past in ((64, 200, 200), (40, 120, 200), (72, 200, 190), (8, 200, 200)):
+        tile = Affine.letter("x_tile")
+        row = Loop("x", (tile,), (tile + step, number(past)), (Compute(0),), kind="vector")
+        program = Program(
+            found, (loop("x_tile", 0, end, row, step=step, kind="threads"),), frozenset(["out"])
+        )
+        compiled = compile_program(program)
+        right = min(-(-end // step) * step, past)
+        for shift in (0, 3, 16):
+            room = np.full(240, -1, "int32")
+            compiled.run({"A": given, "out": room[shift:][:200]}, threads=2)
+            np.testing.assert_array_equal(room[shift:][:right], given[:right])
+            room[shift:][:right] = -1
+            assert (room == -1).all()
 
 
 @pytest.mark.parametrize(("name", "bits"), [("haswell", 256), ("znver4", 512)])
@@ -326,6 +367,23 @@ def test_a_run_ends_when_it_is_to():
         compiled.run(given)
     assert is_over()
     assert time.monotonic() - began < 30
+
+
+def test_a_single_vector_loop_ends_when_it_is_to():
+    """It looks once in a while, though no loop is around it."""
+    extent = 2**20
+    found = bind("out[x] = A[x] + 1", {"x": extent})
+    for past in ((), ("out",)):
+        row = loop("x", 0, extent, Compute(0), kind="vector")
+        compiled = compile_program(Program(found, (row,), frozenset(past)))
+        given = {"A": np.ones(extent, "float32"), "out": np.zeros(extent + 1, "float32")[1:]}
+        with deadline(0) as is_over:
+            while not (is_over() and is_stopped()):
+                time.sleep(0.001)
+            compiled.run(given)
+        assert not given["out"].any()
+        compiled.run(given)
+        assert (given["out"] == 2).all()
 
 
 def test_code_is_kept_by_what_it_depends_on(home, monkeypatch):

@@ -37,8 +37,11 @@ def draw_nest(computation: Computation, seed: int = 7) -> dict[str, Array]:
 
 
 def draw_output(computation: Computation) -> Array:
-    """Return an array for the result: zeros, as a region leaves elements as they are."""
-    return np.zeros(computation.output.shape, computation.output.dtype)
+    """Return an array for the result: zeros, as a region leaves elements as they are.
+
+    They are written, so that no run takes new pages from the system.
+    """
+    return np.full(computation.output.shape, 0, computation.output.dtype)
 
 
 def shrink_nest(computation: Computation) -> Computation:

@@ -115,7 +115,7 @@ def measure_nest(
             if off:
                 teams.pop(name).stop()
                 entries[name] = Entry((), OTHER_RESULT)
-        first = {name: procedure.first_rounds(checked[name].seconds) for name in teams}
+        first = {name: _count_first(procedure, checked[name].seconds) for name in teams}
         measured, _ = run_rounds(teams, first, procedure, step)
     for name, entry in measured.items():
         ready = checked[name]
@@ -123,6 +123,11 @@ def measure_nest(
         if entry.seconds:
             entries[name] = replace(entry, preparation=ready.preparation, memory=ready.memory)
     return NestResult(nest, entries, _list_figures(checked))
+
+
+def _count_first(procedure: Procedure, seconds: float) -> list[float]:
+    """Return the rounds that a checked run counts as: one only if it fills all; it makes code."""
+    return procedure.first_rounds(seconds) if seconds >= procedure.seconds else []
 
 
 def _list_figures(checked: Mapping[str, NestReady]) -> dict[str, NestFigures]:

@@ -76,11 +76,12 @@ class NestOrder:
         given, out = draw_nest(whole), draw_output(whole)
         before = {name: sum_parts(array) for name, array in given.items()}
         trash = hold_trash(self.flush)
-        plans: list[Any] = []
+        predicted: list[tuple[float, str]] = []
 
         def prepare() -> Run:
             made, plan = self._make(whole, given, out)
-            plans.append(plan)
+            if plan is not None:  # which makes the plans of its statements, too
+                predicted.append((plan.seconds, plan.how))
             return made
 
         first = run_first(prepare, trash)
@@ -90,7 +91,7 @@ class NestOrder:
         found = NestReady(
             *(first.preparation, first.seconds, sum_parts(np.asarray(first.result)), fault),
             first.memory,
-            *((plans[0].seconds, plans[0].how) if plans[0] is not None else ()),
+            *(predicted[0] if predicted else ()),
         )
         timed = make_timer(first.run, trash)
         return found, lambda: Turn(timed())
