@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -17,13 +17,15 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.price import Price
 from tilesolve.nests.classify import NestClass, classify, find_move, is_written_once, tile_class
 from tilesolve.nests.interference import Sets
-from tilesolve.nests.price import price_nest
+from tilesolve.nests.price import price_nest, score_nest
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.split import single, split_sums
+from tilesolve.nests.steps import lanes_of
+from tilesolve.nests.temporal import TemporalTiles
 from tilesolve.nests.tiles import temporal_tiles
 from tilesolve.planning.policy import NEST_CONTRACTION_FLOPS
 from tilesolve.system.checks import check_threads
@@ -144,11 +146,11 @@ class _Wish:
     route: Route | None
     threads_per_core: int | None
     sets: Sets
-    later: tuple[float, float] | None
+    later: float | None
 
     def lanes(self, dtype: str) -> int:
         """Return the elements of a vector."""
-        return max(self.machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
+        return lanes_of(dtype, self.machine)
 
 
 def plan_nest(
@@ -160,7 +162,7 @@ def plan_nest(
     *,
     threads_per_core: int | None = None,
     sets: Sets = "cache",
-    later: tuple[float, float] | None = None,
+    later: float | None = None,
 ) -> tuple[NestChoice, ...]:
     """Decide how each statement of a computation is run.
 
@@ -269,7 +271,7 @@ def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:
     cost = _price(computation, found.nest, wish, streamed)
     if wish.mode == "default" and kind is NestClass.TEMPORAL and found.nest is not plain:
         untiled = _price(computation, plain, wish, streamed)
-        if untiled.ranking < cost.ranking:
+        if score_nest(untiled, wish.machine) < score_nest(cost, wish.machine):
             found = _Tiled(plain, {}, "", "tiles would cost more than they save")
             cost = untiled
     past = frozenset([stage.name] if streamed else [])
@@ -317,14 +319,32 @@ def _tiled(computation: Computation, kind: NestClass, wish: _Wish) -> _Tiled | s
             "",
             "it reads across lines: tiles keep each line until all of it was used",
         )
-    found = temporal_tiles(setting)
-    if found is None:
+    several = temporal_tiles(setting)
+    if not several:
         return "no tile fits the caches"
+    found, nest = _pick(computation, several, lanes, wish)
     return _Tiled(
-        tiled_nest(stage, extents, found, threads=wish.threads, lanes=lanes),
+        nest,
         dict(found.tiles),
         capping(setting, found.tiles, found.ends.o, found.ends.threads),
         "elements come back: tiles keep them near",
+    )
+
+
+def _pick(
+    computation: Computation, several: Sequence[TemporalTiles], lanes: int | None, wish: _Wish
+) -> tuple[TemporalTiles, LoopNest]:
+    """Return tiles and their loops: those of the least price; in the thesis of the least misses."""
+    (stage,), extents = computation.stages, dict(computation.sizes)
+    nests = [
+        (one, tiled_nest(stage, extents, one, threads=wish.threads, lanes=lanes)) for one in several
+    ]
+    if wish.mode == "thesis":
+        return nests[0]
+    streamed = _streams(computation, stage, wish)
+    return min(
+        nests,
+        key=lambda pair: score_nest(_price(computation, pair[1], wish, streamed), wish.machine),
     )
 
 
@@ -357,7 +377,7 @@ def _setting(computation: Computation, wish: _Wish) -> Setting:
         "thesis" if wish.mode == "thesis" else "default",
         threads_per_core=wish.threads_per_core,
         sets=wish.sets,
-        later=wish.later,
+        later=None if wish.later is None else (wish.later, wish.later),
     )
 
 
@@ -400,6 +420,7 @@ def _price(computation: Computation, nest: LoopNest, wish: _Wish, streamed: bool
         wish.machine,
         wish.threads,
         streamed=streamed,
+        later=wish.later,
     )
 
 
