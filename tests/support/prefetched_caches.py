@@ -43,43 +43,42 @@ def _take(state: Caches, fetched: NDArray[np.bool_], level: int, line: int, coun
 
 @lean
 def _ask_second(
-    state: Caches, fetched: NDArray[np.bool_], line: int, ahead: int, page: int
+    state: Caches, fetched: NDArray[np.bool_], line: int, ahead: int, count: bool
 ) -> None:
-    """Ask the second cache, which fetches so many lines ahead, but none of another page."""
-    if _take(state, fetched, 1, line, True):
+    """Ask the second cache, which fetches so many lines ahead."""
+    if _take(state, fetched, 1, line, count):
         for further in range(1, ahead + 1):
             other = line + further
-            if other // page == line // page and state.where[1, other] == EMPTY:
+            if state.where[1, other] == EMPTY:
                 _take(state, fetched, 1, other, False)
                 fetched[1, other] = True
 
 
 @lean
-def _run(state: Caches, fetched: NDArray[np.bool_], addresses: Ints, ahead: int, page: int) -> None:
+def _run(state: Caches, fetched: NDArray[np.bool_], addresses: Ints, ahead: int) -> None:
     for address in addresses:
         line = address >> state.shift[0]
         missed = state.where[0, line] == EMPTY
         triggers = _take(state, fetched, 0, line, True)
         if missed:
-            _ask_second(state, fetched, line, ahead, page)
-        absent = ahead and state.where[0, line + 1] == EMPTY
-        if triggers and absent and (line + 1) // page == line // page:
+            _ask_second(state, fetched, line, ahead, True)
+        if triggers and ahead and state.where[0, line + 1] == EMPTY:
             _take(state, fetched, 0, line + 1, False)
             fetched[0, line + 1] = True
-            _ask_second(state, fetched, line + 1, ahead, page)
+            _ask_second(state, fetched, line + 1, ahead, False)
 
 
 def count_misses(addresses: Ints, shapes: Sequence[CacheShape], ahead: int) -> list[int]:
     """Return the lines that two caches miss.
 
     The first use of a line has the first cache fetch the line behind it, and the second so many
-    of them. Lines that are there when they are asked for are no misses; 0 fetches none ahead.
+    of them. Lines that are there when they are used are no misses; 0 fetches none ahead.
     """
     near, far = shapes
     span = int(addresses.max(initial=0)) + (ahead + 2) * near.line
     state = caches((near, far), span)
     fetched = np.zeros((2, span // near.line + 1), np.bool_)
-    _run(state, fetched, addresses, ahead, PAGE_BYTES // near.line)
+    _run(state, fetched, addresses, ahead)
     return [int(misses) for misses in state.misses[:, 0]]
 
 
