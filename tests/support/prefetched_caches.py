@@ -26,59 +26,46 @@ Ints = NDArray[np.int64]
 
 
 @lean
-def _take(state: Caches, fetched: NDArray[np.bool_], level: int, line: int, count: bool) -> bool:
-    """Ask one level for a line; return whether it was not there, or was fetched ahead."""
+def _take(state: Caches, level: int, line: int, count: bool) -> bool:
+    """Ask one level for a line; return whether it was not there."""
     way = state.where[level, line]
     if way == EMPTY:
         state.misses[level, 0] += count
-        gone = _insert(state, level, line)
-        if gone != EMPTY:
-            fetched[level, gone] = False
+        _insert(state, level, line)
         return True
     _make_newest(state, level, line & state.mask[level], way)
-    was = fetched[level, line]
-    fetched[level, line] = False
-    return was
+    return False
 
 
 @lean
-def _ask_second(
-    state: Caches, fetched: NDArray[np.bool_], line: int, ahead: int, count: bool
-) -> None:
+def _ask_second(state: Caches, line: int, ahead: int, count: bool) -> None:
     """Ask the second cache, which fetches so many lines ahead."""
-    if _take(state, fetched, 1, line, count):
-        for further in range(1, ahead + 1):
-            other = line + further
-            if state.where[1, other] == EMPTY:
-                _take(state, fetched, 1, other, False)
-                fetched[1, other] = True
+    _take(state, 1, line, count)
+    for further in range(1, ahead + 1):
+        if state.where[1, line + further] == EMPTY:
+            _take(state, 1, line + further, False)
 
 
 @lean
-def _run(state: Caches, fetched: NDArray[np.bool_], addresses: Ints, ahead: int) -> None:
+def _run(state: Caches, addresses: Ints, ahead: int) -> None:
     for address in addresses:
         line = address >> state.shift[0]
-        missed = state.where[0, line] == EMPTY
-        triggers = _take(state, fetched, 0, line, True)
-        if missed:
-            _ask_second(state, fetched, line, ahead, True)
-        if triggers and ahead and state.where[0, line + 1] == EMPTY:
-            _take(state, fetched, 0, line + 1, False)
-            fetched[0, line + 1] = True
-            _ask_second(state, fetched, line + 1, ahead, False)
+        if _take(state, 0, line, True):
+            _ask_second(state, line, ahead, True)
+        if ahead and state.where[0, line + 1] == EMPTY:
+            _take(state, 0, line + 1, False)
+            _ask_second(state, line + 1, ahead, False)
 
 
 def count_misses(addresses: Ints, shapes: Sequence[CacheShape], ahead: int) -> list[int]:
     """Return the lines that two caches miss.
 
-    The first use of a line has the first cache fetch the line behind it, and the second so many
-    of them. Lines that are there when they are used are no misses; 0 fetches none ahead.
+    Each use of a line has the first cache fetch the line behind it, and each that the second is
+    asked for so many more. Lines that are there when they are used are no misses; 0 fetches none.
     """
     near, far = shapes
-    span = int(addresses.max(initial=0)) + (ahead + 2) * near.line
-    state = caches((near, far), span)
-    fetched = np.zeros((2, span // near.line + 1), np.bool_)
-    _run(state, fetched, addresses, ahead)
+    state = caches((near, far), int(addresses.max(initial=0)) + (ahead + 2) * near.line)
+    _run(state, addresses, ahead)
     return [int(misses) for misses in state.misses[:, 0]]
 
 
