@@ -106,8 +106,9 @@ def test_next_lines_hide_all_but_the_first_of_a_run():
 @pytest.mark.parametrize("text", ["C[i,j] += A[i,k] * B[k,j]", "C[i] += A[i+k] * x[k]"])
 def test_the_addresses_are_those_that_the_program_touches(text):
     """Read by read, as the interpreter runs it; what begins sums is left out."""
-    computation = bind_stages(parse_stages(text), {"i": 7, "j": 9, "k": 5}, "float32")
-    (stage,) = computation.stages
+    (stage,) = parse_stages(text)
+    sizes = {x: extent for x, extent in {"i": 7, "j": 9, "k": 5}.items() if x in stage.letters}
+    computation = bind_stages([stage], sizes, "float32")
     setting = make_setting(computation, stage, MACHINE)
     ends = next(iter(all_ends(setting)))
     tiles = {x: max(n // 2, 1) for x, n in computation.sizes.items()}
