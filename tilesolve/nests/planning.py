@@ -189,7 +189,7 @@ def plan_nest(
     sets
         How the number of sets of a cache is read, see `Sets`.
     later
-        For both caches the share of a miss that each further line of a run costs; the machine's
+        The share of a run's first line that each further one costs, at all levels; the machine's
         if None.
 
     Raises
