@@ -336,6 +336,9 @@ NUMBERS = {
         "bench.studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS "
         "CHECK_SECONDS",
         "bench.studies.trials": "FAR_EXCESS",
+        "bench.studies.tiled": "SHARES",
+        "bench.studies.tilings": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
+        "nests.draws": "DRAWS_PER_TILING",
     },
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {

@@ -1,13 +1,16 @@
 """How many rows stay in a cache: the closed form against Algorithm 1, line by line."""
 
-from itertools import pairwise
+from collections import Counter
+from itertools import pairwise, product
+from math import prod
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesolve.machine.level import Level
-from tilesolve.nests.interference import CacheSets, largest_height
+from tilesolve.nests.interference import CacheSets, crowded_share, largest_height
+from tilesolve.planning.policy import NEST_CROWD_RATIO
 
 L1, L2 = Level("L1", 32768, 1e11, ways=8), Level("L2", 262144, 1e11, ways=8)
 
@@ -80,3 +83,24 @@ def test_a_cache_of_unknown_ways_counts_its_lines_alone():
     """One set holds everything, so that its lines are the limit."""
     cache = CacheSets.second(Level("L2", 4096, 1e11), 4)
     assert height(cache, 16, 2048) == 64
+
+
+@given(
+    caches,
+    st.lists(st.tuples(st.integers(1, 6), st.integers(0, 90)), max_size=2),
+    st.integers(1, 40),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_box_is_crowded_where_sets_have_more_of_its_lines_than_ways(cache, axes, width):
+    """All lines counted one by one; a box that no cache could hold is crowded as a whole."""
+    sides, strides = (*(side for side, _ in axes), width), (*(pitch for _, pitch in axes), 1)
+    across, lines = -(-width // cache.line), set()
+    for where in product(*map(range, sides[:-1])):
+        first = sum(at * pitch for at, pitch in zip(where, strides, strict=False)) // cache.line
+        lines |= set(range(first, first + across))
+    held = Counter(line % cache.sets for line in lines)
+    over = sum(count for count in held.values() if count > cache.ways)
+    if prod(sides[:-1]) * across > NEST_CROWD_RATIO * cache.sets * cache.ways:
+        assert crowded_share(cache, sides, strides) == 1.0
+    else:
+        assert crowded_share(cache, sides, strides) == pytest.approx(over / len(lines))

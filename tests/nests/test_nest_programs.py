@@ -11,7 +11,8 @@ from tests.support.points import Points
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels.programs.compiled_program import compile_program
+from tilesolve.kernels.codegen.object_code import TargetCpu
+from tilesolve.kernels.programs.compiled_program import compile_program, program_assembly
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.planning import plan_nest
@@ -146,3 +147,18 @@ def test_machine_code_of_the_suite_gives_what_einsum_gives(name):
         "gemm": lambda: 0.5 * wide["C"] + 1.5 * (wide["A"] @ wide["B"]),
     }[name]()
     assert np.allclose(kept[computation.output.name], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cpu", [("haswell", 256), ("znver4", 512)])
+@pytest.mark.parametrize("mode", ["thesis", "plain"])
+def test_stores_pass_the_caches_exactly_where_that_is_planned(mode, cpu):
+    """In the assembly of all kernels of the suite."""
+    planned = set()
+    for name, case in nest_suite("nests").items():
+        small = case.computation.part({x: min(n, 40) for x, n in case.computation.extents})
+        for choice in plan_nest(small, MACHINE, 2, mode, "nest"):
+            text = program_assembly(choice.program, cpu=TargetCpu.named(*cpu))
+            assert ("vmovnt" in text) == bool(choice.non_temporal), (name, choice.statement)
+            planned |= {name} if choice.non_temporal else set()
+    own = {"tpm", "tp", "copy", "mask", "gemm"}  # of gemm what follows the sum
+    assert planned == (own if mode == "thesis" else set())

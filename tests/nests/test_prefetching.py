@@ -99,7 +99,7 @@ def test_the_longer_starts_are_the_fewer_runs_tiles_have(text):
     for start in (1e-13, 1e-9, 1e-6):
         levels = tuple(replace(level, start=start) for level in MACHINE.levels)
         one = setting(MACHINE.replace(levels=levels), text=text, extent=777)
-        best = enumerate_tiles(one)
+        best = enumerate_tiles(one)[0]
         near = first_misses(one.references, best.tiles, one.extents, 64)
         far = second_misses(one.references, best.tiles, one.extents, best.ends.n, 64)
         counts.append(near + far)

@@ -29,6 +29,7 @@ class Study(StrEnum):
     TILES = "tiles"
     MISSES = "misses"
     RANKING = "ranking"
+    TILINGS = "tilings"
 
 
 def bench(
@@ -99,7 +100,7 @@ def bench(
         typer.Option(
             min=1,
             help="Random plans of a case that --study tiles runs, else 30; variants of a case that "
-            "--study ranking does, else 60.",
+            "--study ranking does, else 60; random tiles of a nest for --study tilings, else 30.",
         ),
     ] = None,
 ) -> None:
@@ -111,7 +112,8 @@ def bench(
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
-    them; `--study misses` simulates the caches of a machine.
+    them; `--study tilings` does so with random tiles of the nests of a suite; `--study misses`
+    simulates the caches of a machine.
 
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     Example: $ tilesolve bench sconv --case ResNet-50 --peers torch,im2col
@@ -147,6 +149,12 @@ def bench(
         from tilesolve.bench.run.layer_sweep import sweep_layers
 
         right = sweep_layers(job, ",".join(LAYER_PEERS) if peers is None else peers)
+    elif study is Study.TILINGS:
+        from tilesolve.bench.studies.printed import study_tilings
+
+        if not has_nests(suite):
+            raise typer.BadParameter(f"--study tilings takes a suite of nests, not {suite}")
+        right = study_tilings(job, plans)
     elif has_nests(suite):
         if ignored := list_ignored(context, _OF_NESTS):
             raise typer.BadParameter(f"a sweep of nests takes no {ignored}")
@@ -179,7 +187,9 @@ def _check_study(context: typer.Context, study: Study | None) -> None:
     if study is not Study.MISSES:
         taken += ["case", "dtype", "threads", "repeat", "seconds", "plans", "as_json", "csv"]
         told = "takes, of files, --json and --csv;"
-    if study is Study.RANKING:
+    if study is Study.TILINGS:
+        taken.remove("dtype")
+    if study in (Study.RANKING, Study.TILINGS):
         taken += ["page"]
         told = "takes, of files, --json, --csv and --page;"
     if ignored := list_ignored(context, taken):

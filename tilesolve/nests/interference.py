@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Literal
 
 import numpy as np
 
 from tilesolve.machine.level import Level
+from tilesolve.planning.policy import NEST_CROWD_RATIO
 
 Sets = Literal["cache", "printed"]
 """How many sets a cache has: capacity by ways and bytes of a line; or, as Algorithm 1 prints it, by
@@ -68,6 +70,17 @@ class CacheSets:
         count, ways = _count(level, element, sets)
         line = max(level.line // element, 1)
         return cls(max(count // 2, 1), max(ways // threads, 1), line, ahead)
+
+    @classmethod
+    def whole(cls, level: Level, element: int) -> CacheSets:
+        """Return a cache as it is, with nothing fetched ahead.
+
+        Examples
+        --------
+        >>> CacheSets.whole(Level("L2", 262144, 1e11, ways=8), 4)
+        CacheSets(sets=512, ways=8, line=16, ahead=0, next_line=False)
+        """
+        return cls(*_count(level, element, "cache"), max(level.line // element, 1))
 
     def row_lines(self, width: int) -> int:
         """Return the lines that a row of so many elements takes."""
@@ -129,3 +142,32 @@ def largest_height(
         refused = (filled[fetched] <= np.arange(rows)[:, None]).any(axis=1)
         found = min(found, int(refused.argmax()) if refused.any() else rows)
     return found
+
+
+@lru_cache(maxsize=65536)
+def crowded_share(cache: CacheSets, sides: tuple[int, ...], strides: tuple[int, ...]) -> float:
+    """Return the share of a box's lines that lie in sets with more of them than ways.
+
+    Parameters
+    ----------
+    cache
+        Where.
+    sides, strides
+        Positions of each axis, and elements from one to the next; of the last axis 1.
+
+    Examples
+    --------
+    >>> cache = CacheSets(sets=64, ways=8, line=16)
+    >>> [crowded_share(cache, (9, 16), (pitch, 1)) for pitch in (1024, 1040)]
+    [1.0, 0.0]
+    """
+    most = NEST_CROWD_RATIO * cache.sets * cache.ways
+    across = -(-sides[-1] // cache.line)
+    if prod(sides[:-1]) * across > most:
+        return 1.0
+    rows = np.zeros(1, dtype=np.int64)
+    for side, stride in zip(sides[:-1], strides[:-1], strict=True):
+        rows = (rows[:, None] + stride * np.arange(side, dtype=np.int64)).ravel()
+    lines = np.unique((rows // cache.line)[:, None] + np.arange(across))
+    counts = np.bincount(lines % cache.sets, minlength=cache.sets)
+    return float(counts[counts > cache.ways].sum() / lines.size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -18,7 +18,7 @@ from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.classify import NestClass, classify, find_move, is_written_once, tile_class
 from tilesolve.nests.interference import Sets
-from tilesolve.nests.price import price_nest, region_share
+from tilesolve.nests.price import price_nest, region_share, score_nest
 from tilesolve.nests.product_plans import predict_seconds
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
@@ -26,6 +26,8 @@ from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
 from tilesolve.nests.split import single, split_sums
+from tilesolve.nests.steps import lanes_of
+from tilesolve.nests.temporal import TemporalTiles
 from tilesolve.nests.tiles import temporal_tiles
 from tilesolve.planning.policy import (
     NEST_BLOCK_KINDS,
@@ -46,11 +48,11 @@ class _Wish:
     route: Route | None
     threads_per_core: int | None
     sets: Sets
-    later: tuple[float, float] | None
+    later: float | None
 
     def lanes(self, dtype: str) -> int:
         """Return the elements of a vector."""
-        return max(self.machine.vector_bits // (8 * np.dtype(dtype).itemsize), 1)
+        return lanes_of(dtype, self.machine)
 
 
 def plan_nest(
@@ -62,7 +64,7 @@ def plan_nest(
     *,
     threads_per_core: int | None = None,
     sets: Sets = "cache",
-    later: tuple[float, float] | None = None,
+    later: float | None = None,
 ) -> tuple[NestChoice, ...]:
     """Decide how each statement of a computation is run.
 
@@ -89,7 +91,7 @@ def plan_nest(
     sets
         How the number of sets of a cache is read, see `Sets`.
     later
-        For both caches the share of a miss that each further line of a run costs; the machine's
+        The share of a run's first line that each further one costs, at all levels; the machine's
         if None.
 
     Raises
@@ -195,7 +197,7 @@ def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:
     cost = _price(computation, found.nest, wish, streamed)
     if wish.mode == "default" and kind is NestClass.TEMPORAL and found.nest is not plain:
         untiled = _price(computation, plain, wish, streamed)
-        if untiled.ranking < cost.ranking:
+        if score_nest(untiled, wish.machine) < score_nest(cost, wish.machine):
             found = _Tiled(plain, {}, "", "tiles would cost more than they save")
             cost = untiled
     past = frozenset([stage.name] if streamed else [])
@@ -243,14 +245,32 @@ def _tiled(computation: Computation, kind: NestClass, wish: _Wish) -> _Tiled | s
             "",
             "it reads across lines: tiles keep each line until all of it was used",
         )
-    found = temporal_tiles(setting)
-    if found is None:
+    several = temporal_tiles(setting)
+    if not several:
         return "no tile fits the caches"
+    found, nest = _pick(computation, several, lanes, wish)
     return _Tiled(
-        tiled_nest(stage, extents, found, threads=wish.threads, lanes=lanes),
+        nest,
         dict(found.tiles),
         capping(setting, found.tiles, found.ends.o, found.ends.threads),
         "elements come back: tiles keep them near",
+    )
+
+
+def _pick(
+    computation: Computation, several: Sequence[TemporalTiles], lanes: int | None, wish: _Wish
+) -> tuple[TemporalTiles, LoopNest]:
+    """Return tiles and their loops: those of the least price; in the thesis of the least misses."""
+    (stage,), extents = computation.stages, dict(computation.sizes)
+    nests = [
+        (one, tiled_nest(stage, extents, one, threads=wish.threads, lanes=lanes)) for one in several
+    ]
+    if wish.mode == "thesis":
+        return nests[0]
+    streamed = _streams(computation, stage, wish)
+    return min(
+        nests,
+        key=lambda pair: score_nest(_price(computation, pair[1], wish, streamed), wish.machine),
     )
 
 
@@ -283,7 +303,7 @@ def _setting(computation: Computation, wish: _Wish) -> Setting:
         "thesis" if wish.mode == "thesis" else "default",
         threads_per_core=wish.threads_per_core,
         sets=wish.sets,
-        later=wish.later,
+        later=None if wish.later is None else (wish.later, wish.later),
     )
 
 
@@ -326,6 +346,7 @@ def _price(computation: Computation, nest: LoopNest, wish: _Wish, streamed: bool
         wish.machine,
         wish.threads,
         streamed=streamed,
+        later=wish.later,
     )
 
 

@@ -7,22 +7,26 @@ same walk with one element for each contiguous run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
+from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import LevelPrice, Price, stores
-from tilesolve.model.runs import start_seconds
+from tilesolve.model.runs import first_lines, start_seconds
 from tilesolve.model.traffic import Store
 from tilesolve.model.walk import walk
+from tilesolve.nests.interference import CacheSets, crowded_share
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.references import Reference
-from tilesolve.planning.policy import NEST_REGION_POINTS
+from tilesolve.nests.steps import arithmetic_seconds
+from tilesolve.planning.geometric.score import total_seconds
+from tilesolve.planning.policy import NEST_CROWDED_SHARE, NEST_REGION_POINTS
 
 
 def price_nest(
@@ -34,6 +38,7 @@ def price_nest(
     threads: int = 1,
     *,
     streamed: bool = False,
+    later: float | None = None,
 ) -> Price:
     """Return what a nest of loops costs each of some threads.
 
@@ -47,6 +52,9 @@ def price_nest(
         Who computes.
     streamed
         Whether the output goes past the caches.
+    later
+        The share of a run's first line that each further one costs; the machine's starts say it
+        if None.
     """
     points = computation.points(stage)
     places = stores(machine, threads)
@@ -54,18 +62,24 @@ def price_nest(
         none = (0.0,) * len(references)
         levels = [LevelPrice(one.server, one.name, none, none, none, 0.0) for one in places]
         return Price(tuple(levels), 0.0, 0.0, ())
-    share = region_share(stage, computation.sizes)
+    region = region_share(stage, computation.sizes)
     lanes = machine.vector_bits // 8 // max(one.element for one in references)
     loops, boxes = _walked(_list_in_order(nest, lanes), computation.sizes, threads)
     levels = []
     for at, place in enumerate(places):
-        runs, moved = _moved(references, nest, loops, boxes, place, at, machine.vector_bits // 8)
+        cache = next((one for one in machine.caches[:-1] if one.name == place.name), None)
+        width = machine.vector_bits // 8
+        runs, moved = _moved(references, nest, loops, boxes, (place, at, cache), width)
+        if later is not None and at:
+            sizes = zip(runs, moved, strict=True)
+            moved = [first_lines(n * place.line, size, later) / (later or 1) for n, size in sizes]
         again = stage.reduction is not None or (at and not streamed)
-        volumes = [share * bytes_ for bytes_ in moved]
+        volumes = [region * bytes_ for bytes_ in moved]
         written = volumes[0] * (2 if again else 1)
-        starts = _starts(references, nest, machine, place) if at else [0.0] * len(runs)
+        known = at and later is None
+        starts = _starts(references, nest, machine, place) if known else [0.0] * len(runs)
         seconds = place.seconds([written, *volumes[1:]])
-        seconds += share * sum(n * start for n, start in zip(runs, starts, strict=True))
+        seconds += region * sum(n * start for n, start in zip(runs, starts, strict=True))
         levels.append(
             LevelPrice(
                 place.server,
@@ -76,9 +90,17 @@ def price_nest(
                 float(seconds),
             )
         )
-    compute = share * points * max(stage.term.work, 1) / _rate(machine, computation, threads)
-    calls = share * prod(trips for _, trips in loops[1:])
+    compute = region * arithmetic_seconds(computation, nest, machine, threads)
+    calls = region * prod(trips for _, trips in loops[1:])
     return Price(tuple(levels), compute, float(calls), ())
+
+
+def score_nest(cost: Price, machine: Machine) -> float:
+    """Return the seconds that a nest is compared by with others of its statement.
+
+    They are those of all levels together, as of plans: other levels than the slowest one show, too.
+    """
+    return total_seconds(cost, 0.0, machine.costs.level_overlap)
 
 
 def region_share(stage: Stage, extents: Mapping[str, int]) -> float:
@@ -140,12 +162,16 @@ def _moved(
     nest: LoopNest,
     loops: Sequence[tuple[str, float]],
     boxes: Sequence[Mapping[str, float]],
-    place: Store,
-    at: int,
+    where: tuple[Store, int, Level | None],
     width: int,
 ) -> tuple[list[float], list[float]]:
-    """Return the runs and the bytes of each reference that a place takes in."""
+    """Return the runs and the bytes of each reference that a place takes in.
+
+    What most of evicts itself does not stay in a cache; in which sets of the last one lines lie, no
+    address tells.
+    """
     tensors: Any = references
+    place, at, cache = where
     if not at:
         vector = next((item.letter for item in nest.items if item.kind == "vector"), None)
         sizes = [
@@ -156,6 +182,7 @@ def _moved(
         output = walk(tensors[:1], loops, sizes[:1], lambda _, outer: outer < max(nest.held, 1))
         operands = walk(tensors[1:], loops, sizes[1:], lambda _, outer: outer < max(parallel, 1))
         return [0.0] * len(references), output + operands
+    found: tuple[list[float], list[float]] = [], []
     rows = [[float(one.rows(box)) for box in boxes] for one in references]
     bytes_ = [
         [float(one.rows(box) * one.lines(box, place.line) * place.line) for box in boxes]
@@ -163,11 +190,27 @@ def _moved(
     ]
     held = [sum(sizes) for sizes in zip(*bytes_, strict=True)]
 
-    def stays(inner: Any, outer: int) -> bool:  # noqa: ANN401 - as the walk gives it
-        del outer
-        return bool(held[inner] <= place.capacity)
+    for number, one in enumerate(references):
 
-    return walk(tensors, loops, rows, stays), walk(tensors, loops, bytes_, stays)
+        def stays(inner: Any, outer: int, one: Reference = one) -> bool:  # noqa: ANN401
+            del outer
+            return bool(held[inner] <= place.capacity) and not (
+                cache and _crowds(one, boxes[inner], cache)
+            )
+
+        for tables, moved in zip((rows, bytes_), found, strict=True):
+            moved += walk(tensors[number : number + 1], loops, [tables[number]], stays)
+    return found
+
+
+def _crowds(one: Reference, box: Mapping[str, float], cache: Level) -> bool:
+    """Return whether most of what a box touches of an array evicts itself from a cache."""
+    if one.gathered or len(one.axes) < 2:
+        return False
+    sides = tuple(max(ceil(side), 1) for side in one.sides(box))
+    return (
+        crowded_share(CacheSets.whole(cache, one.element), sides, one.strides) > NEST_CROWDED_SHARE
+    )
 
 
 def _loaded_bytes(one: Reference, nest: LoopNest, vector: str | None, width: int) -> int:
@@ -196,10 +239,3 @@ def _starts(
         stride = one.stride(inner) / place.line if strided else None
         found.append(start_seconds(level, line, stride))
     return found
-
-
-def _rate(machine: Machine, computation: Computation, threads: int) -> float:
-    """Return the operations a second of one of some threads: as many as vectors have lanes."""
-    size = np.dtype(computation.output.dtype).itemsize
-    dtype = "float64" if size == np.dtype("float64").itemsize else "float32"
-    return machine.peak(dtype, threads) / threads * np.dtype(dtype).itemsize / size

@@ -69,6 +69,17 @@ class Reference:
         """Elements from row to row."""
         return self.shape[-1] if self.shape else 1
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one position of each axis to the next.
+
+        Examples
+        --------
+        >>> Reference("A", ((), ((1, "k"),)), (0, 0), (1, 1), (64, 32), 4).strides
+        (32, 1)
+        """
+        return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
     def stride(self, letter: str) -> float:
         """Return the bytes from one iteration of a letter to the next; 0 where it does not move it.
 

@@ -17,7 +17,7 @@ from tilesolve.contractions.errors import SolverError
 from tilesolve.model.signomials import Signomial
 from tilesolve.nests.reuse import first_working_set, second_working_set
 from tilesolve.nests.setting import Setting
-from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, best_of, cost_of, largest
+from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, cost_of, largest, order_tiles
 from tilesolve.planning.policy import (
     NEST_CAP_ROUNDS,
     NEST_REPAIR_LINES,
@@ -50,8 +50,11 @@ class RelaxedTiles:
     bound: float
 
 
-def solve_tiles(setting: Setting) -> TemporalTiles | None:
-    """Return the best tiles of any number of letters; None if none fits.
+def solve_tiles(setting: Setting) -> list[TemporalTiles]:
+    """Return the best tiles of any number of letters, the cheapest first; none if nothing fits.
+
+    There is one for each choice of loops whose relaxed optimum is no worse than whole tiles found
+    before.
 
     Examples
     --------
@@ -61,7 +64,7 @@ def solve_tiles(setting: Setting) -> TemporalTiles | None:
     >>> from tilesolve.nests.setting import make_setting
     >>> found = bind_stages(parse_stages("C[i,j] += A[i,k] * B[k,j]"), 64, "float32")
     >>> machine = Machine.load("i7-6700k")
-    >>> solve_tiles(make_setting(found, found.stages[0], machine)).tiles
+    >>> solve_tiles(make_setting(found, found.stages[0], machine))[0].tiles
     {'i': 64, 'j': 64, 'k': 64}
     """
     found = []
@@ -80,7 +83,7 @@ def solve_tiles(setting: Setting) -> TemporalTiles | None:
         price = float(cost_of(setting, one.ends, tiles))
         best = min(best, price)
         repaired.append((one.ends, tiles, price))
-    return best_of(setting, repaired)
+    return order_tiles(setting, repaired)
 
 
 def _worth_a_look(setting: Setting) -> Iterable[Ends]:

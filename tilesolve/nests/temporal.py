@@ -79,10 +79,11 @@ def all_ends(setting: Setting) -> Iterator[Ends]:
                 yield Ends(o, n, threads)
 
 
-def enumerate_tiles(setting: Setting) -> TemporalTiles | None:
-    """Return the best tiles of up to three letters, all of them tried; None if none fits.
+def enumerate_tiles(setting: Setting) -> list[TemporalTiles]:
+    """Return the best tiles of up to three letters, all of them tried, the cheapest first.
 
-    All costs fall with each tile, so the last letter takes the largest that fits.
+    There is one for each choice of loops; none if nothing fits. All costs fall with each tile, so
+    the last letter takes the largest that fits.
     """
     groups: dict[tuple[str, str | None], list[Ends]] = {}
     for ends in all_ends(setting):
@@ -94,22 +95,18 @@ def enumerate_tiles(setting: Setting) -> TemporalTiles | None:
             prices = cost_of(setting, ends, tiles)
             at = int(np.argmin(prices))
             found.append((ends, _at(tiles, at), float(prices[at])))
-    return best_of(setting, found)
+    return order_tiles(setting, found)
 
 
-def best_of(
+def order_tiles(
     setting: Setting, found: Sequence[tuple[Ends, dict[str, int], float]]
-) -> TemporalTiles | None:
-    """Return the cheapest tiles with their best order; of equals those of the nearest loops."""
-    if not found:
-        return None
-    least = min(price for _, _, price in found)
+) -> list[TemporalTiles]:
+    """Return tiles with their best order of loops, the cheapest first; of equals the nearest."""
     made = [
         TemporalTiles(ends, tiles, price, *order_loops(setting, ends, tiles))
         for ends, tiles, price in found
-        if price == least
     ]
-    return min(made, key=lambda one: one.distance)
+    return sorted(made, key=lambda one: (one.cost, one.distance))
 
 
 def _fitting(setting: Setting, ends: Ends) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
 from tilesolve.planning.policy import NEST_ENUMERATED_LETTERS
 
 
-def temporal_tiles(setting: Setting) -> TemporalTiles | None:
-    """Return the tiles and the order that cost least; None if no tile fits the caches."""
+def temporal_tiles(setting: Setting) -> list[TemporalTiles]:
+    """Return tiles and orders for choices of loops, the least cost first; none if nothing fits."""
     if len(setting.tiled) <= NEST_ENUMERATED_LETTERS:
         return enumerate_tiles(setting)
     return solve_tiles(setting)

@@ -10,7 +10,7 @@ from typing import Any
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.nest_contenders import BASELINE, THESIS
 from tilesolve.bench.results.fields import Data, read_positive, read_text, read_value
-from tilesolve.bench.results.record import Record
+from tilesolve.bench.results.record import Kind, Record
 from tilesolve.bench.results.sweeps import Entry, read_entry
 from tilesolve.contractions.statements.nest_suites import NestCase
 
@@ -93,11 +93,8 @@ class NestResult:
         return sum(made.array(name).bytes for name in names)
 
 
-class NestSweep(Record[NestResult]):
-    """All nests of a sweep so far."""
-
-    HOLDS = "a sweep of nests"
-    COLUMNS = ("contender", "median_s", "least_s", "most_s", "rounds", "predicted_s", "reason")
+class NestRecord(Record[Kind]):
+    """All cases of a command that measures nests."""
 
     @staticmethod
     def problem_data(problem: NestCase) -> dict[str, Any]:
@@ -127,6 +124,13 @@ class NestSweep(Record[NestResult]):
             read_text(dict(entry), "where"),
             tuple(entry["params"].items()),
         )
+
+
+class NestSweep(NestRecord[NestResult]):
+    """All nests of a sweep so far."""
+
+    HOLDS = "a sweep of nests"
+    COLUMNS = ("contender", "median_s", "least_s", "most_s", "rounds", "predicted_s", "reason")
 
     @staticmethod
     def case_data(case: NestResult) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from tilesolve.bench.cases import find_case_or_suite
+from tilesolve.bench.nests import find_nests
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.performance_page import name_section, write_section
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
 from tilesolve.bench.results.record import Record
-from tilesolve.bench.studies import misses, ranked, ranking, tiles, trials
+from tilesolve.bench.studies import misses, ranked, ranking, tiled, tiles, tilings, trials
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.system.files import write_atomically
@@ -87,6 +88,45 @@ def study_ranking(job: Job, plans: int | None) -> bool:
     for what, value in ranked.summarize_rankings(list(found.rankings.values())).items():
         screen.print(f"{what}: {value}")
     screen.print(*ranked.list_rank_notes(found), sep="\n")
+    return not any(case.fault for case in found.cases)
+
+
+def study_tilings(job: Job, plans: int | None) -> bool:
+    """Price and run random tiles of the nests of a suite that sum, and print what was found.
+
+    Parameters
+    ----------
+    job
+        The nests, how to measure, and what to write.
+    plans
+        Tilings of each nest; None for the usual number.
+
+    Returns
+    -------
+    bool
+        Whether every tiling gave a right result.
+    """
+    procedure, outputs, plans = job.procedure, job.outputs, plans or tilings.RANDOM_TILINGS
+    nests = tilings.find_temporal(find_nests(job.suite, chosen=job.chosen))
+    outputs.check()
+    machine, screen = Machine.load(job.machine), console()
+    start = _begin(tiled.TiledNests, job, machine, plans)
+    waiting = {name: one for name, one in nests.items() if not start.has(name, one)}
+    print_estimate(tilings.estimate_tilings(waiting, plans).values())
+    with keep_results(start, outputs.json) as keeper, progress_bar("studying") as tell:
+        tilings.study_nests(nests, machine, procedure, start, keeper.update, tell)
+    found = keeper.found
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, found.to_csv())
+    if outputs.page is not None:
+        write_section(outputs.page, f"tilings {name_section(found)}", tiled.render_tilings(found))
+    for what, value in tiled.list_tiling_facts(found).items():
+        screen.print(f"{what}: {value}")
+    rows, columns = tiled.list_tiling_rows(found), tiled.list_tiling_columns()
+    screen.print(text_table("", columns, rows, tiled.TILING_UNITS))
+    for what, value in tiled.summarize_tilings(found).items():
+        screen.print(f"{what}: {value}")
+    screen.print(*tiled.list_tiling_notes(found), sep="\n")
     return not any(case.fault for case in found.cases)
 
 

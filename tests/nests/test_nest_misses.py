@@ -1,0 +1,130 @@
+"""Misses that prices predict, against caches that prefetch and run the addresses of programs."""
+
+import random
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.prefetched_caches import count_misses, trace_nest
+from tilesolve.contractions.statements.computation import bind_stages
+from tilesolve.contractions.statements.parse import parse_stages
+from tilesolve.kernels.programs.interpreter import interpret
+from tilesolve.machine.model import Machine
+from tilesolve.nests.price import price_nest
+from tilesolve.nests.programs import write_program
+from tilesolve.nests.references import find_references
+from tilesolve.nests.setting import make_setting
+from tilesolve.nests.shapes import tiled_nest
+from tilesolve.nests.temporal import TemporalTiles, all_ends, order_loops
+from tilesolve.simulation.cache_simulator import CacheShape
+
+LINE, COLUMNS = 64, 64
+"""Bytes of a line, and the least elements of a tile's runs."""
+
+NEAR, FAR = CacheShape(16384, LINE, 8), CacheShape(131072, LINE, 8)
+
+MACHINE = Machine.load("i7-6700k")
+MACHINE = MACHINE.replace(
+    levels=(
+        replace(MACHINE.levels[0], capacity=NEAR.capacity, ways=8),
+        replace(MACHINE.levels[1], capacity=FAR.capacity, ways=8),
+        *MACHINE.levels[2:],
+    )
+)
+
+STATEMENTS = (
+    ("C[i,j] += A[i,k] * B[k,j]", 40, 120),
+    ("C[i,j] += A[k,i] * B[k,j]", 40, 120),
+    ("C[i,j] += A[i,k] * B[j,k]", 40, 100),
+    ("S[r,q,p] += A[r,q,s] * C[s,p]", 12, 40),
+    ("O[k,y,x] += I[c,y+r,x+s] * W[k,c,r,s]", 8, 24),
+)
+"""Each with the least and the largest extent of its letters, but for columns and for filters."""
+
+
+def draw_nest(rng, most_columns=5 * COLUMNS):
+    """A statement with extents, and loops of tiles that fit both caches; None if none was found."""
+    text, low, high = rng.choice(STATEMENTS)
+    stages = parse_stages(text)
+    column = stages[0].output[-1]
+    sizes = {x: rng.randint(low, high) for x in stages[0].letters}
+    sizes |= {column: rng.randint(2 * COLUMNS, most_columns)}
+    sizes |= {x: 3 for x in "rs" if len(sizes) > 4}
+    computation = bind_stages(stages, sizes, "float32")
+    setting = make_setting(computation, stages[0], MACHINE)
+    for _ in range(300):
+        ends = rng.choice(list(all_ends(setting)))
+        tiles = dict(sizes)
+        for letter in setting.tiled:
+            least = COLUMNS if letter == column else 1
+            tile = round(least * (sizes[letter] / least) ** rng.random())
+            whole = letter != column or tile == sizes[letter]
+            tiles[letter] = tile if whole else tile // setting.step * setting.step
+        if setting.fits(tiles, ends.o, None):
+            orders = order_loops(setting, ends, tiles)
+            found = TemporalTiles(ends, tiles, 0.0, *orders)
+            return computation, tiled_nest(stages[0], sizes, found)
+    return None
+
+
+def compare(rng, share):
+    """What is predicted over what is simulated, for both caches, of one nest."""
+    drawn = None
+    while drawn is None:
+        drawn = draw_nest(rng)
+    computation, nest = drawn
+    (stage,) = computation.stages
+    addresses = trace_nest(computation, nest, padding=rng.randint(48, 80))
+    found = count_misses(addresses, (NEAR, FAR), ahead=0 if share else 1)
+    references = find_references(computation, stage)
+    cost = price_nest(computation, stage, references, nest, MACHINE, later=share)
+    return [sum(level.moved) / LINE / n for level, n in zip(cost.levels[1:3], found, strict=True)]
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("share", "bounds"), [(1.0, (0.12, 0.1)), (0.0, (0.4, 0.2))])
+def test_predicted_misses_are_those_of_simulated_caches(count, share, bounds):
+    """All lines where nothing prefetches; where next lines come along, runs: in the median.
+
+    In the first cache lines that are fetched in vain take room that no price counts.
+    """
+    rng = random.Random(5)
+    ratios = np.array([compare(rng, share) for _ in range(count)])
+    errors = [statistics.median(abs(one - 1)) for one in ratios.T]
+    assert all(error <= bound for error, bound in zip(errors, bounds, strict=True)), errors
+
+
+def test_next_lines_hide_all_but_the_first_of_a_run():
+    """Rows of four lines, farther apart than what is fetched ahead."""
+    rows = np.concatenate([np.arange(0, 4 * LINE, 4) + 16 * LINE * row for row in range(10)])
+    assert count_misses(rows, (NEAR, FAR), 0) == [40, 40]
+    assert count_misses(rows, (NEAR, FAR), 1) == [10, 10]
+
+
+@pytest.mark.parametrize("text", ["C[i,j] += A[i,k] * B[k,j]", "C[i] += A[i+k] * x[k]"])
+def test_the_addresses_are_those_that_the_program_touches(text):
+    """Read by read, as the interpreter runs it; what begins sums is left out."""
+    (stage,) = parse_stages(text)
+    sizes = {x: extent for x, extent in {"i": 7, "j": 9, "k": 5}.items() if x in stage.letters}
+    computation = bind_stages([stage], sizes, "float32")
+    setting = make_setting(computation, stage, MACHINE)
+    ends = next(iter(all_ends(setting)))
+    tiles = {x: max(n // 2, 1) for x, n in computation.sizes.items()}
+    found = TemporalTiles(ends, tiles, 0.0, *order_loops(setting, ends, tiles))
+    nest = tiled_nest(stage, dict(computation.sizes), found)
+    bases, at = {}, 0
+    for array in computation.arrays:
+        bases[array.name] = at
+        at += (-(-array.bytes // 4096) + 1) * 4096
+    touched = []
+
+    def trace(name, number, written):
+        if not written:
+            touched.append(bases[name] + 4 * number)
+
+    arrays = {x: np.ones(computation.array(x).shape, "float32") for x in computation.inputs}
+    interpret(write_program(computation, nest), arrays, trace=trace)
+    points = trace_nest(computation, nest).reshape(-1, 3)
+    assert np.array_equal(np.sort(np.reshape(touched, (-1, 3))), np.sort(points))

@@ -1,0 +1,114 @@
+"""Two caches that fetch next lines ahead, and the addresses that a nest of loops touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.nests.loops import LoopItem
+from tilesolve.nests.programs import LoopNest
+from tilesolve.packing.sizes import PAGE_BYTES
+from tilesolve.simulation.cache_simulator import (
+    EMPTY,
+    Caches,
+    CacheShape,
+    _insert,
+    _make_newest,
+    caches,
+    lean,
+)
+
+Ints = NDArray[np.int64]
+
+
+@lean
+def _take(state: Caches, level: int, line: int, count: bool) -> bool:
+    """Ask one level for a line; return whether it was not there."""
+    way = state.where[level, line]
+    if way == EMPTY:
+        state.misses[level, 0] += count
+        _insert(state, level, line)
+        return True
+    _make_newest(state, level, line & state.mask[level], way)
+    return False
+
+
+@lean
+def _ask_second(state: Caches, line: int, ahead: int, count: bool) -> None:
+    """Ask the second cache, which fetches so many lines ahead."""
+    _take(state, 1, line, count)
+    for further in range(1, ahead + 1):
+        if state.where[1, line + further] == EMPTY:
+            _take(state, 1, line + further, False)
+
+
+@lean
+def _run(state: Caches, addresses: Ints, ahead: int) -> None:
+    for address in addresses:
+        line = address >> state.shift[0]
+        if _take(state, 0, line, True):
+            _ask_second(state, line, ahead, True)
+        if ahead and state.where[0, line + 1] == EMPTY:
+            _take(state, 0, line + 1, False)
+            _ask_second(state, line + 1, ahead, False)
+
+
+def count_misses(addresses: Ints, shapes: Sequence[CacheShape], ahead: int) -> list[int]:
+    """Return the lines that two caches miss.
+
+    Each use of a line has the first cache fetch the line behind it, and each that the second is
+    asked for so many more. Lines that are there when they are used are no misses; 0 fetches none.
+    """
+    near, far = shapes
+    state = caches((near, far), int(addresses.max(initial=0)) + (ahead + 2) * near.line)
+    _run(state, addresses, ahead)
+    return [int(misses) for misses in state.misses[:, 0]]
+
+
+def trace_nest(computation: Computation, nest: LoopNest, padding: int = 0) -> Ints:
+    """Return the addresses that a nest touches: at each point those of its reads, then its output.
+
+    Arrays begin on pages; so many elements lie between their rows.
+    """
+    (stage,) = computation.stages
+    bases, at = {}, 0
+    for array in computation.arrays:
+        bases[array.name] = at
+        rows = prod(array.shape[:-1])
+        size = rows * (array.shape[-1] + padding) * np.dtype(array.dtype).itemsize
+        at += (-(-size // PAGE_BYTES) + 1) * PAGE_BYTES
+    found = []
+    box = {x: (0, n) for x, n in computation.sizes.items()}
+    for point in _points(nest.items, box):
+        columns = []
+        for read in (*stage.reads, stage.target):
+            array = computation.array(read.array)
+            place: Ints = np.zeros(1, np.int64)
+            shape = (*array.shape[:-1], array.shape[-1] + padding)
+            for subscript, extent in zip(read.subscripts, shape, strict=True):
+                place = place * extent + sum(c * point[x] for c, x in subscript.terms)
+                place = place + subscript.offset
+            columns.append(bases[array.name] + place * np.dtype(array.dtype).itemsize)
+        found.append(np.stack(np.broadcast_arrays(*columns), axis=-1).ravel())
+    return np.concatenate(found)
+
+
+def _points(
+    items: Sequence[LoopItem], box: Mapping[str, tuple[int, int]]
+) -> Iterator[dict[str, Ints]]:
+    """Yield the points of a nest in order, those of loops without tiles as arrays."""
+    if all(item.step == 1 for item in items):
+        ranges = [np.arange(*box[item.letter]) for item in items]
+        grid = np.meshgrid(*ranges, indexing="ij")
+        yield {item.letter: one.ravel() for item, one in zip(items, grid, strict=True)} | {
+            x: np.array([low]) for x, (low, _) in box.items() if x not in {i.letter for i in items}
+        }
+        return
+    first, *rest = items
+    low, high = box[first.letter]
+    for start in range(low, high, first.step):
+        yield from _points(rest, {**box, first.letter: (start, min(start + first.step, high))})

@@ -1,0 +1,319 @@
+"""The results of studies of tilings of nests, as values, and how they are shown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite, nan
+from types import MappingProxyType
+from typing import Any
+
+from tilesolve.bench.results.fields import read_positive, read_text, read_times, read_value
+from tilesolve.bench.results.nest_sweeps import NestRecord
+from tilesolve.bench.results.performance_page import render_pairs, render_table
+from tilesolve.bench.results.summary import geometric_mean, list_facts
+from tilesolve.contractions.statements.nest_suites import NestCase
+from tilesolve.machine.model import Machine
+from tilesolve.model.price import stores
+from tilesolve.model.runs import later_share
+from tilesolve.ranking.order import best_of_first, spearman
+from tilesolve.system.units import format_count, format_duration
+
+PRICE = "price"
+"""The score that plans are made by."""
+
+SHARES: Mapping[str, float | None] = MappingProxyType({PRICE: None, "runs": 0.0, "lines": 1.0})
+"""Scores, and the share of a run's first line that they count for each further one; None for the
+machine's."""
+
+PLANNED, DRAWN = "planned", "drawn"
+"""Kinds of tilings: the plan's own, and those that are drawn. A kind with the name of a score is
+what is planned where runs, or lines, are all that counts."""
+
+TILING_UNITS = (
+    "Spearman's correlation of the times predicted for drawn tilings and those measured; rank of "
+    "the planned tiles among them; speeds as shares of the fastest's: of the planned tiles, and of "
+    "the drawn ones that the price likes best; how many times as long as the plan tiles take that "
+    "are planned where runs alone count (the thesis), or all lines alike (no prefetching)"
+)
+"""What the columns are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Tiles of a nest that were run.
+
+    Parameters
+    ----------
+    kind
+        Where they come from.
+    loops
+        Of each statement.
+    scores
+        Predicted seconds by each of `SHARES`.
+    seconds
+        Of each round.
+    """
+
+    kind: str
+    loops: str
+    scores: Mapping[str, float]
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median round."""
+        return statistics.median(self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class TiledNest:
+    """What a study of one nest found.
+
+    Parameters
+    ----------
+    nest
+        What was computed.
+    tilings
+        The planned one first.
+    skipped
+        Why there are none; empty otherwise.
+    fault
+        Which one gave a wrong result; there are no tilings then.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.nest_suites import nest_suite
+    >>> own = Tiling(PLANNED, "i j k", {PRICE: 1.0}, (2.0,))
+    >>> drawn = [Tiling(DRAWN, "k j i", {PRICE: 1.0 + n}, (4.0 + n, 1.0 + n)) for n in range(3)]
+    >>> found = TiledNest(nest_suite("nests")["matmul"], (own, *drawn))
+    >>> found.correlation(PRICE), found.rank, found.share
+    (1.0, 1, 1.0)
+    """
+
+    nest: NestCase
+    tilings: tuple[Tiling, ...] = ()
+    skipped: str = ""
+    fault: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the nest."""
+        return self.nest.name
+
+    @property
+    def problem(self) -> NestCase:
+        """What was computed."""
+        return self.nest
+
+    @property
+    def drawn(self) -> list[Tiling]:
+        """The tilings that were drawn."""
+        return [one for one in self.tilings if one.kind == DRAWN]
+
+    def correlation(self, score: str) -> float:
+        """Return Spearman's correlation of a score and the times of what was drawn."""
+        drawn = self.drawn
+        return spearman([one.scores[score] for one in drawn], [one.median for one in drawn])
+
+    @property
+    def fastest(self) -> float:
+        """The least median of all."""
+        return min(one.median for one in self.tilings)
+
+    @property
+    def rank(self) -> int:
+        """The rank of the planned tiles among those drawn, 1 for the fastest."""
+        own = self.tilings[0].median
+        return 1 + sum(one.median < own for one in self.drawn)
+
+    @property
+    def share(self) -> float:
+        """The speed of the planned tiles as a share of the fastest's."""
+        return self.fastest / self.tilings[0].median
+
+    @property
+    def first(self) -> float:
+        """The speed of what the price likes best of those drawn, as a share of the fastest's."""
+        drawn = self.drawn
+        if not drawn:
+            return nan
+        scores, seconds = [one.scores[PRICE] for one in drawn], [one.median for one in drawn]
+        return self.fastest / best_of_first(scores, seconds, 1)
+
+    def ratio(self, kind: str) -> float:
+        """Return how many times as long as the plan what is planned otherwise takes."""
+        found = [one.median for one in self.tilings if one.kind == kind]
+        return found[0] / self.tilings[0].median if found else nan
+
+
+class TiledNests(NestRecord[TiledNest]):
+    """All studies of tilings so far."""
+
+    HOLDS = "a study of tilings of nests"
+    COLUMNS = (
+        *("kind", "loops", *(f"{name}_s" for name in SHARES)),
+        *("median_s", "least_s", "most_s", "rounds", "reason"),
+    )
+
+    @staticmethod
+    def case_data(case: TiledNest) -> dict[str, Any]:
+        """Return what is kept of a study beside its nest."""
+        if case.fault:
+            return {"fault": case.fault}
+        return {"tilings": [asdict(one) for one in case.tilings]}
+
+    @staticmethod
+    def case_of(name: str, problem: NestCase, data: dict[str, Any]) -> TiledNest:
+        """Return the study that was kept as such data."""
+        if data.get("skipped"):
+            return TiledNest(problem, skipped=read_text(data, "skipped"))
+        if data.get("fault"):
+            return TiledNest(problem, fault=read_text(data, "fault"))
+        return TiledNest(problem, tuple(_read_tiling(one) for one in read_value(data, "tilings")))
+
+    @staticmethod
+    def case_rows(case: TiledNest) -> Iterator[tuple[object, ...]]:
+        """Yield a line for each tiling, the planned one first."""
+        if not case.tilings:
+            yield (*[""] * (len(TiledNests.COLUMNS) - 1), case.skipped or case.fault)
+        for one in case.tilings:
+            yield (
+                *(one.kind, one.loops, *(one.scores[name] for name in SHARES)),
+                *(one.median, min(one.seconds), max(one.seconds), len(one.seconds), ""),
+            )
+
+
+def _read_tiling(data: dict[str, Any]) -> Tiling:
+    scores = read_value(data, "scores")
+    return Tiling(
+        read_text(data, "kind"),
+        read_text(data, "loops"),
+        {name: read_positive(scores, name) for name in SHARES},
+        read_times(data, "seconds"),
+    )
+
+
+def list_tiling_columns() -> dict[str, str]:
+    """Return the headers of the table of nests, each with the side that its cells stand on."""
+    figures = [
+        *("tilings", "fastest", "slowest", *(f"correlation, {name}" for name in SHARES)),
+        *("rank of the plan", "its speed", "speed of the price's first"),
+        *(f"planned by {name}" for name in SHARES if name != PRICE),
+    ]
+    return {"nest": "left", "sizes": "left"} | dict.fromkeys(figures, "right")
+
+
+def list_tiling_rows(found: TiledNests) -> list[tuple[str, ...]]:
+    """Return the cells of the table of nests, those first that the price orders worst."""
+    there = [case for case in found.cases if case.tilings]
+    return [
+        (
+            case.name,
+            " ".join(f"{letter}={extent}" for letter, extent in case.nest.sizes),
+            str(len(case.drawn)),
+            format_duration(case.fastest),
+            format_duration(max(one.median for one in case.tilings)),
+            *(_format(case.correlation(name)) for name in SHARES),
+            f"{case.rank} of {1 + len(case.drawn)}",
+            *(_format(value) for value in (case.share, case.first)),
+            *(_format(case.ratio(name)) for name in SHARES if name != PRICE),
+        )
+        for case in sorted(there, key=lambda case: case.correlation(PRICE))
+    ]
+
+
+def _format(value: float) -> str:
+    return f"{value:.2f}" if isfinite(value) else "-"
+
+
+def summarize_tilings(found: TiledNests) -> dict[str, str]:
+    """Return what the studies of many nests come to.
+
+    Nothing where there are none.
+    """
+    cases = [case for case in found.cases if case.tilings]
+    if not cases:
+        return {}
+    shares = [case.share for case in cases]
+    summed = {
+        f"correlation, {name}": _describe(cases, _correlated(name), statistics.median, "median")
+        for name in SHARES
+    }
+    summed["speed of the plan"] = (
+        f"{geometric_mean(shares):.2f} of the fastest in the geometric mean, "
+        f"{min(shares):.2f} at worst"
+    )
+    for name in SHARES:
+        if name != PRICE:
+            ratios = [value for case in cases if isfinite(value := case.ratio(name))]
+            summed[f"planned by {name}"] = (
+                f"{geometric_mean(ratios):.2f} times as long in the geometric mean; slower for "
+                f"{sum(value > 1 for value in ratios)} of {len(ratios)} nests, the same tiles for "
+                f"{sum(value == 1 for value in ratios)}"
+            )
+    return summed
+
+
+def _correlated(score: str) -> Callable[[TiledNest], float]:
+    return lambda case: case.correlation(score)
+
+
+def _describe(
+    cases: Sequence[TiledNest],
+    figure: Callable[[TiledNest], float],
+    middle: Callable[[Sequence[float]], float],
+    what: str,
+) -> str:
+    known = [(value, case.name) for case in cases if isfinite(value := figure(case))]
+    if not known:
+        return "-"
+    worst, name = min(known)
+    return f"{what} {middle([value for value, _ in known]):.2f}, worst {worst:.2f} ({name})"
+
+
+def describe_shares(machine: Machine, threads: int) -> str:
+    """Return what each further line of a run costs at each level, as a share of its first one.
+
+    Examples
+    --------
+    >>> describe_shares(Machine.load("i7-6700k"), 1)
+    'L2 0.25 (assumed), L3 0.25 (assumed), memory 0.25 (assumed)'
+    """
+    found = []
+    for place in stores(machine, threads)[1:]:
+        level = machine.level(place.server)
+        share = later_share(level, place.line / (place.read or place.bandwidth))
+        known = "" if level.start is not None else " (assumed)"
+        found.append(f"{level.name} {share:.2f}{known}")
+    return ", ".join(found)
+
+
+def list_tiling_facts(found: TiledNests) -> dict[str, str]:
+    """Return what a reader has to know of a study."""
+    machine = Machine.from_toml(found.machine)
+    return {
+        **list_facts(found),
+        "share of a run's first line": describe_shares(machine, found.conditions.threads),
+    }
+
+
+def list_tiling_notes(found: TiledNests) -> list[str]:
+    """Return a line for each nest without figures."""
+    return [f"{c.name}: {c.skipped or c.fault}" for c in found.cases if not c.tilings]
+
+
+def render_tilings(found: TiledNests) -> str:
+    """Return a study's section of a page: what it is, what it comes to, and its nests."""
+    return "\n".join(_render(found))
+
+
+def _render(found: TiledNests) -> Iterator[str]:
+    made = found.conditions
+    yield f"## tilings of {made.suite}, {format_count(made.threads, 'thread')}"
+    yield from render_pairs("measured", {**list_tiling_facts(found), "units": TILING_UNITS})
+    yield from render_pairs("all nests", summarize_tilings(found))
+    yield from render_table(list_tiling_columns(), list_tiling_rows(found))
+    if notes := list_tiling_notes(found):
+        yield from render_table({"notes": "left"}, [(note,) for note in notes])

@@ -1,0 +1,130 @@
+"""Random tiles and loops for statements that use elements again: what prices are held to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.machine.model import Machine
+from tilesolve.nests.classify import NestClass
+from tilesolve.nests.planning import NestChoice, plan_nest
+from tilesolve.nests.price import price_nest, score_nest
+from tilesolve.nests.programs import write_program
+from tilesolve.nests.references import find_references
+from tilesolve.nests.setting import Setting, make_setting
+from tilesolve.nests.shapes import tiled_nest
+from tilesolve.nests.steps import lanes_of
+from tilesolve.nests.temporal import TemporalTiles, all_ends, cost_of, order_loops
+
+DRAWS_PER_TILING = 20
+"""Tilings that are drawn for each that is wanted, at most: small extents have few that differ."""
+
+
+def draw_tilings(
+    computation: Computation, machine: Machine, threads: int = 1, *, count: int = 30, seed: int = 1
+) -> list[tuple[NestChoice, ...]]:
+    """Return choices with random tiles for each statement that sums, no two with the same loops.
+
+    Tiles are drawn from all sizes alike on a logarithmic scale, whether they fit the caches or
+    not; then the loops that decide, and the rest of the loops in their best order.
+
+    Parameters
+    ----------
+    computation, machine, threads
+        As `plan_nest` takes them.
+    count
+        How many are wanted; fewer come where there are no more.
+    seed
+        Of the draw: the same one gives the same tiles.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = bind_stages(parse_stages("C[i,j] += A[i,k] * B[k,j]"), 64, "float32")
+    >>> drawn = draw_tilings(found, Machine.load("i7-6700k"), count=5)
+    >>> len({one.loops for (one,) in drawn})
+    5
+    """
+    planned = plan_nest(computation, machine, threads, route="nest")
+    tiled = [bool(one.tiles) for one in plan_nest(computation, machine, 1, "thesis", "nest")]
+    rng = random.Random(seed)
+    found: dict[object, tuple[NestChoice, ...]] = {}
+    for _ in range(DRAWS_PER_TILING * count):
+        if len(found) == count:
+            break
+        drawn = tuple(
+            _draw_choice(one, machine, threads, rng)
+            if may and one.kind is NestClass.TEMPORAL
+            else one
+            for one, may in zip(planned, tiled, strict=True)
+        )
+        found.setdefault(tuple(one.loops for one in drawn), drawn)
+    return list(found.values())
+
+
+def price_choices(
+    choices: Sequence[NestChoice],
+    machine: Machine,
+    threads: int = 1,
+    *,
+    later: float | None = None,
+) -> float:
+    """Return the seconds that nests are compared by, of all statements together.
+
+    Parameters
+    ----------
+    choices
+        Statements as generated loops.
+    machine, threads
+        Who computes.
+    later
+        The share of a run's first line that each further one costs; the machine's if None.
+    """
+    total = 0.0
+    for one in choices:
+        references = find_references(one.computation, one.statement)
+        cost = price_nest(
+            *(one.computation, one.statement, references, one.loops, machine, threads),
+            streamed=bool(one.non_temporal),
+            later=later,
+        )
+        total += score_nest(cost, machine)
+    return total
+
+
+def _draw_choice(
+    choice: NestChoice, machine: Machine, threads: int, rng: random.Random
+) -> NestChoice:
+    """Return a choice with random tiles."""
+    computation, stage = choice.computation, choice.statement
+    setting = make_setting(computation, stage, machine, threads)
+    found = _draw_tiles(setting, rng)
+    width = lanes_of(computation.output.dtype, machine)
+    nest = tiled_nest(stage, dict(computation.sizes), found, threads=threads, lanes=width)
+    references = find_references(computation, stage)
+    return replace(
+        choice,
+        why="its tiles are drawn",
+        tiles=dict(found.tiles),
+        loops=nest,
+        capped_by="",
+        cost=price_nest(computation, stage, references, nest, machine, threads),
+        program=write_program(computation, nest, choice.non_temporal),
+    )
+
+
+def _draw_tiles(setting: Setting, rng: random.Random) -> TemporalTiles:
+    ends = rng.choice(list(all_ends(setting)))
+    tiles = dict(setting.least)
+    for letter in setting.tiled:
+        least, most = setting.least[letter], setting.most(letter, ends.threads)
+        drawn = round(least * (most / least) ** rng.random())
+        if letter == setting.column and drawn < most:
+            drawn = drawn // least * least
+        tiles[letter] = min(max(drawn, 1), most)
+    return TemporalTiles(
+        ends, tiles, float(cost_of(setting, ends, tiles)), *order_loops(setting, ends, tiles)
+    )
