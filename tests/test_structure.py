@@ -336,6 +336,7 @@ NUMBERS = {
         "bench.studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS "
         "CHECK_SECONDS",
         "bench.studies.trials": "FAR_EXCESS",
+        "bench.studies.tries": "TRIES TRIES_SECONDS ANSWERS",
     },
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
     "which variants are ranked": {

@@ -29,6 +29,7 @@ class Study(StrEnum):
     TILES = "tiles"
     MISSES = "misses"
     RANKING = "ranking"
+    TRIES = "tries"
 
 
 def bench(
@@ -99,7 +100,7 @@ def bench(
         typer.Option(
             min=1,
             help="Random plans of a case that --study tiles runs, else 30; variants of a case that "
-            "--study ranking does, else 60.",
+            "--study ranking does, else 60; candidates that --study tries tries, else 5.",
         ),
     ] = None,
 ) -> None:
@@ -111,7 +112,8 @@ def bench(
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
-    them; `--study misses` simulates the caches of a machine.
+    them; `--study tries` runs the plan that tries keep beside the one without; `--study misses`
+    simulates the caches of a machine.
 
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     Example: $ tilesolve bench sconv --case ResNet-50 --peers torch,im2col
@@ -161,6 +163,10 @@ def bench(
         from tilesolve.bench.studies.printed import study_ranking
 
         right = study_ranking(job, plans)
+    elif study is Study.TRIES:
+        from tilesolve.bench.studies.printed import print_tries
+
+        right = print_tries(job, plans)
     else:
         from tilesolve.bench.run.suite_sweep import sweep_suite
 
@@ -179,7 +185,7 @@ def _check_study(context: typer.Context, study: Study | None) -> None:
     if study is not Study.MISSES:
         taken += ["case", "dtype", "threads", "repeat", "seconds", "plans", "as_json", "csv"]
         told = "takes, of files, --json and --csv;"
-    if study is Study.RANKING:
+    if study in (Study.RANKING, Study.TRIES):
         taken += ["page"]
         told = "takes, of files, --json, --csv and --page;"
     if ignored := list_ignored(context, taken):
