@@ -345,6 +345,7 @@ NUMBERS = {
         "ranking.learning.learned": "FORMAT",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
         "ranking.polydl_convolutions": "BLOCKS",
+        "ranking.ranking": "LEAST_ROUNDS",
         "ranking.table": "MOST_ROWS",
     },
     "how rankers learn, and when one is kept": {

@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-from dataclasses import replace
 
 import pytest
-from test_ranking_study import SUITE
 from typer.testing import CliRunner
 
 from tilesolve.bench.studies import tries as study
@@ -14,9 +12,15 @@ from tilesolve.bench.studies.tries import AllTried, Tried, summarize_tries
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.contractions.problem import Problem
-from tilesolve.planning.demand import Demand
-from tilesolve.planning.solve import list_tries
-from tilesolve.plans.plan import Plan
+from tilesolve.ranking.variants import list_variants
+
+SUITE = """
+format = 1
+spec = "mn-mk-kn"
+problems = [
+    { name = "small", sizes = "m=24 n=32 k=16" }, { name = "long", sizes = "m=8 n=16 k=64" }
+]
+"""
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def suite(tmp_path, monkeypatch):
 
     def plan(problem, *, machine, threads, tries=1):
         other = tries > 1 and problem.sizes["k"] == 16
-        return Plan(list_tries(problem, machine, threads, replace(Demand(), tries=2))[other])
+        return list_variants(problem, machine, threads, count=2)[other].plan
 
     def time_plans(problem, plans, procedure, step):
         step("a round")
@@ -57,7 +61,7 @@ def test_a_study_is_kept_shown_and_resumed(suite, tmp_path):
     assert [row["ratio"] for row in rows] == ["0.5", "1.0"]
     assert "the same plan" in done.stdout
     text = page.read_text("utf-8")
-    for part in ("## tries, ", "| command |", "| small | 3.00 s | 1.50 s | 0.500 |", "2 tries"):
+    for part in ("## tries, ", "| command |", "| small | 3 s | 1.5 s | 0.500 |", "2 tries"):
         assert part in text
     again = bench(*asked)
     assert again.exit_code == 0
@@ -116,6 +120,6 @@ def test_means_are_of_all_cases():
     assert found == {
         "with over without": "1.100 in the geometric mean, 1.210 at worst; "
         "another plan in 1 of 2 cases",
-        "kept plan again": "2.00 ms at most",
+        "kept plan again": "2 ms at most",
     }
     assert summarize_tries(AllTried(None, {}, "", cases[2:])) == {}
