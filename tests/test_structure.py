@@ -338,7 +338,7 @@ NUMBERS = {
         "bench.studies.trials": "FAR_EXCESS",
         "bench.studies.tries": "TRIES TRIES_SECONDS ANSWERS",
     },
-    "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS"},
+    "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},
     "which variants are ranked": {
         "ranking.files": "FORMAT",
         "ranking.grid": "TILINGS_PER_VARIANT INTERLEAVED_PARTS STRATA",
