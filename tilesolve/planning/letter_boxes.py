@@ -157,11 +157,12 @@ def _whole_blocks(
     them that are transposed, where each micro-panel has one iteration. In between it is packed
     element by element. Where C's vectors fill micro-panels, each has one of all other letters.
     """
-    if problem.lane in letters and problem.sizes[problem.lane] >= block:
+    lane = problem.lane
+    if lane is not None and lane in letters and problem.sizes[lane] >= block:
         return {}
     copied = (t for t, depth in zip(problem.spec.operands, depths[1:], strict=True) if depth)
     units = {t.subscripts[-1].letters[0] for t in copied if t.subscripts and t.subscripts[-1].plain}
-    return dict.fromkeys((units - {problem.lane}) & {*letters}, block)
+    return dict.fromkeys((units - {lane}) & {*letters}, block)
 
 
 def _along_output(
