@@ -326,7 +326,7 @@ NUMBERS = {
         "bench.run.nest_sweep": "NEST_SECONDS",
         "bench.run.layer_worker": "PACKING_RUNS TINY",
         "bench.run.oracle": "CHECKED_ELEMENTS ROUNDING_ERRORS DIGEST_PARTS TINY_EXTENT",
-        "bench.run.sweep": "FLUSHED_CACHES SPARE_BYTES START_SECONDS",
+        "bench.run.sweep": "SPARE_BYTES START_SECONDS",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
         "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",
         "bench.studies.ranked": "FIRST_FEW",

@@ -26,7 +26,7 @@ MOST_TURNS = 50
 """Further turns at most."""
 
 FLUSHED_CACHES = 2
-"""Bytes that are written between calls, over the capacity of the largest cache."""
+"""Bytes that are written between runs, over the capacity of the largest cache: as TCCG does."""
 
 
 def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
@@ -77,11 +77,15 @@ def measure(candidates: Sequence[Solution]) -> list[float]:
 
 def _make_flush(problem: Problem, machine: Machine) -> Callable[[], object]:
     """Return what empties the caches of a problem's tensors, if the last one cannot keep them."""
-    largest = max((level.capacity or 0 for level in machine.levels), default=0)
     if sum(problem.bytes) <= min(stores(machine)[-1].capacity, machine.last_cache_bytes):
         return lambda: None
-    trash = np.zeros(FLUSHED_CACHES * largest, np.uint8)
+    trash = np.zeros(count_flush_bytes(machine), np.uint8)
     return lambda: np.add(trash, 1, out=trash)
+
+
+def count_flush_bytes(machine: Machine) -> int:
+    """Return the bytes that are written between runs, so that no cache helps the next one."""
+    return FLUSHED_CACHES * max(level.capacity or 0 for level in machine.levels)
 
 
 def _call(

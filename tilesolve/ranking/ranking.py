@@ -14,7 +14,6 @@ import numpy.typing as npt
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.sweep import (
     SPARE_BYTES,
-    count_flush_bytes,
     count_steps,
     describe_lack,
 )
@@ -27,6 +26,7 @@ from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_sizes
 from tilesolve.plans.plan import Plan
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.ranking.files import dump, load, to_csv
 from tilesolve.ranking.rankers import RANKERS, JointRanker, Ranker, find_ranker
 from tilesolve.ranking.standings import Clock, Standings

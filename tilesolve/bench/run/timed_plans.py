@@ -17,12 +17,12 @@ from tilesolve.bench.run.oracle import (
     shrink,
     sum_parts,
 )
-from tilesolve.bench.run.sweep import count_flush_bytes
 from tilesolve.bench.run.worker import make_timer
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.plan import Plan, plan
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
 HOPELESS_RATIO = 3.0

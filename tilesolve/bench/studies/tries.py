@@ -15,7 +15,6 @@ from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.summary import geometric_mean, list_facts
 from tilesolve.bench.run.sweep import (
     SPARE_BYTES,
-    count_flush_bytes,
     count_steps,
     describe_lack,
     share_progress,
@@ -27,6 +26,7 @@ from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.plans import cache
 from tilesolve.plans.plan import plan
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.units import format_count, format_duration
 
 TRIES = 5
