@@ -22,11 +22,11 @@ from statistics import geometric_mean, median
 from tilesolve import Machine
 from tilesolve.bench.cases import find_cases
 from tilesolve.bench.run.peers import tilesolve
-from tilesolve.bench.run.sweep import count_flush_bytes
 from tilesolve.bench.run.turn import Turn
 from tilesolve.bench.run.worker import Order, get_ready
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cpu import detect_cpu
+from tilesolve.plans.tries import count_flush_bytes
 
 MAKER = f"{tilesolve.__module__}:{tilesolve.__name__}"
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import unshrunk
 
+from tilesolve.bench.cases import draw_problems
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.level import Level, Peak
@@ -509,6 +510,30 @@ def test_boxes_know_the_letters_that_tiles_cover():
     ]
     nest = unfuse(problem, fused, Nest.of(fused.problem, tiles), 64)
     assert run_of(problem, problem.spec.operands[1], dict(nest.bands[0].box)) >= 4 * 64
+
+
+@pytest.mark.parametrize("name", draw_problems(8, 31))
+def test_register_tiles_have_whole_blocks_of_what_is_packed(name):
+    """Along what an operand is contiguous in one iteration or a vector: in between each element is
+    packed alone. Where C's vectors fill micro-panels each has one iteration of all else.
+    """
+    problem = draw_problems(8, 31)[name]
+    fused = fuse(problem)
+    small = {"M": 24, "N": 8, "K": 64}
+    tiles = [
+        ("register", "N", small),
+        ("L2", "N", {index: 4 * size for index, size in small.items()}),
+        ("memory", "N", dict(fused.problem.sizes)),
+    ]
+    nest = unfuse(problem, fused, Nest.of(fused.problem, tiles, packed=("L2", "L2")), 64, 8)
+    for operand in problem.spec.operands:
+        unit = operand.letters[-1]
+        index = next(one for one, letters in fused.groups if unit in letters)
+        if index in fused.reduced or unit == problem.lane:
+            continue
+        side, lane = nest.bands[0][unit], problem.lane
+        filled = lane in fused.letters(index) and problem.sizes[lane] >= 8
+        assert side == 1 or side >= 8 or filled or fused.problem.sizes[index] <= small[index], unit
 
 
 def test_unfused_nests_cover_the_problem():

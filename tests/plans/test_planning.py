@@ -43,6 +43,7 @@ from tilesolve.planning.register_tile import fits_second_cache, register_tile
 from tilesolve.planning.solution import split_letters
 from tilesolve.planning.solve import solve
 from tilesolve.plans import cache as plan_cache
+from tilesolve.plans import files as plan_files
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.report import least_volumes
 from tilesolve.system import trust
@@ -140,6 +141,19 @@ def test_a_damaged_plan_file_is_reported_and_solved_again(solved, damage):
     plan_cache._memory.clear()
     assert plan("ab-ac-cb", 64, "i7-6700k") == first
     assert len(solved) == 2
+
+
+def test_plans_of_one_machine_read_its_text_once(monkeypatch):
+    """It is the longest part of a plan's file."""
+    text = [plan("ik-ij-jk", size, "i7-6700k", cache=False).to_json() for size in (8, 9)]
+    read = []
+    usual = plan_files.Machine.from_toml
+    monkeypatch.setattr(
+        plan_files.Machine, "from_toml", lambda text: read.append(text) or usual(text)
+    )
+    plan_files._read_machine.cache_clear()
+    assert [Plan.from_json(one).to_json() for one in text] == text
+    assert len(read) == 1
 
 
 def test_a_foreign_plan_file_is_not_used(solved):

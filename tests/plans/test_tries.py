@@ -75,8 +75,7 @@ def test_what_was_tried_is_kept_beside_what_was_not(timed, monkeypatch):
     assert plan("ij-ik-kj", SIZES, MACHINE) == usual
     assert timed.asked == 1
     plan_cache.forget()
-    here = plan_cache.detect_cpu()
-    monkeypatch.setattr(plan_cache, "detect_cpu", lambda: replace(here, model="another"))
+    monkeypatch.setattr(plan_cache, "_name_computer", lambda: "another")
     plan("ij-ik-kj", SIZES, MACHINE, tries=3)
     assert timed.asked == 2
     assert plan("ij-ik-kj", SIZES, MACHINE) == usual
@@ -96,13 +95,26 @@ def test_tried_plans_compute_the_same(options):
     assert np.allclose(found(first, second, out=out, beta=beta, **extra), right)
 
 
+@pytest.mark.parametrize(("size", "flushed"), [(8, False), (64, True)])
+def test_caches_that_cannot_keep_all_tensors_are_emptied_before_each_run(size, flushed):
+    """What the candidate before has left there would favour some; small tensors stay."""
+    machine = Machine.load(MACHINE)
+    caches = [replace(level, capacity=16384) for level in machine.caches]
+    small = machine.replace(levels=(*caches, machine.memory))
+    problem = Problem.of("ij-ik-kj", size)
+    written = tries._make_flush(problem, small)()
+    assert (written is not None) == flushed
+    if flushed:
+        assert written.nbytes == 2 * 16384
+
+
 def test_short_calls_are_timed_more_than_once(monkeypatch):
     """The least of all turns counts; a long turn is the only one."""
     found = [plan("ij-ik-kj", 8, MACHINE, cache=False).solution] * 2
     for each, turns in ((0.01, 26), (1.0, 1), (1e-9, 1 + tries.MOST_TURNS)):
         calls = []
 
-        def take(call, each=each, calls=calls):
+        def take(call, flush, each=each, calls=calls):
             calls.append(call)
             return each
 

@@ -67,7 +67,7 @@ def rankings(here):
 def timed(found, take):
     """The ranking as if a plan had taken so long, here and now."""
     seconds = tuple(float(take(plan)) for plan in found.plans)
-    return replace(found, measured=seconds, clock=Clock.here())
+    return replace(found, rounds=tuple((one,) for one in seconds), clock=Clock.here())
 
 
 def by_price(plan):
@@ -439,7 +439,7 @@ def test_what_is_no_file_of_trials_is_refused(tmp_path, rankings):
         "no results of a study of rankings": "[]",
         "format is None": "{}",
         "not of a study of rankings": '{"format": 1, "holds": "a sweep"}',
-        "not a ranking of format 1 but 7": '{"ranking": 7}',
+        "not a ranking of format 2 but 7": '{"ranking": 7}',
         "a damaged ranking": json.dumps({**old, "clock": {"cpu": 1, "version": "x"}}),
         "does not say where its times were measured": json.dumps(old),
         "another CPU": replace(good, clock=Clock("another", "0.1.0")).to_json(),
@@ -447,9 +447,11 @@ def test_what_is_no_file_of_trials_is_refused(tmp_path, rankings):
             good, clock=replace(Clock.here(), version="0.0.1")
         ).to_json(),
         "two variants or more have to be measured": replace(
-            good, measured=(1.0, *[None] * (len(good) - 1))
+            good, rounds=((1.0,), *[()] * (len(good) - 1))
         ).to_json(),
-        "each time must be a positive number": replace(good, measured=(0.0,) * len(good)).to_json(),
+        "each time must be a positive number": replace(
+            good, rounds=((0.0,),) * len(good)
+        ).to_json(),
         "no scores by price": replace(good, by="sets", scores=good.scores[2:]).to_json(),
     }
     for message, text in wrong.items():

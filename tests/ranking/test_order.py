@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilesolve.ranking.order import best_of_first, count_ties, kendall, mean_ranks, spearman
+from tilesolve.ranking.order import (
+    best_of_first,
+    count_ties,
+    halve_rounds,
+    kendall,
+    mean_ranks,
+    spearman,
+)
 
 
 @given(st.data())
@@ -46,3 +53,22 @@ def test_orders_agree_as_far_as_they_tell_things_apart():
         assert measure([1.0, 2.0, 3.0], [4.0, 5.0, 9.0]) == 1.0
         assert measure([1.0, 2.0, 3.0], [9.0, 5.0, 4.0]) == -1.0
         assert isnan(measure([1.0, 1.0, 1.0], [9.0, 5.0, 4.0]))
+
+
+@given(st.lists(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=9), min_size=1))
+def test_each_round_is_in_one_half(rounds):
+    """A half that has none of a plan's rounds takes all of them; single rounds are no halves."""
+    first, second = halve_rounds(rounds)
+    for each, one, other in zip(rounds, first, second, strict=True):
+        assert min(each) <= min(one, other) <= max(one, other) <= max(each)
+        if len(each) == 1:
+            assert one == other == each[0]
+        if len(each) == 2:
+            assert [one, other] == each
+
+
+def test_halves_are_early_and_late_alike():
+    """What slows down all that runs late in a round slows both halves."""
+    forth, back = [1.0, 2.0, 3.0], [3.0, 2.0, 1.0]
+    rounds = list(zip(forth, back, forth, back, strict=True))
+    assert halve_rounds(rounds) == ([2.0] * 3, [2.0] * 3)

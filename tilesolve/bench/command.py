@@ -30,6 +30,7 @@ class Study(StrEnum):
     MISSES = "misses"
     RANKING = "ranking"
     TILINGS = "tilings"
+    TRIES = "tries"
 
 
 def bench(
@@ -100,7 +101,8 @@ def bench(
         typer.Option(
             min=1,
             help="Random plans of a case that --study tiles runs, else 30; variants of a case that "
-            "--study ranking does, else 60; random tiles of a nest for --study tilings, else 30.",
+            "--study ranking does, else 60; random tiles of a nest for --study tilings, else 30; "
+            "candidates that --study tries tries, else 5.",
         ),
     ] = None,
 ) -> None:
@@ -112,8 +114,9 @@ def bench(
 
     A study looks at the model instead: `--study tiles` runs the solver's plan of a case, its
     runners-up and random ones; `--study ranking` runs its variants and says how well rankers order
-    them; `--study tilings` does so with random tiles of the nests of a suite; `--study misses`
-    simulates the caches of a machine.
+    them; `--study tilings` does so with random tiles of the nests of a suite; `--study tries` runs
+    the plan that tries keep beside the one without; `--study misses` simulates the caches of a
+    machine.
 
     Example: $ tilesolve bench tccg --peers numpy,tblis --json tccg.json --html tccg.html
     Example: $ tilesolve bench sconv --case ResNet-50 --peers torch,im2col
@@ -169,6 +172,10 @@ def bench(
         from tilesolve.bench.studies.printed import study_ranking
 
         right = study_ranking(job, plans)
+    elif study is Study.TRIES:
+        from tilesolve.bench.studies.printed import study_tries
+
+        right = study_tries(job, plans)
     else:
         from tilesolve.bench.run.suite_sweep import sweep_suite
 
@@ -189,7 +196,7 @@ def _check_study(context: typer.Context, study: Study | None) -> None:
         told = "takes, of files, --json and --csv;"
     if study is Study.TILINGS:
         taken.remove("dtype")
-    if study in (Study.RANKING, Study.TILINGS):
+    if study in (Study.RANKING, Study.TILINGS, Study.TRIES):
         taken += ["page"]
         told = "takes, of files, --json, --csv and --page;"
     if ignored := list_ignored(context, taken):

@@ -39,8 +39,10 @@ class Procedure:
     limit
         Seconds that the preparation of a contender, or one run, may take.
     seconds
-        Budget of all timed runs of a case. After the first two rounds, none begins that would
-        exceed it.
+        Budget of all timed runs of a case. After the first rounds, none begins that would exceed
+        it.
+    least
+        How many rounds are run whatever the budget, unless `repeat` is less.
     """
 
     threads: int = 1
@@ -48,9 +50,10 @@ class Procedure:
     repeat: int = 5
     limit: float = 120.0
     seconds: float = 30.0
+    least: int = LEAST_ROUNDS
 
     def __post_init__(self) -> None:
-        for what in ("threads", "batch", "repeat"):
+        for what in ("threads", "batch", "repeat", "least"):
             if getattr(self, what) < 1:
                 raise BenchmarkError(f"{what} must be 1 or more, got {getattr(self, what)}")
         for what in ("limit", "seconds"):
@@ -66,7 +69,7 @@ class Procedure:
     @property
     def least_rounds(self) -> int:
         """Rounds of each contender, whatever the budget."""
-        return min(LEAST_ROUNDS, self.repeat)
+        return min(self.least, self.repeat)
 
     def first_rounds(self, seconds: float) -> list[float]:
         """Return the seconds of the rounds that a checked run counts as: one if it was long.

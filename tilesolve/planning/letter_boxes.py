@@ -142,9 +142,27 @@ def _sides_of_bands(
                 if at >= depth or nest.bands[depth][index] < room
             ]
             weight = EDGE_WASTE_POWER if at or index in fused.reduced else 1.0
-            inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at])
+            whole = {} if at else _whole_blocks(problem, letters, depths, min(lanes, band[index]))
+            inner = box(problem, letters, inner, band[index], line, met, weight, chosen[at], whole)
             chosen[at] |= inner
     return chosen
+
+
+def _whole_blocks(
+    problem: Problem, letters: Sequence[str], depths: Sequence[int], block: int
+) -> dict[str, int]:
+    """Return letters of which a register tile should have one iteration, or so many at least.
+
+    An operand that is contiguous along a letter is packed in vectors along it, or in blocks of
+    them that are transposed, where each micro-panel has one iteration. In between it is packed
+    element by element. Where C's vectors fill micro-panels, each has one of all other letters.
+    """
+    lane = problem.lane
+    if lane is not None and lane in letters and problem.sizes[lane] >= block:
+        return {}
+    copied = (t for t, depth in zip(problem.spec.operands, depths[1:], strict=True) if depth)
+    units = {t.subscripts[-1].letters[0] for t in copied if t.subscripts and t.subscripts[-1].plain}
+    return dict.fromkeys((units - {lane}) & {*letters}, block)
 
 
 def _along_output(
@@ -255,6 +273,7 @@ def box(
     tensors: Sequence[Tensor],
     weight: float = 1.0,
     known: Mapping[str, int] = MappingProxyType({}),
+    blocks: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Return the sides of a box of at most so many iterations, around a smaller box.
 
@@ -281,6 +300,8 @@ def box(
         Power of the waste by size and edges, where that by lines has the power 1.
     known
         Sides of the tile's letters of other classes, as far as they are decided.
+    blocks
+        Letters whose sides are 1, or so many at least.
 
     Examples
     --------
@@ -289,7 +310,10 @@ def box(
     {'e': 16, 'f': 16}
     """
     within, decided = tuple(inner[i] for i in letters), tuple(sorted(known.items()))
-    found = _box(problem, tuple(letters), within, size, line, tuple(tensors), weight, decided)
+    least = tuple(blocks.get(i, 1) for i in letters)
+    found = _box(
+        problem, tuple(letters), within, size, line, tuple(tensors), weight, decided, least
+    )
     return dict(zip(letters, found, strict=True))
 
 
@@ -303,6 +327,7 @@ def _box(
     tensors: tuple[Tensor, ...],
     weight: float,
     decided: tuple[tuple[str, int], ...],
+    blocks: tuple[int, ...],
 ) -> tuple[int, ...]:
     """Return the sides of `box`, kept: the candidates of one plan need each about five times."""
     inner, known = dict(zip(letters, within, strict=True)), dict(decided)
@@ -312,7 +337,14 @@ def _box(
     if len(letters) == 1:
         return (max(size, *within),)
     line_steps = _line_steps(problem, line, tensors, parts=2)
-    options = {i: _sides_to_try(inner[i], extents[i], size, line_steps.get(i, 1)) for i in letters}
+    options = {
+        i: [
+            side
+            for side in _sides_to_try(inner[i], extents[i], size, line_steps.get(i, 1))
+            if side in (1, inner[i]) or side >= least
+        ]
+        for i, least in zip(letters, blocks, strict=True)
+    }
     found = dict(inner)
     for some in _letter_groups(letters, options, problem.spec.tensors):
         grids = np.meshgrid(*(np.array(options[i], dtype=float) for i in some), indexing="ij")

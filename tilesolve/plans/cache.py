@@ -179,7 +179,7 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
         demand.scheme.check_letters(problem.spec.letters)
     wanted = demand.rename(dict(form.letters))
     # What was tried was timed on this computer, whatever machine it was planned for.
-    here = detect_cpu().fingerprint if wanted.tries > 1 else ""
+    here = _name_computer() if wanted.tries > 1 else ""
     text = repr((_code_state(), FORMAT, str(form.problem), machine, threads, wanted, here))
     path = plan_folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     found = _read(path, form.problem, machine, wanted.epilogue)
@@ -191,6 +191,12 @@ def _from_disk(problem: Problem, machine: Machine, threads: int, demand: Demand)
             return settle(problem, machine, threads, demand)
         _keep(path, found)
     return rename_letters(found, problem, form)
+
+
+@cache
+def _name_computer() -> str:
+    """Return the fingerprint of this computer's CPU: it takes milliseconds, and stays."""
+    return detect_cpu().fingerprint
 
 
 @cache

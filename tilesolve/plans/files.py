@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Self, get_args
 
 from tilesolve.contractions.canonical import CanonicalForm
@@ -89,11 +90,17 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
                 "it was changed or damaged after it was written: its checksum is another; "
                 "make the plan again, or remove its entry 'checksum' if the change is meant"
             )
-        return load_data(data, Machine.from_toml(data["machine"]), epilogue)
+        return load_data(data, _read_machine(data["machine"]), epilogue)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         if isinstance(error, PlanError):
             raise
         raise PlanError(f"a damaged plan: {type(error).__name__}: {error}") from None
+
+
+@lru_cache(maxsize=8)
+def _read_machine(text: str) -> Machine:
+    """Return the machine of a plan: many plans have the same one, and its text takes longest."""
+    return Machine.from_toml(text)
 
 
 def load_data(

@@ -17,7 +17,7 @@ from tilesolve.ranking.standings import MEASURED, Clock, Standings
 from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
 from tilesolve.ranking.variants import SOLVER, Variant
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON; a file of another version is refused."""
 
 COLUMNS = ("rank", "variant", "around", "tiles", "split", "packed", "fits", "predicted_s")
@@ -32,13 +32,12 @@ def dump(found: Standings) -> str:
         data = dump_data(one.plan.solution)
         shared = {what: data.pop(what) for what in ("machine", "problem")}
         scores = {name: values[at] for name, values in found.scores}
-        measured = found.measured[at]
         variants.append(
             {
                 "kind": one.kind,
                 "fits": one.fits,
                 "scores": scores,
-                MEASURED: measured,
+                "rounds": found.rounds[at],
                 "plan": data,
             }
         )
@@ -65,7 +64,7 @@ def load(text: str) -> Standings:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a ranking of format 1 but None
+    tilesolve.contractions.errors.PlanError: not a ranking of format 2 but None
     """
     try:
         data = json.loads(text)
@@ -81,9 +80,9 @@ def load(text: str) -> Standings:
         scores = tuple(
             (name, tuple(float(row["scores"][name]) for row in rows)) for name in rows[0]["scores"]
         )
-        measured = tuple(None if row[MEASURED] is None else float(row[MEASURED]) for row in rows)
+        rounds = tuple(tuple(map(float, row["rounds"])) for row in rows)
         lacking = tuple((name, str(why)) for name, why in data["lacking"].items())
-        found = Standings(data["by"], variants, scores, measured, lacking, _clock(data))
+        found = Standings(data["by"], variants, scores, rounds, lacking, _clock(data))
         if sum(one.kind == SOLVER for one in variants) != 1 or found.by not in found.rankers:
             raise PlanError("a damaged ranking: it needs one plan of the solver, and its ranker")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:

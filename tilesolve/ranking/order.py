@@ -1,10 +1,12 @@
 """Orders with ties: ranks, how far two orders agree, and what the first few of one are worth.
 
-Who is tied takes the mean of the places that it shares, never the best of them.
+Who is tied takes the mean of the places that it shares, never the best of them. Who is picked by
+some rounds is judged by others: the least of many medians is partly luck.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from math import comb, inf, nan
 
@@ -63,10 +65,22 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float:
     return round(float(spearmanr(first, second).statistic), 12)
 
 
-def best_of_first(scores: Sequence[float], seconds: Sequence[float], count: int) -> float:
-    """Return the least seconds of the first few by some scores.
+def best_of_first(
+    scores: Sequence[float],
+    seconds: Sequence[float],
+    count: int,
+    judged: Sequence[float] | None = None,
+) -> float:
+    """Return the seconds of the fastest of the first few by some scores.
 
     Where a tie leaves open who is among them, it is the mean over all that may be.
+
+    Parameters
+    ----------
+    scores, seconds, count
+        Of all; the fastest of so many is picked by its seconds.
+    judged
+        Other seconds of the same, by which the picked one is judged.
 
     Examples
     --------
@@ -75,12 +89,35 @@ def best_of_first(scores: Sequence[float], seconds: Sequence[float], count: int)
     >>> best_of_first([1.0, 1.0, 1.0], [2.0, 3.0, 4.0], 1)
     3.0
     """
-    ranked = sorted(zip(scores, seconds, strict=True))
+    worth = seconds if judged is None else judged
+    ranked = sorted(zip(scores, seconds, worth, strict=True))
     border = ranked[count - 1][0]
-    sure = min((taken for score, taken in ranked if score < border), default=inf)
-    tied = sorted(taken for score, taken in ranked if score == border)
-    drawn = count - sum(score < border for score, _ in ranked)
+    none = (inf, inf)
+    sure = min(((taken, value) for score, taken, value in ranked if score < border), default=none)
+    tied = sorted((taken, value) for score, taken, value in ranked if score == border)
+    drawn = count - sum(score < border for score, *_ in ranked)
     # The fastest of those drawn is number `at` where all others drawn come after it.
     ways = [comb(len(tied) - at - 1, drawn - 1) for at in range(len(tied))]
-    found = (way * min(sure, taken) for way, taken in zip(ways, tied, strict=True))
+    found = (way * min(sure, one)[1] for way, one in zip(ways, tied, strict=True))
     return sum(found) / comb(len(tied), drawn)
+
+
+def halve_rounds(rounds: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+    """Return median seconds by each half of the rounds; who has too few counts with all of them.
+
+    Rounds 1, 4, 5, 8 and so on are a half, 2, 3, 6, 7 the other one: what runs in turns, every
+    other time in reverse, runs as often early as late in both.
+
+    Examples
+    --------
+    >>> halve_rounds([[1.0, 2.0, 2.5, 3.0], [4.0]])
+    ([2.0, 4.0], [2.25, 4.0])
+    """
+    first, second = (
+        [
+            statistics.median(each[half::4] + each[3 - half :: 4] or each)
+            for each in map(list, rounds)
+        ]
+        for half in range(2)
+    )
+    return first, second

@@ -79,5 +79,5 @@ def list_bars(found: Standings) -> dict[str, float]:
         bars["untuned"] = untuned[len(untuned) // 2]
     for number, name in enumerate(found.rankers):
         bars[name] = best_of_first([scores[number] for _, _, scores in timed], seconds, 1)
-    bars |= {"solver": (1 + found.excess) * fastest, "fastest": fastest}
+    bars |= {"solver": (1 + found.excess_over_least) * fastest, "fastest": fastest}
     return {name: fastest / taken for name, taken in bars.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 from dataclasses import dataclass, fields, replace
 from math import ceil, isnan
 from typing import Self
@@ -15,7 +14,6 @@ import numpy.typing as npt
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.sweep import (
     SPARE_BYTES,
-    count_flush_bytes,
     count_steps,
     describe_lack,
 )
@@ -28,6 +26,7 @@ from tilesolve.machine.detect import default_threads
 from tilesolve.machine.model import Machine
 from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_sizes
 from tilesolve.plans.plan import Plan
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.ranking.files import dump, load, to_csv
 from tilesolve.ranking.rankers import RANKERS, JointRanker, Ranker, find_ranker
 from tilesolve.ranking.standings import Clock, Standings
@@ -38,6 +37,9 @@ from tilesolve.system.html_report import html_report
 
 Top = int | str | None
 """How many of the first variants: a number, a share such as ``"5%"``, or None for all."""
+
+LEAST_ROUNDS = 4
+"""Rounds, unless fewer are asked for: two by which the fastest is picked, two that judge it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Ranking(Standings):
         In that order.
     scores
         For each ranker its scores of the variants, as pairs; the less, the better.
-    measured
-        Median seconds of each variant; None for those that were not run.
+    rounds
+        Seconds of each variant in each round; none for those that were not run.
     lacking
         Rankers that could not say anything, and why, as pairs.
     clock
@@ -78,14 +80,15 @@ class Ranking(Standings):
     ) -> Self:
         """Return the ranking with the times of its first variants, and of the solver's plan.
 
-        They run in turns on this computer, caches flushed; results are checked.
+        They run in turns on this computer, caches flushed, every other round in reverse; before
+        that each runs once, and its result is checked.
 
         Parameters
         ----------
         top
             How many: a number, a share such as ``"5%"``, or None for all.
         repeat, seconds
-            Rounds at most, and seconds of runs after which no further round begins.
+            Rounds at most, and seconds of runs after which no further round begins, beyond four.
         progress
             Told how far it is.
 
@@ -103,17 +106,17 @@ class Ranking(Standings):
         numbers = [first, *others]
         plans = [self.plans[at] for at in numbers]
         machine, threads = plans[0].machine, plans[0].threads
-        procedure = Procedure(threads=threads, repeat=repeat, seconds=seconds)
+        procedure = Procedure(threads, repeat=repeat, seconds=seconds, least=LEAST_ROUNDS)
         needed = sum(self.problem.bytes) + count_flush_bytes(machine) + SPARE_BYTES
         if lack := describe_lack(needed):
             raise MemoryLimitError(f"{self.problem} {lack}")
         rounds = procedure.estimate_rounds(self.problem, machine, len(plans))
         step = count_steps(progress, len(plans) * (1 + rounds))
         times, _ = time_plans(self.problem, plans, procedure, step)
-        measured = list(self.measured)
+        found = list(self.rounds)
         for at, taken in zip(numbers, times, strict=True):
-            measured[at] = statistics.median(taken)
-        return replace(self, measured=tuple(measured), clock=Clock.here())
+            found[at] = tuple(taken)
+        return replace(self, rounds=tuple(found), clock=Clock.here())
 
     def __str__(self) -> str:
         return write_ranking(self)
@@ -223,9 +226,7 @@ def rank(
             except ModelError as error:  # what it needs is not installed
                 lacking[one.name] = str(error)
     kept = tuple((name, tuple(each)) for name, each in scores.items() if name not in lacking)
-    unordered = Ranking(
-        ranker.name, tuple(found), kept, (None,) * len(found), tuple(lacking.items())
-    )
+    unordered = Ranking(ranker.name, tuple(found), kept, ((),) * len(found), tuple(lacking.items()))
     return unordered.sorted_by(ranker.name)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Self
 
 import numpy as np
@@ -13,7 +15,14 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.plans.plan import Plan
-from tilesolve.ranking.order import best_of_first, count_ties, kendall, mean_ranks, spearman
+from tilesolve.ranking.order import (
+    best_of_first,
+    count_ties,
+    halve_rounds,
+    kendall,
+    mean_ranks,
+    spearman,
+)
 from tilesolve.ranking.variants import SOLVER, Variant
 from tilesolve.system.version import __version__
 
@@ -59,8 +68,8 @@ class Standings:
         In that order; of equal scores the solver's plan, then runners-up.
     scores
         For each ranker its scores of the variants, as pairs; the less, the better.
-    measured
-        Median seconds of each variant; None for those that were not run.
+    rounds
+        Seconds of each variant in each round; none for those that were not run.
     lacking
         Rankers that could not say anything, and why, as pairs.
     clock
@@ -72,8 +81,8 @@ class Standings:
     >>> from tilesolve.ranking.variants import list_variants
     >>> problem = Problem.of("ik-ij-jk", 64)
     >>> found = list_variants(problem, Machine.load("i7-6700k"), count=3)
-    >>> scores, measured = (("mine", (1.0, 2.0, 3.0)),), (4.0, 2.0, 5.0)
-    >>> standings = Standings("mine", tuple(found), scores, measured)
+    >>> scores, rounds = (("mine", (1.0, 2.0, 3.0)),), ((4.0, 4.0), (2.0, 2.0), (5.0,))
+    >>> standings = Standings("mine", tuple(found), scores, rounds)
     >>> standings.excess, standings.regret(2)
     (1.0, 0.0)
     """
@@ -81,7 +90,7 @@ class Standings:
     by: str
     variants: tuple[Variant, ...]
     scores: tuple[tuple[str, tuple[float, ...]], ...]
-    measured: tuple[float | None, ...]
+    rounds: tuple[tuple[float, ...], ...]
     lacking: tuple[tuple[str, str], ...] = ()
     clock: Clock | None = None
 
@@ -92,6 +101,11 @@ class Standings:
     def plans(self) -> tuple[Plan, ...]:
         """The plans, best first."""
         return tuple(variant.plan for variant in self.variants)
+
+    @property
+    def measured(self) -> tuple[float | None, ...]:
+        """Median seconds of each variant; None for those that were not run."""
+        return tuple(statistics.median(each) if each else None for each in self.rounds)
 
     @property
     def solver(self) -> Plan:
@@ -174,22 +188,35 @@ class Standings:
 
     @property
     def fastest(self) -> float:
-        """The least of the measured seconds."""
+        """The least of the medians: a little luck is in it."""
         return min(self._seconds(self._timed(1)))
 
     @property
     def excess(self) -> float:
-        """By which share the solver's plan is slower than the fastest variant measured."""
-        taken = self.measured[self._solver]
-        if taken is None:
+        """By which share the solver's plan is slower than the fastest variant measured.
+
+        Half of the rounds say which one is fastest, the other half how fast it is, both ways.
+        """
+        wanted, solver = self._timed(1), self._solver
+        if solver not in wanted:
             raise PlanError("the solver's plan was not measured: call run() of the ranking")
-        return taken / self.fastest - 1
+        at = wanted.index(solver)
+        return self._lag(wanted, lambda _, judged: judged[at])
+
+    @property
+    def excess_over_least(self) -> float:
+        """By which share the solver's plan is slower than the least of the medians.
+
+        Of plans that are all equally fast one has the least median, by luck.
+        """
+        wanted = self._timed(1)
+        return self._seconds([self._solver])[0] / min(self._seconds(wanted)) - 1
 
     def regret(self, count: int = 1, by: str | None = None) -> float:
         """Return by which share the best of the first few is slower than the fastest measured.
 
         Of the variants that were measured. Where a ranker ties variants it is the mean over all
-        that may be among the first.
+        that may be among the first. Who is picked by half of the rounds is judged by the others.
 
         Parameters
         ----------
@@ -202,7 +229,21 @@ class Standings:
             raise PlanError(f"count must be 1 or more first variants, got {count!r:.80}")
         wanted = self._timed(int(count))
         scores = _pick(self.scores_by(self.by if by is None else by), wanted)
-        return best_of_first(scores, self._seconds(wanted), int(count)) / self.fastest - 1
+        return self._lag(wanted, lambda by, judged: best_of_first(scores, by, int(count), judged))
+
+    def _lag(
+        self, wanted: Sequence[int], pick: Callable[[Sequence[float], Sequence[float]], float]
+    ) -> float:
+        """Return by which share what is picked by seconds is slower than the fastest by them.
+
+        Both are judged by the other half of the rounds; it is the mean of both ways.
+        """
+        first, second = halve_rounds([self.rounds[at] for at in wanted])
+        ways = [
+            pick(by, judged) / judged[by.index(min(by))]
+            for by, judged in ((first, second), (second, first))
+        ]
+        return sqrt(ways[0] * ways[1]) - 1
 
     def sorted_by(self, by: str) -> Self:
         """Return the same variants in the order of another ranker."""
@@ -214,7 +255,7 @@ class Standings:
             by=by,
             variants=tuple(self.variants[at] for at in order),
             scores=tuple((name, tuple(_pick(found, order))) for name, found in self.scores),
-            measured=tuple(self.measured[at] for at in order),
+            rounds=tuple(self.rounds[at] for at in order),
         )
 
 

@@ -24,7 +24,6 @@ from tilesolve.bench.run.nest_worker import NestOrder, NestReady
 from tilesolve.bench.run.sweep import (
     OTHER_RESULT,
     SPARE_BYTES,
-    count_flush_bytes,
     count_steps,
     describe_lack,
     run_rounds,
@@ -33,6 +32,7 @@ from tilesolve.bench.run.sweep import (
 from tilesolve.bench.run.team import PeerError, Team, start_team
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.show.console_tables import progress_bar
 from tilesolve.system.files import write_atomically
 

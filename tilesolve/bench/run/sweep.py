@@ -23,11 +23,9 @@ from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.plans.plan import plan
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.free_memory import free_memory
 from tilesolve.system.units import format_size
-
-FLUSHED_CACHES = 2
-"""Bytes that are written between runs, over the capacity of the largest cache: as TCCG does."""
 
 SPARE_BYTES = 2**28
 """Bytes that a process needs beside the tensors."""
@@ -225,11 +223,6 @@ def describe_lack(count: int) -> str:
     return (
         f"does not fit into memory: {format_size(count)} are needed, {format_size(free)} are free"
     )
-
-
-def count_flush_bytes(machine: Machine) -> int:
-    """Return the bytes that are written between runs, so that no cache helps the next one."""
-    return FLUSHED_CACHES * max(level.capacity or 0 for level in machine.levels)
 
 
 def _make_orders(

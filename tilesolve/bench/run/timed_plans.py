@@ -17,17 +17,17 @@ from tilesolve.bench.run.oracle import (
     shrink,
     sum_parts,
 )
-from tilesolve.bench.run.sweep import count_flush_bytes
 from tilesolve.bench.run.worker import make_timer
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.plan import Plan, plan
+from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.cancellation import NEVER_SECONDS, deadline
 
 HOPELESS_RATIO = 3.0
-"""A plan that takes, or is predicted to take, more than so many times the first one's is run once.
-The run is ended when it has taken longer than that and than `LONG_SECONDS`."""
+"""A plan that takes more than so many times as long as the first one has one round. Its first run
+is ended when it has taken longer than that and than `LONG_SECONDS`."""
 
 
 def time_plans(
@@ -38,8 +38,9 @@ def time_plans(
 ) -> tuple[list[list[float]], set[int]]:
     """Return the times of each plan, and the numbers of those whose only run was ended.
 
-    Results are checked first, but for runs that are ended. A small problem loads the kernels
-    before, as the first plan would wait for them otherwise.
+    Each runs once before, untimed, as a first run may compile; results are checked then, but for
+    runs that are ended. A small problem loads the kernels before, as the first plan would wait for
+    them otherwise. Every other round goes in reverse.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def time_plans(
             continue
         if number == 1:
             limit = max(LONG_SECONDS, HOPELESS_RATIO * seconds)
-        times.append(procedure.first_rounds(seconds))
+        times.append([])
         fault = describe_fault(out[tuple(at.T)], values, slack)
         sums = sum_parts(out)
         right = sums if right is None else right
@@ -90,13 +91,10 @@ def time_plans(
     def hopeless(number: int) -> bool:
         if number in ended or not times[0] or not times[number]:
             return number in ended
-        return (
-            times[number][0] > HOPELESS_RATIO * times[0][0]
-            or plans[number].seconds > HOPELESS_RATIO * plans[0].seconds
-        )
+        return times[number][0] > HOPELESS_RATIO * times[0][0]
 
     while waiting := procedure.pick_due({n: t for n, t in enumerate(times) if not hopeless(n)}):
-        for number in waiting:
+        for number in waiting if len(times[0]) % 2 == 0 else reversed(waiting):
             if not hopeless(number):  # now that the solver's plan has run
                 turn = len(times[number]) + 1
                 step(f"round {turn}, plan {number + 1} of {len(plans)}")

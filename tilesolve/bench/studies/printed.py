@@ -11,7 +11,7 @@ from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.performance_page import name_section, write_section
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
 from tilesolve.bench.results.record import Record
-from tilesolve.bench.studies import misses, ranked, ranking, tiled, tiles, tilings, trials
+from tilesolve.bench.studies import misses, ranked, ranking, tiled, tiles, tilings, trials, tries
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.system.files import write_atomically
@@ -127,6 +127,43 @@ def study_tilings(job: Job, plans: int | None) -> bool:
     for what, value in tiled.summarize_tilings(found).items():
         screen.print(f"{what}: {value}")
     screen.print(*tiled.list_tiling_notes(found), sep="\n")
+    return not any(case.fault for case in found.cases)
+
+
+def study_tries(job: Job, count: int | None) -> bool:
+    """Run plans with and without tries of a problem, or of each of a suite, and print them.
+
+    Parameters
+    ----------
+    job
+        The problems, how to measure, and what to write.
+    count
+        Tries; None for the usual number.
+
+    Returns
+    -------
+    bool
+        Whether every plan gave a right result.
+    """
+    procedure, outputs, count = job.procedure, job.outputs, count or tries.TRIES
+    problems = find_case_or_suite(job.suite, chosen=job.chosen, dtype=job.dtype)
+    outputs.check()
+    machine, screen = Machine.load(job.machine), console()
+    start = _begin(tries.AllTried, job, machine, count)
+    waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
+    print_estimate(tries.estimate_tries(waiting, machine, procedure).values())
+    with keep_results(start, outputs.json) as keeper, progress_bar("trying") as tell:
+        tries.study_tries(problems, machine, procedure, start, keeper.update, tell)
+    found = keeper.found
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, found.to_csv())
+    if outputs.page is not None:
+        write_section(outputs.page, f"tries {name_section(found)}", tries.render_tries(found))
+    rows = tries.list_tried_rows(found)
+    screen.print(text_table("plans without and with tries", tries.TRIED_COLUMNS, rows))
+    for what, value in tries.summarize_tries(found).items():
+        screen.print(f"{what}: {value}")
+    screen.print(*tries.list_notes(found), sep="\n")
     return not any(case.fault for case in found.cases)
 
 

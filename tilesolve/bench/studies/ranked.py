@@ -77,7 +77,7 @@ class RankedCases(Record[RankedCase]):
         if data.get("fault"):
             return RankedCase(name, problem, fault=read_text(data, "fault"))
         found = Ranking.from_json(json.dumps(read_value(data, "ranking")))
-        if None in found.measured:
+        if not all(found.rounds):
             raise BenchmarkError(f"the ranking of {name} has a variant without a time")
         return RankedCase(name, problem, found)
 
@@ -146,9 +146,11 @@ def summarize_rankings(rankings: Sequence[Ranking]) -> dict[str, str]:
     if not rankings:
         return {}
     shares = [1 / (1 + one.excess) for one in rankings]
+    least = geometric_mean([1 / (1 + one.excess_over_least) for one in rankings])
     found = {
         "the solver's plan": f"{geometric_mean(shares):.3f} of the fastest variant's speed in the "
-        f"geometric mean, {min(shares):.3f} at worst"
+        f"geometric mean, {min(shares):.3f} at worst; {least:.3f} by the least median, luck "
+        "included"
     }
     for ranker in RANKERS:
         ranked = [one for one in rankings if ranker in one.rankers]
@@ -184,9 +186,10 @@ def _render(found: RankedCases) -> Iterator[str]:
     made = found.conditions
     yield f"## ranking of variants, {made.suite}, {format_count(made.threads, 'thread')}"
     units = (
-        "speeds as shares of the fastest variant's: of the solver's plan, of the first by each "
-        f"ranker, and of the best of its first {FIRST_FEW}, where ties count as their mean; "
-        "Spearman's correlation of scores and times"
+        "speeds as shares of the fastest variant's, which half of the rounds pick and the other "
+        "half judge, both ways: of the solver's plan, of the first by each ranker, and of the best "
+        f"of its first {FIRST_FEW}, where ties count as their mean; Spearman's correlation of "
+        "scores and times"
     )
     yield from render_pairs("measured", {**list_facts(found), "units": units})
     yield from render_pairs("all cases", summarize_rankings(list(found.rankings.values())))

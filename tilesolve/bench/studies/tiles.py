@@ -15,7 +15,6 @@ from math import exp, log
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.sweep import (
     SPARE_BYTES,
-    count_flush_bytes,
     count_steps,
     describe_lack,
     share_progress,
@@ -34,6 +33,7 @@ from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
+from tilesolve.plans.tries import count_flush_bytes
 
 RUNNER_UP_PLANS = 4
 """Most plans of other loops, each with its best tiles, that a study runs."""
