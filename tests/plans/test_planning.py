@@ -476,7 +476,7 @@ def test_short_runs_in_pages_of_their_own_wait_for_each():
     rows=st.sampled_from([8, 24, 64]),
     sums=st.sampled_from([16, 24, 200, 400]),
 )
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @example(pitch=512, rows=8, sums=16)  # all of it stays in the second cache
 @example(pitch=512, rows=24, sums=200)
 def test_nothing_is_read_in_place_from_a_few_sets_of_the_nearest_cache(pitch, rows, sums):
@@ -603,7 +603,7 @@ def test_what_the_last_cache_cannot_keep_is_written_past_it(sizes, output):
     assert added.output == "accumulate"
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(
     rows=st.integers(300, 3000),
     sums=st.integers(1, 600),

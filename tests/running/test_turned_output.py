@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from guessed_tiles import guess_plan
 from running_cases import check_result, draw_operands, make_shallow_machine
 
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -31,7 +32,7 @@ def lay_out(shape, dtype, order, gap):
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_order_of_c(data):
-    """Sums may be cut, so that tiles are added to; around the sides of blocks and of tiles."""
+    """Sums may be cut, so that tiles are added to; around the sides of blocks and of any tiles."""
     spec, dtype = data.draw(st.sampled_from(SPECS)), data.draw(st.sampled_from(DTYPES))
     sides = st.sampled_from((1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 49))
     few = st.integers(1, 3)
@@ -39,7 +40,8 @@ def test_any_order_of_c(data):
     sizes["k"] = data.draw(st.sampled_from((1, 9, 700)), "k")
     problem = Problem.of(spec, sizes, dtype)
     machine = MACHINES[data.draw(st.sampled_from(sorted(MACHINES)))]
-    found = plan(problem, machine=machine, threads=data.draw(st.sampled_from((1, 2))), cache=False)
+    threads, tiles = data.draw(st.sampled_from((1, 2))), data.draw(st.integers(0, 999))
+    found = guess_plan(problem, tiles, machine=machine, threads=threads)
     operands = draw_operands(problem)
     order = data.draw(st.permutations(range(len(problem.shape(0)))))
     whole, out = lay_out(problem.shape(0), dtype, order, data.draw(st.integers(0, 5)))

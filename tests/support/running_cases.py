@@ -6,7 +6,11 @@ import numpy as np
 
 from tilesolve import Machine, Plan
 
-WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
+WIDTHS = ((128, 16), (256, 16), (512, 32))
+"""Bits of vectors, and how many registers a CPU with no wider ones has."""
+
+MANY_REGISTERS = (256, 32)
+"""What a CPU of 512 bits has where it is told to use shorter vectors."""
 
 
 def make_machine(bits=256, registers=16, name="i7-6700k"):
