@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
+from guessed_tiles import guess_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from guessed_tiles import guess_plan
 from running_cases import make_shallow_machine
 from strategies import specs
 

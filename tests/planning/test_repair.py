@@ -32,7 +32,7 @@ from tilesolve.planning.geometric.integers import (
     trivial_tilings,
 )
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.relaxation import relax
+from tilesolve.planning.geometric.strategy import relax
 from tilesolve.planning.geometric.tilings import nest_of, times_of, total_of
 from tilesolve.planning.letter_boxes import box, unfuse
 from tilesolve.planning.setting import Setting

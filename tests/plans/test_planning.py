@@ -34,7 +34,7 @@ from tilesolve.model.price import arithmetic, price, tiling
 from tilesolve.model.traffic import traffic
 from tilesolve.planning import policy
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric import select
+from tilesolve.planning.geometric import select, strategy
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import times_of, total_of
@@ -648,6 +648,7 @@ def test_a_solver_that_fails_gives_an_error_with_its_status(monkeypatch):
     """No unchecked point becomes a plan: IPOPT stopped early is an error."""
     from tilesolve.solver import ipopt
 
+    monkeypatch.setattr(strategy, "relax", relax)
     monkeypatch.setattr(ipopt, "OPTIONS", {**ipopt.OPTIONS, "max_iter": 1})
     with pytest.raises(SolverError, match="iterations"):
         plan("ab-ac-cb", 640, "i7-6700k", cache=False)

@@ -14,9 +14,9 @@ from math import prod
 
 import numpy as np
 import pytest
+from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
-from guessed_tiles import guess_plan
 from running_cases import (
     MANY_REGISTERS,
     WIDTHS,
@@ -121,7 +121,7 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
-@settings(unshrunk, max_examples=40)
+@settings(unshrunk, max_examples=20)
 @given(
     problems(specs(operands=2, diagonal=False), most=40),
     st.sampled_from(WIDTHS),

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 import pytest
+from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from guessed_tiles import guess_plan
 from running_cases import check_result, draw_operands, make_shallow_machine
 
 from tilesolve.contractions.problem import DTYPES, Problem

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from guessed_tiles import guess_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from guessed_tiles import guess_plan
 from running_cases import WIDTHS, check_result, draw_operands, make_shallow_machine, varied
 from strategies import problems, specs, unshrunk
 
