@@ -24,6 +24,7 @@ from running_cases import (
     draw_operands,
     make_machine,
     make_shallow_machine,
+    poisoned,
     varied,
 )
 from strategies import problems, specs, unshrunk
@@ -67,10 +68,6 @@ def test_few_registers_have_small_tiles_or_none(dtype, least):
         check_result(problem, found, reference(problem, *operands), operands)
     with pytest.raises(MachineError, match=f"^{least - 1} vector registers hold no .* {dtype}$"):
         plan(problem, machine=make_machine(128, least - 1), cache=False)(*operands)
-
-
-def poisoned(problem):
-    return np.full(problem.shapes[0], np.nan, problem.dtype)
 
 
 def relaid(array, how):

@@ -9,7 +9,7 @@ import pytest
 from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running_cases import check_result, draw_operands, make_shallow_machine
+from running_cases import check_result, draw_operands, lay_out, make_shallow_machine
 
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
@@ -20,13 +20,6 @@ from tilesolve.running.task import Task
 
 MACHINES = {bits: make_shallow_machine(bits, 32 if bits == 512 else 16) for bits in (128, 256, 512)}
 SPECS = ("ij-ik-kj", "hij-hik-kj", "ihj-ihk-kj", "ibj-bik-bkj", "ijl-ik-kjl")
-
-
-def lay_out(shape, dtype, order, gap):
-    """Return an array of poison whose axes lie in an order, the last ones side by side."""
-    sides = [shape[axis] for axis in order]
-    whole = np.full([*sides[:-1], sides[-1] + gap], np.nan, dtype)
-    return whole, whole[..., : sides[-1]].transpose(np.argsort(order))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
