@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
-from tilesolve.contractions.statements.operations import OPERATIONS, identity
+from tilesolve.contractions.statements.operations import OPERATIONS, identity, named_kind
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -180,9 +180,10 @@ class _Evaluation:
         return found
 
     def reduced(self, term: Reduce) -> npt.NDArray[Any]:
-        """Return a reduction, with one value along each of its letters."""
-        kind = np.dtype(_wide(self.dtypes[self.stage.name]))
-        first = identity(term.name, self.dtypes[self.stage.name])
+        """Return a reduction, one value along its letters; a whole one has the stage's dtype."""
+        whole = term is self.stage.term
+        name = self.dtypes[self.stage.name] if whole else named_kind(term.kind(self.dtypes))
+        kind, first = np.dtype(_wide(name)), identity(term.name, name)
         values = np.broadcast_to(self.value(term.term), self.shape).astype(kind)
         axes = tuple(self.stage.letters.index(letter) for letter in term.over)
         function = OPERATIONS[term.name].function

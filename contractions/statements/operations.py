@@ -99,6 +99,17 @@ REDUCTIONS = {
 """Operations that may run over letters, and what they begin with; None is the dtype's end."""
 
 
+def named_kind(kind: Kind) -> str:
+    """Return the dtype of a kind: a number as written is of numpy's default.
+
+    Examples
+    --------
+    >>> named_kind("uint8"), named_kind(int)
+    ('uint8', 'int64')
+    """
+    return kind if isinstance(kind, str) else {bool: "bool", int: "int64"}.get(kind, "float64")
+
+
 def identity(name: str, dtype: str) -> int | float | bool:
     """Return what a reduction begins with, so that it changes no result.
 

@@ -132,7 +132,23 @@ def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: 
     >>> builder.block.instructions[-1].callee.name
     'llvm.masked.store.v4i64.p0'
     """
+    element = value.type.element
+    if isinstance(element, ir.IntType) and element.width < INT64.width:
+        mask = _hide(builder, mask)
     _masked(builder, "store", value.type, ir.VoidType(), (value, where, _INT32(1), mask))
+
+
+def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Return a mask whose lanes the compiler does not know.
+
+    Where it knows that a single lane of truncated integers is stored, LLVM up to 22.1 stores them
+    as wide as they were before (llvm/llvm-project#179489).
+    """
+    bits = ir.IntType(mask.type.count)
+    number = builder.zext(builder.bitcast(mask, bits), INT64)
+    copy = ir.InlineAsm(ir.FunctionType(INT64, [INT64]), "", "=r,0")
+    hidden = builder.trunc(builder.call(copy, [number]), bits)
+    return builder.bitcast(hidden, mask.type)
 
 
 def _masked(

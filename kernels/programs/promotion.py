@@ -8,20 +8,9 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import DtypeError
-from tilesolve.contractions.statements.operations import OPERATIONS, Kind
+from tilesolve.contractions.statements.operations import OPERATIONS
 from tilesolve.contractions.statements.terms import Apply, Number
 from tilesolve.kernels.programs.arithmetic import COMPARISONS
-
-
-def named_kind(kind: Kind) -> str:
-    """Return the dtype of a kind: a number as written is of numpy's default.
-
-    Examples
-    --------
-    >>> named_kind("uint8"), named_kind(int)
-    ('uint8', 'int64')
-    """
-    return kind if isinstance(kind, str) else {bool: "bool", int: "int64"}.get(kind, "float64")
 
 
 def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:

@@ -1,11 +1,13 @@
 """Machine code of programs against the interpreter, and both against the evaluation of stages."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.programs.programs import blocked, draw_values, lay, poison, simple
+from tests.kernels.programs.programs import blocked, draw_values, lay, nest, poison, simple
 from tests.support import guard_pages
 from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.statements.computation import bind_stages
@@ -14,7 +16,7 @@ from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.kernels.programs.layout import Layout
-from tilesolve.kernels.programs.program import Program
+from tilesolve.kernels.programs.program import Compute, Program
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 REALS = ("float32", "float64")
@@ -41,7 +43,8 @@ STATEMENTS = (
     ("out[i] |= A[i,k]", "", BITS),
     ("out[i] ^= A[i,k]", "", BITS),
     ("out[i] *= A[i,k]", "", NUMBERS),
-    ("out[i] = sum(A[i,k], k) / sum(B[k], k) + i", "", REALS),
+    ("out[i] = sum(A[i,k], k) / (1 + sum(abs(B[k]), k)) + i", "", REALS),
+    ("out[i] = sum(A[i,k] * 100, k) // 7 - max(B[i,k])", "", NUMBERS),
     ("out[i] = where(A[i] > B[i], A[i] // B[i], B[i] % 7)", "", NUMBERS),
     ("out[i] = A[i] % B[i]", "", NUMBERS),
     ("out[i] = abs(A[i]) + (min(A[i], B[i]) - max(A[i], 2))", "", NUMBERS),
@@ -67,7 +70,10 @@ def draw_computation(rng):
     """A statement at some extents, in some dtype; and how many rows `v` chooses from."""
     text, where, dtypes = STATEMENTS[rng.integers(len(STATEMENTS))]
     dtype, rows = str(rng.choice(dtypes)), int(rng.choice([5, 11]))
-    (stage,) = stages = parse_stages(text, where or ())
+    (stage,) = parse_stages(text, where or ())
+    if dtype in INTEGERS and rng.random() < 0.3:
+        stage = replace(stage, dtype=str(rng.choice(INTEGERS)))
+    stages = (stage,)
     sizes = {letter: int(rng.choice(EXTENTS)) for letter in stage.letters}
     if "40-x" in text:
         sizes["x"] = int(rng.choice([15, 16, 33, 40, 41]))
@@ -141,3 +147,26 @@ def test_code_interpreter_and_evaluation_agree(seed):
     compare(out, expected, single)
     out[...] = before  # and nothing else was touched
     np.testing.assert_array_equal(room.view(np.uint8), guard)
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ("int64", "int8"),
+        ("int64", "int32"),
+        ("int32", "int16"),
+        ("float32", "uint8"),
+        ("int16", "uint8"),
+    ],
+)
+def test_a_single_last_lane_of_narrowed_numbers_is_stored_alone(given, dtype, bits):
+    extent = 2 * bits // 8 + 1
+    computation = bind_stages(parse_stages(f"out[i] = {dtype}(A[i])"), extent, given)
+    room = np.full(extent + 16, 7, dtype)
+    body = nest(computation, computation.stages[0], ["i"], (Compute(0),), {"i": "vector"})
+    program = Program(computation, tuple(body))
+    A = np.arange(extent).astype(given)
+    compile_program(program, bits=bits).run({"A": A, "out": room[:extent]})
+    np.testing.assert_array_equal(room[:extent], A.astype(dtype))
+    assert (room[extent:] == 7).all()
