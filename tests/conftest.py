@@ -3,12 +3,14 @@
 import itertools
 import os
 import signal
+from functools import lru_cache
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tilesolve import caches
 from tilesolve.machine import kernel_cache
+from tilesolve.planning.geometric import relaxation, strategy
 from tilesolve.plans import cache as plan_cache
 from tilesolve.system import files
 from tilesolve.system.trust import kept_folder
@@ -22,6 +24,16 @@ settings.load_profile("anywhere")
 # Started in the background, by `nohup` or a job runner, this process and all those that tests start
 # would inherit that interrupts are ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@lru_cache(maxsize=256)
+def relax_once(setting, starts):
+    """Return the optima of a setting, which are the same for all tests that plan with it."""
+    return relaxation.relax(setting, starts=starts)
+
+
+strategy.relax = lambda setting, *, starts=1: relax_once(setting, starts)
+"""What plans call. A test that changes the solver puts `relaxation.relax` in this place."""
 
 
 KEPT = {name: kept_folder(name).resolve() for name in ("code", "functions")}

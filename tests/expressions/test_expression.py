@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from einsum_cases import set_costs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_cases import NETWORKS, SIZES
 
@@ -339,6 +339,7 @@ def batched(draw):
     return first, second, output, sizes
 
 
+@settings(max_examples=30)
 @given(
     batched(),
     st.sampled_from(["f4", "f8", "c8", "c16"]),

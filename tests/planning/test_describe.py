@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from guessed_tiles import guess_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_cases import make_shallow_machine
@@ -19,14 +20,14 @@ MATRICES = "ij-ik-kj"
 @settings(max_examples=25)
 @given(st.data())
 def test_schemes_of_plans_are_read_back(data):
-    """Whatever the letters, extents and threads are."""
+    """Whatever the letters, extents, tiles and threads are."""
     spec = data.draw(specs(operands=2, letters="abijéλα", diagonal=False))
     extents = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 16, 24))
     sizes = {letter: data.draw(extents) for letter in spec.letters}
     problem = Problem.of(spec, sizes, data.draw(st.sampled_from(("float32", "complex128"))))
-    machine = data.draw(st.sampled_from((SHALLOW, SHALLOW, SHALLOW, MACHINE)))
-    threads = data.draw(st.integers(1, 2))
-    scheme = plan(problem, machine=machine, threads=threads, cache=False).scheme
+    machine = data.draw(st.sampled_from((SHALLOW, MACHINE)))
+    threads, tiles = data.draw(st.integers(1, 2)), data.draw(st.integers(0, 999))
+    scheme = guess_plan(problem, tiles, machine=machine, threads=threads).scheme
     assert Scheme.of(str(scheme)) == scheme
 
 

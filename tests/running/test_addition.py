@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running_cases import check_result, draw_operands, make_machine, make_shallow_machine
+from running_cases import check_result, draw_operands, lay_out, make_machine, make_shallow_machine
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError, SizeError
@@ -29,14 +29,6 @@ def summing(problem, threads, machine=MACHINE, **demand):
     """Return the best plan whose threads divide a sum."""
     found = rank(problem, machine, threads, Demand(**demand))
     return Plan(next(one for one in found if one.partial_outputs))
-
-
-def lay_out(shape, dtype, order, gap, backwards):
-    """Return an array of poison whose axes lie in an order, the last ones side by side."""
-    sides = [shape[axis] for axis in order]
-    whole = np.full([*sides[:-1], sides[-1] + gap], np.nan, dtype)
-    out = whole[..., : sides[-1]].transpose(np.argsort(order))
-    return whole, out[(slice(None, None, -1),) * out.ndim] if backwards else out
 
 
 @SLOW

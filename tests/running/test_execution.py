@@ -14,20 +14,24 @@ from math import prod
 
 import numpy as np
 import pytest
+from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from running_cases import (
+    MANY_REGISTERS,
     WIDTHS,
     check_result,
     draw_operands,
     make_machine,
     make_shallow_machine,
+    poisoned,
     varied,
 )
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
+from tilesolve.contractions.problem import DTYPES
 from tilesolve.contractions.roles import ROWS, SUMS
 from tilesolve.kernels import tuning
 from tilesolve.kernels.dtypes import lanes
@@ -66,10 +70,6 @@ def test_few_registers_have_small_tiles_or_none(dtype, least):
         plan(problem, machine=make_machine(128, least - 1), cache=False)(*operands)
 
 
-def poisoned(problem):
-    return np.full(problem.shapes[0], np.nan, problem.dtype)
-
-
 def relaid(array, how):
     """Return an equal array whose elements lie otherwise."""
     if not array.ndim:
@@ -95,7 +95,7 @@ def relaid(array, how):
 LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
 
 
-@settings(unshrunk, max_examples=40)
+@settings(unshrunk, max_examples=25)
 @given(
     problems(specs(operands=2, diagonal=False), least=0, most=9),
     st.sampled_from(WIDTHS),
@@ -118,17 +118,16 @@ def test_any_problem_in_any_layout(problem, width, layouts, factors):
     assert all(np.array_equal(a, b) for a, b in zip(operands, before, strict=True))
 
 
-@settings(unshrunk, max_examples=25)
+@settings(unshrunk, max_examples=20)
 @given(
     problems(specs(operands=2, diagonal=False), most=40),
     st.sampled_from(WIDTHS),
-    st.sampled_from(
-        (make_shallow_machine, make_shallow_machine, make_shallow_machine, make_machine)
-    ),
+    st.sampled_from((make_shallow_machine, make_machine)),
+    st.integers(0, 999),
 )
-def test_copies_take_no_more_than_said(problem, width, depth):
+def test_copies_take_no_more_than_said(problem, width, depth, tiles):
     """The bytes that a report names are enough for all packed tiles, their padding included."""
-    found = plan(problem, machine=depth(*width), cache=False)
+    found = guess_plan(problem, tiles, machine=depth(*width))
     strides = [  # of arrays that may be too large to be had
         tuple(problem.itemsize * prod(shape[at + 1 :]) for at in range(len(shape)))
         for shape in problem.shapes
@@ -146,10 +145,11 @@ def test_copies_take_no_more_than_said(problem, width, depth):
     st.sampled_from(WIDTHS),
     st.sampled_from((1, 2, 5, 24, 300)),
     st.lists(st.none() | st.integers(1, 2), min_size=2, max_size=2),
+    st.integers(0, 999),
 )
-def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies):
+def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies, tiles):
     """What has more indices is walked in boxes, each once, whatever tiles and copies a plan has."""
-    found = plan(problem, machine=make_shallow_machine(*width), cache=False)
+    found = guess_plan(problem, tiles, machine=make_shallow_machine(*width))
     bands = found.nest.bands
     packed = tuple(at and bands[min(at, len(bands) - 1)].level for at in copies)
     found = varied(found, nest=replace(found.nest, packed=packed))
@@ -229,6 +229,23 @@ def test_around_block_sizes(spec, dtype, width, whole):
         problem = Problem.of(spec, n, dtype)
         operands, out = draw_operands(problem, n), poisoned(problem)
         plan(problem, machine=make_shallow_machine(*width), cache=False)(*operands, out)
+        check_result(problem, out, reference(problem, *operands), operands)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", *(pytest.param(name, marks=pytest.mark.slow) for name in DTYPES[:1] + DTYPES[2:])],
+)
+@pytest.mark.parametrize("spec", ["mn-mk-kn", "nm-mk-nk", "mnb-bmk-knb"])
+def test_many_registers_of_narrow_vectors(spec, dtype):
+    """One less, as many and one more rows and columns than the register tile has."""
+    machine = make_shallow_machine(*MANY_REGISTERS)
+    usual = register_tile(Problem.of("mn-mk-kn", 300, dtype), machine)
+    for more in (-1, 0, 1):
+        sizes = {"m": usual.columns + more, "n": usual.rows + more, "k": 19, "b": 4 + more}
+        problem = Problem.of(spec, {i: sizes[i] for i in set(spec) - {"-"}}, dtype)
+        operands, out = draw_operands(problem), poisoned(problem)
+        plan(problem, machine=machine, cache=False)(*operands, out)
         check_result(problem, out, reference(problem, *operands), operands)
 
 
@@ -372,8 +389,9 @@ def lyings(steps):
     st.tuples(*[lyings((1, 1, 2, 3, -1, -2, 0))] * 2),
     st.sampled_from([(1, 0), (2, 0), (-1, 1)]),
     st.integers(1, 2),
+    st.integers(0, 999),
 )
-def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threads):
+def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threads, tiles):
     """What lies around operands is not used, what lies around the output stays, nor do operands."""
     operands, buffers = [], []
     for values, lying in zip(draw_operands(problem), sources, strict=True):
@@ -391,7 +409,7 @@ def test_arrays_amid_larger_ones(problem, width, target, sources, factors, threa
     out = view(whole)
     out[...] = 1 if beta else np.nan
     around = whole.copy()
-    found = plan(problem, machine=make_shallow_machine(*width), threads=threads, cache=False)
+    found = guess_plan(problem, tiles, machine=make_shallow_machine(*width), threads=threads)
     assert found(*operands, out, alpha=alpha, beta=beta) is out
     check_result(problem, out, alpha * reference(problem, *operands) + beta, operands, scale=4)
     view(around)[...] = out
@@ -846,7 +864,7 @@ def test_soak(part):
     @settings(unshrunk, max_examples=75, suppress_health_check=list(HealthCheck))
     @given(
         problems(specs(operands=2, diagonal=False), least=0, most=14),
-        st.sampled_from(WIDTHS),
+        st.sampled_from((*WIDTHS, MANY_REGISTERS)),
         st.integers(1, 3),
     )
     def runs(problem, width, threads):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running_cases import WIDTHS, make_machine, make_shallow_machine
+from running_cases import WIDTHS, make_machine, make_shallow_machine, poisoned
 from strategies import draw_whole_numbers, problems, specs, unshrunk
 
 from tilesolve import Problem, conv, conv_layer, plan
@@ -55,10 +55,6 @@ def check(problem, found, exact, sizes, extra=0.0):
     bound = (count + 8) * np.finfo(np.float32).eps * (sizes + np.abs(exact)) + extra
     bound = bound + spacing(np.abs(exact) + bound, problem.dtype) / 2
     assert np.all(np.abs(found.astype(np.float64) - exact) <= bound)
-
-
-def poisoned(problem):
-    return np.full(problem.shapes[0], np.nan, array_dtype(problem.dtype))
 
 
 @pytest.mark.parametrize(("bits", "registers"), WIDTHS)

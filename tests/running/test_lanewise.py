@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, make_shallow_machine
@@ -40,7 +41,8 @@ def test_products_of_batches_in_any_layout(data):
     sizes = {i: data.draw(lanes if i == "b" else st.integers(1, 6), i) for i in set(spec) - {"-"}}
     problem = Problem.of(spec, sizes, dtype)
     threads = data.draw(st.sampled_from((1, 2)))
-    found = plan(problem, machine=MACHINES[bits], threads=threads, cache=False)
+    tiles = data.draw(st.integers(0, 999), "tiles")
+    found = guess_plan(problem, tiles, machine=MACHINES[bits], threads=threads)
     operands = draw_operands(problem)
     out = np.full(problem.shape(0), np.nan, dtype)
     out = draw_layout(data, out)

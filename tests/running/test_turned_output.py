@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 import pytest
+from guessed_tiles import guess_plan
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running_cases import check_result, draw_operands, make_shallow_machine
+from running_cases import check_result, draw_operands, lay_out, make_shallow_machine
 
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
@@ -21,17 +22,10 @@ MACHINES = {bits: make_shallow_machine(bits, 32 if bits == 512 else 16) for bits
 SPECS = ("ij-ik-kj", "hij-hik-kj", "ihj-ihk-kj", "ibj-bik-bkj", "ijl-ik-kjl")
 
 
-def lay_out(shape, dtype, order, gap):
-    """Return an array of poison whose axes lie in an order, the last ones side by side."""
-    sides = [shape[axis] for axis in order]
-    whole = np.full([*sides[:-1], sides[-1] + gap], np.nan, dtype)
-    return whole, whole[..., : sides[-1]].transpose(np.argsort(order))
-
-
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_order_of_c(data):
-    """Sums may be cut, so that tiles are added to; around the sides of blocks and of tiles."""
+    """Sums may be cut, so that tiles are added to; around the sides of blocks and of any tiles."""
     spec, dtype = data.draw(st.sampled_from(SPECS)), data.draw(st.sampled_from(DTYPES))
     sides = st.sampled_from((1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 49))
     few = st.integers(1, 3)
@@ -39,7 +33,8 @@ def test_any_order_of_c(data):
     sizes["k"] = data.draw(st.sampled_from((1, 9, 700)), "k")
     problem = Problem.of(spec, sizes, dtype)
     machine = MACHINES[data.draw(st.sampled_from(sorted(MACHINES)))]
-    found = plan(problem, machine=machine, threads=data.draw(st.sampled_from((1, 2))), cache=False)
+    threads, tiles = data.draw(st.sampled_from((1, 2))), data.draw(st.integers(0, 999))
+    found = guess_plan(problem, tiles, machine=machine, threads=threads)
     operands = draw_operands(problem)
     order = data.draw(st.permutations(range(len(problem.shape(0)))))
     whole, out = lay_out(problem.shape(0), dtype, order, data.draw(st.integers(0, 5)))

@@ -14,6 +14,7 @@ from running_cases import (
     draw_operands,
     make_machine,
     make_shallow_machine,
+    poisoned,
     varied,
 )
 
@@ -45,10 +46,6 @@ def layer(layout, sizes, dtype="float32", step=(1, 1), dilation=(1, 1), zeros=((
     spec = text.format(h=terms[0], w=terms[1])
     padding = [Padding(1, axis, *ends) for axis, ends in zip(axes, zeros, strict=True)]
     return Problem.of(spec, sizes, dtype, padding, constant=(2,))
-
-
-def poisoned(problem):
-    return np.full(problem.shape(0), np.nan, problem.dtype)
 
 
 def cut(found, **sides):

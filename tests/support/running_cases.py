@@ -5,8 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from tilesolve import Machine, Plan
+from tilesolve.contractions.half_precision import array_dtype
 
-WIDTHS = ((128, 16), (256, 16), (256, 32), (512, 32))
+WIDTHS = ((128, 16), (256, 16), (512, 32))
+"""Bits of vectors, and how many registers a CPU with no wider ones has."""
+
+MANY_REGISTERS = (256, 32)
+"""What a CPU of 512 bits has where it is told to use shorter vectors."""
 
 
 def make_machine(bits=256, registers=16, name="i7-6700k"):
@@ -39,6 +44,22 @@ def draw_operands(problem, seed=0):
             values = values + 1j * generator.standard_normal(shape)
         arrays.append(np.asarray(values, problem.dtype))
     return arrays
+
+
+def poisoned(problem):
+    """Return an output of no numbers."""
+    return np.full(problem.shape(0), np.nan, array_dtype(problem.dtype))
+
+
+def lay_out(shape, dtype, order, gap, backwards=False):
+    """Return an array of poison whose axes lie in an order, the last ones side by side.
+
+    Before it the whole of the memory around it.
+    """
+    sides = [shape[axis] for axis in order]
+    whole = np.full([*sides[:-1], sides[-1] + gap], np.nan, dtype)
+    out = whole[..., : sides[-1]].transpose(np.argsort(order))
+    return whole, out[(slice(None, None, -1),) * out.ndim] if backwards else out
 
 
 def count_products(problem):
