@@ -216,6 +216,7 @@ NUMBERS = {
         "kernels.codegen.shape": "HALVED_REGISTERS",
         "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
+        "kernels.codegen.masking": "_INT32",
         "kernels.codegen.vectors": "INT64 _INT32 _SCALARS",
         "kernels.codegen.lanes_apart": "_UNALIGNED _ELEMENTS",
         "kernels.programs.arithmetic": "BIT BYTE",

@@ -133,7 +133,8 @@ class _Evaluation:
         }
         for condition in stage.bounds:
             kept = kept & condition.holds(outer)
-        computed = made[(*(slice(extent) for extent in kept.shape), ...)]
+        box: tuple[Any, ...] = tuple(slice(extent) for extent in kept.shape)
+        computed = made[(*box, ...)]
         computed[kept] = values.reshape(kept.shape)[kept] if inner else values[kept]
 
     def _after(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Self
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.half_precision import load_kind, widen
 from tilesolve.kernels.codegen.shape import FIELDS, Shape
 from tilesolve.kernels.codegen.vectors import INT64
@@ -95,7 +95,7 @@ class TileEmitter:
         builder, kind = self.builder, load_kind(self.kind)
         where = vectors.to_pointer(builder, place)
         if masks:
-            loaded = vectors.load_masked(builder, where, kind, masks[0])
+            loaded = masking.load_masked(builder, where, kind, masks[0])
         else:
             loaded = vectors.load(builder, where, kind, 1)
         return [widen(builder, loaded, self.shape.source)]
@@ -167,7 +167,7 @@ class TileEmitter:
         for part in range(self.parts):
             where = vectors.to_pointer(builder, place, part * self.shape.bits // 8)
             if masks:
-                loaded.append(vectors.load_masked(builder, where, kind, masks[part]))
+                loaded.append(masking.load_masked(builder, where, kind, masks[part]))
             else:
                 loaded.append(vectors.load(builder, where, kind, align))
         return loaded if self.parts == 1 else self._shuffle_pair(loaded, self._split_order())

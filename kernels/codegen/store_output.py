@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tilesolve.kernels import tuning
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.accumulate import multiply_steps
 from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import StepLoader
@@ -318,12 +318,8 @@ def last_masks(tile: TileEmitter) -> list[ir.Value]:
     builder, shape = tile.builder, tile.shape
     rows = builder.sub(tile.field("rows"), INT64(shape.rows - shape.lanes))
     numbers = builder.mul(rows, INT64(tile.parts))
-    return [
-        vectors.mask_first_lanes(
-            builder, tile.kind, builder.sub(numbers, INT64(part * shape.lanes))
-        )
-        for part in range(tile.parts)
-    ]
+    counts = [builder.sub(numbers, INT64(part * shape.lanes)) for part in range(tile.parts)]
+    return [masking.mask_first_lanes(builder, tile.kind, count) for count in counts]
 
 
 def _store_part(
@@ -334,7 +330,7 @@ def _store_part(
     for part, vector in enumerate(parts):
         where = vectors.to_pointer(builder, place, part * tile.shape.bits // 8)
         if masks:
-            vectors.store_masked(builder, vector, where, masks[part])
+            masking.store_masked(builder, vector, where, masks[part])
         else:
             vectors.store(builder, vector, where, 1)
 

@@ -40,7 +40,7 @@ def to_pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value | int 
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> print(to_pointer(builder, address, 64).type)
     ptr
     """
@@ -56,7 +56,7 @@ def load(builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, align: int
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> print(load(builder, to_pointer(builder, address), vector_type("float64", 256), 32))
     %".5" = load <4 x double>, ptr %".4", align 32
     """
@@ -75,7 +75,7 @@ def store(
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> values = broadcast(builder, address, vector_type("int64", 256))
     >>> store(builder, values, to_pointer(builder, address), 32, non_temporal=True)
     >>> print(builder.block.instructions[-1])
@@ -84,82 +84,6 @@ def store(
     instruction = builder.store(value, where, align=align)
     if non_temporal:
         instruction.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
-
-
-def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
-    """Return the mask of so many first lanes of a vector; of none if the count is not positive.
-
-    Examples
-    --------
-    >>> builder, count = _example()
-    >>> print(mask_first_lanes(builder, vector_type("float32", 128), count).type)
-    <4 x i1>
-    """
-    numbers = ir.Constant(ir.VectorType(INT64, kind.count), [INT64(i) for i in range(kind.count)])
-    return builder.icmp_signed("<", numbers, broadcast(builder, count, numbers.type))
-
-
-def load_masked(
-    builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, mask: ir.Value
-) -> ir.Value:
-    """Load the lanes of a mask from an unaligned address; the others are zero.
-
-    Memory of the other lanes is not accessed.
-
-    Examples
-    --------
-    >>> builder, count = _example()
-    >>> kind = vector_type("float64", 256)
-    >>> mask = mask_first_lanes(builder, kind, count)
-    >>> load_masked(builder, to_pointer(builder, count), kind, mask).callee.name
-    'llvm.masked.load.v4f64.p0'
-    """
-    arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
-    return _masked(builder, "load", kind, kind, arguments)
-
-
-def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
-    """Store the lanes of a mask to an unaligned address.
-
-    Memory of the other lanes is not accessed.
-
-    Examples
-    --------
-    >>> builder, count = _example()
-    >>> values = broadcast(builder, count, vector_type("int64", 256))
-    >>> mask = mask_first_lanes(builder, values.type, count)
-    >>> store_masked(builder, values, to_pointer(builder, count), mask)
-    >>> builder.block.instructions[-1].callee.name
-    'llvm.masked.store.v4i64.p0'
-    """
-    element = value.type.element
-    if isinstance(element, ir.IntType) and element.width < INT64.width:
-        mask = _hide(builder, mask)
-    _masked(builder, "store", value.type, ir.VoidType(), (value, where, _INT32(1), mask))
-
-
-def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """Return a mask whose lanes the compiler does not know.
-
-    Where it knows that a single lane of truncated integers is stored, LLVM up to 22.1 stores them
-    as wide as they were before (llvm/llvm-project#179489).
-    """
-    bits = ir.IntType(mask.type.count)
-    number = builder.zext(builder.bitcast(mask, bits), INT64)
-    copy = ir.InlineAsm(ir.FunctionType(INT64, [INT64]), "", "=r,0")
-    hidden = builder.trunc(builder.call(copy, [number]), bits)
-    return builder.bitcast(hidden, mask.type)
-
-
-def _masked(
-    builder: ir.IRBuilder,
-    what: str,
-    kind: ir.VectorType,
-    returns: ir.Type,
-    arguments: Sequence[ir.Value],
-) -> ir.Value:
-    # An alignment among the arguments is what LLVM up to 21 wants; later ones take it, too.
-    return call_intrinsic(builder, f"llvm.masked.{what}.{type_suffix(kind)}.p0", returns, arguments)
 
 
 def type_suffix(kind: ir.Type) -> str:
@@ -184,7 +108,7 @@ def call_intrinsic(
 
     Examples
     --------
-    >>> builder, count = _example()
+    >>> builder, count = example_function()
     >>> print(call_intrinsic(builder, "llvm.smax.i64", INT64, [count, count]))
     %".4" = call i64 @"llvm.smax.i64"(i64 %".1", i64 %".1")
     """
@@ -198,7 +122,7 @@ def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> i
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> print(broadcast(builder, address, vector_type("int64", 512)).type)
     <8 x i64>
     """
@@ -215,7 +139,7 @@ def multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float32", 128), 16)
     >>> multiply_add(builder, x, x, x).callee.name
     'llvm.fmuladd.v4f32'
@@ -230,7 +154,7 @@ def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 256), 8)
     >>> print(shuffle(builder, x, x, [0, 4]).type)
     <2 x double>
@@ -251,7 +175,7 @@ def transpose_vectors(
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 256), 8)
     >>> [len(transpose_vectors(builder, [x] * count)) for count in (4, 2)]
     [4, 2]
@@ -281,7 +205,7 @@ def concatenate(builder: ir.IRBuilder, pieces: Sequence[ir.Value]) -> ir.Value:
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 128), 8)
     >>> print(concatenate(builder, [x, x, x, x]).type)
     <8 x double>
@@ -304,7 +228,7 @@ def prefetch(
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> prefetch(builder, to_pointer(builder, address))
     >>> print(builder.block.instructions[-1].callee.name)
     llvm.prefetch.p0
@@ -323,7 +247,7 @@ def order_after(builder: ir.IRBuilder, values: Sequence[ir.Value]) -> None:
 
     Examples
     --------
-    >>> builder, address = _example()
+    >>> builder, address = example_function()
     >>> x = load(builder, to_pointer(builder, address), vector_type("float64", 128), 8)
     >>> builder.module.triple = "x86_64-unknown-linux-gnu"
     >>> order_after(builder, [x])
@@ -344,7 +268,7 @@ def hide_origin(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
 
     Examples
     --------
-    >>> builder, count = _example()
+    >>> builder, count = example_function()
     >>> print(hide_origin(builder, count))
     %".4" = call i64 asm  "", "=r,0"(i64 %".1")
     """
@@ -357,7 +281,7 @@ def repeat(builder: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value], No
 
     Examples
     --------
-    >>> builder, count = _example()
+    >>> builder, count = example_function()
     >>> repeat(builder, count, lambda i: compiler_barrier(builder))
     >>> builder.block.name
     'after'
@@ -397,7 +321,7 @@ def emit_loop(
 
     Examples
     --------
-    >>> builder, count = _example()
+    >>> builder, count = example_function()
     >>> [total] = emit_loop(builder, count, [INT64(0)], lambda i, sums: [builder.add(sums[0], i)])
     >>> print(total.type, builder.block.name)
     i64 after
@@ -435,7 +359,7 @@ def compiler_barrier(builder: ir.IRBuilder) -> None:
 
     Examples
     --------
-    >>> builder, _ = _example()
+    >>> builder, _ = example_function()
     >>> compiler_barrier(builder)
     >>> print(builder.block.instructions[-1])
     call void asm sideeffect "", "~{memory}"()
@@ -449,7 +373,7 @@ def store_fence(builder: ir.IRBuilder) -> None:
 
     Examples
     --------
-    >>> builder, _ = _example()
+    >>> builder, _ = example_function()
     >>> store_fence(builder)
     >>> print(builder.block.instructions[-1])
     fence seq_cst
@@ -457,7 +381,7 @@ def store_fence(builder: ir.IRBuilder) -> None:
     builder.fence("seq_cst")
 
 
-def _example() -> tuple[ir.IRBuilder, ir.Value]:
+def example_function() -> tuple[ir.IRBuilder, ir.Value]:
     """Return a builder in an empty function of an integer, and that integer: for the examples."""
     kind = ir.FunctionType(ir.VoidType(), (INT64,))
     function = ir.Function(ir.Module(), kind, "example")

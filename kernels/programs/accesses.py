@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.kernels import tuning
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.lanes_apart import gather, scatter
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.arithmetic import BYTE, constant, memory_type
@@ -199,9 +199,9 @@ def _load_masked(
 ) -> ir.Value:
     where = emit_pointer(builder, target, places)
     if factor == 1:
-        return vectors.load_masked(builder, where, kind, mask)
+        return masking.load_masked(builder, where, kind, mask)
     back = range(kind.count - 1, -1, -1)
-    found = vectors.load_masked(builder, where, kind, vectors.shuffle(builder, mask, mask, back))
+    found = masking.load_masked(builder, where, kind, vectors.shuffle(builder, mask, mask, back))
     return vectors.shuffle(builder, found, found, back)
 
 
@@ -260,8 +260,8 @@ def _load_repeated(
     places[target.unit] = Place(quotient)
     where = emit_pointer(builder, target, places)
     needed = builder.add(builder.sub(last, quotient), INT64(1))
-    mask = vectors.mask_first_lanes(builder, kind, needed)
-    loaded = vectors.load_masked(builder, where, kind, mask)
+    mask = masking.mask_first_lanes(builder, kind, needed)
+    loaded = masking.load_masked(builder, where, kind, mask)
     found = None
     for phase in range(divisor):
         order = [(phase + lane) // divisor for lane in range(lanes.count)]
@@ -374,7 +374,7 @@ def store_affine(
         return
     where = emit_pointer(builder, target, places)
     if lanes.mask is not None:
-        vectors.store_masked(builder, value, where, lanes.mask)
+        masking.store_masked(builder, value, where, lanes.mask)
     else:
         align = lanes.count * target.itemsize if non_temporal else 1
         vectors.store(builder, value, where, align, non_temporal=non_temporal)

@@ -11,7 +11,7 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.kernels import tuning
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.accesses import emit_pointer, load_affine, store_affine
 from tilesolve.kernels.programs.arithmetic import BIT, EMITTERS, constant, number_type
@@ -345,11 +345,11 @@ def _bounded_lanes(
     kind = ir.VectorType(BIT, lanes.count)
     for one in bounds[0]:
         low = emit_position(builder, one, scope).value(builder)
-        missing = vectors.mask_first_lanes(builder, kind, builder.sub(low, here))
+        missing = masking.mask_first_lanes(builder, kind, builder.sub(low, here))
         scope = mask_lanes(builder, scope, builder.not_(missing))
     for one in bounds[1]:
         high = emit_position(builder, one, scope).value(builder)
-        mask = vectors.mask_first_lanes(builder, kind, builder.sub(high, here))
+        mask = masking.mask_first_lanes(builder, kind, builder.sub(high, here))
         scope = mask_lanes(builder, scope, mask)
     return _all_lanes(builder, scope)
 

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target, emit_pointer
 from tilesolve.kernels.programs.arithmetic import BIT
@@ -75,7 +75,7 @@ def emit_vector_loop(
         """Emit one vector of each point: all lanes, or so many first ones."""
         mask = None
         if count is not None:
-            mask = vectors.mask_first_lanes(builder, ir.VectorType(BIT, lanes), count)
+            mask = masking.mask_first_lanes(builder, ir.VectorType(BIT, lanes), count)
         with emitter.inside():
             for point in points:
                 inner = replace(

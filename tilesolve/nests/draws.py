@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
+from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass
-from tilesolve.nests.planning import NestChoice, plan_nest
+from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.price import price_nest, score_nest
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.references import find_references

@@ -10,7 +10,6 @@ from tilesolve.bench.run.nest_oracle import draw_nest, draw_output, find_nest_ou
 from tilesolve.bench.run.oracle import sum_parts
 from tilesolve.bench.run.sweep import (
     SPARE_BYTES,
-    count_flush_bytes,
     count_steps,
     describe_lack,
     share_progress,
@@ -29,12 +28,14 @@ from tilesolve.bench.studies.tiled import (
 from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
+from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.draws import draw_tilings, price_choices
-from tilesolve.nests.planning import NestChoice, plan_nest
+from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.running import Step, make_step, run_steps
 from tilesolve.packing.buffers import allocate
 from tilesolve.planning.policy import NEST_WHOLE_EXTENT
+from tilesolve.plans.tries import count_flush_bytes
 
 RANDOM_TILINGS = 30
 """Random tilings of a nest, unless another number is asked for."""

@@ -1,0 +1,88 @@
+"""Masked loads and stores: lanes that are not there are neither read nor written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.codegen.vectors import INT64
+
+_INT32 = ir.IntType(32)
+
+
+def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value) -> ir.Value:
+    """Return the mask of so many first lanes of a vector; of none if the count is not positive.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> print(mask_first_lanes(builder, vectors.vector_type("float32", 128), count).type)
+    <4 x i1>
+    """
+    numbers = ir.Constant(ir.VectorType(INT64, kind.count), [INT64(i) for i in range(kind.count)])
+    return builder.icmp_signed("<", numbers, vectors.broadcast(builder, count, numbers.type))
+
+
+def load_masked(
+    builder: ir.IRBuilder, where: ir.Value, kind: ir.VectorType, mask: ir.Value
+) -> ir.Value:
+    """Load the lanes of a mask from an unaligned address; the others are zero.
+
+    Memory of the other lanes is not accessed.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> kind = vectors.vector_type("float64", 256)
+    >>> mask = mask_first_lanes(builder, kind, count)
+    >>> load_masked(builder, vectors.to_pointer(builder, count), kind, mask).callee.name
+    'llvm.masked.load.v4f64.p0'
+    """
+    arguments = (where, _INT32(1), mask, ir.Constant(kind, None))
+    return _masked(builder, "load", kind, kind, arguments)
+
+
+def store_masked(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
+    """Store the lanes of a mask to an unaligned address.
+
+    Memory of the other lanes is not accessed.
+
+    Examples
+    --------
+    >>> builder, count = vectors.example_function()
+    >>> values = vectors.broadcast(builder, count, vectors.vector_type("int64", 256))
+    >>> mask = mask_first_lanes(builder, values.type, count)
+    >>> store_masked(builder, values, vectors.to_pointer(builder, count), mask)
+    >>> builder.block.instructions[-1].callee.name
+    'llvm.masked.store.v4i64.p0'
+    """
+    element = value.type.element
+    if isinstance(element, ir.IntType) and element.width < INT64.width:
+        mask = _hide(builder, mask)
+    _masked(builder, "store", value.type, ir.VoidType(), (value, where, _INT32(1), mask))
+
+
+def _hide(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Return a mask whose lanes the compiler does not know.
+
+    Where it knows that a single lane of truncated integers is stored, LLVM up to 22.1 stores them
+    as wide as they were before (llvm/llvm-project#179489).
+    """
+    bits = ir.IntType(mask.type.count)
+    number = vectors.hide_origin(builder, builder.zext(builder.bitcast(mask, bits), INT64))
+    return builder.bitcast(builder.trunc(number, bits), mask.type)
+
+
+def _masked(
+    builder: ir.IRBuilder,
+    what: str,
+    kind: ir.VectorType,
+    returns: ir.Type,
+    arguments: Sequence[ir.Value],
+) -> ir.Value:
+    # An alignment among the arguments is what LLVM up to 21 wants; later ones take it, too.
+    return vectors.call_intrinsic(
+        builder, f"llvm.masked.{what}.{vectors.type_suffix(kind)}.p0", returns, arguments
+    )
