@@ -106,7 +106,7 @@ class NestChoice:
         >>> from tilesolve.nests.planning import plan_nest
         >>> found = bind_stages(parse_stages("m[y,x] = A[x,y] & B[y,x]"), 512, "int32")
         >>> print(plan_nest(found, Machine.load("i7-6700k"), 2)[0].lines()[1])
-          tile x:256 y:256, loops y_128 x_128 y_8 y | x, threads over y, vectors along x
+          tile x:256 y:256, loops y_256 x_256 y_8 y | x, threads over y, vectors along x
         """
         found = [f"{self.statement}: {self.kind.value}, by a {self.route}: {self.why}"]
         if self.blocks is not None:

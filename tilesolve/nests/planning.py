@@ -29,11 +29,7 @@ from tilesolve.nests.split import single, split_sums
 from tilesolve.nests.steps import lanes_of
 from tilesolve.nests.temporal import TemporalTiles
 from tilesolve.nests.tiles import temporal_tiles
-from tilesolve.planning.policy import (
-    NEST_BLOCK_KINDS,
-    NEST_CONTRACTION_CONCESSION,
-    NEST_CONTRACTION_FLOPS,
-)
+from tilesolve.planning.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.system.checks import check_threads
 from tilesolve.transposes.limits import Limits
 
@@ -182,7 +178,7 @@ def _region(found: NestChoice, wish: _Wish) -> NestChoice | None:
         return None
     limit = sum(one.seconds or 0.0 for one in plan_loops(found.computation))
     seconds = predict_seconds(made, wish.machine, wish.threads)
-    return made if seconds <= NEST_CONTRACTION_CONCESSION * limit else None
+    return made if seconds <= limit else None
 
 
 def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:

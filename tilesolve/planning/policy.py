@@ -178,10 +178,6 @@ NEST_WHOLE_EXTENT = 8
 NEST_CONTRACTION_FLOPS = 2**22
 """Operations from which on a statement that is a contraction is left to a plan."""
 
-NEST_CONTRACTION_CONCESSION = 2.0
-"""How many times as long as loops a region's blocks may be predicted to take, to be chosen: plans
-keep to what is predicted, loops over sums take twice as long and more."""
-
 NEST_PANELS = 8
 """Into how many panels a letter is cut where a condition couples it to another."""
 
