@@ -167,18 +167,18 @@ def _moved(
 ) -> tuple[list[float], list[float]]:
     """Return the runs and the bytes of each reference that a place takes in.
 
-    What most of evicts itself does not stay in a cache; in which sets of the last one lines lie, no
-    address tells.
+    What most of evicts itself does not stay in a cache, but where blocks are transposed, which are
+    in registers at once; in which sets of the last cache lines lie, no address tells.
     """
     tensors: Any = references
     place, at, cache = where
+    parallel = len([item for item in nest.items if item.kind in ("vector", "unrolled")])
     if not at:
         vector = next((item.letter for item in nest.items if item.kind == "vector"), None)
         sizes = [
             [one.elements(box) * _loaded_bytes(one, nest, vector, width) for box in boxes]
             for one in references
         ]
-        parallel = len([item for item in nest.items if item.kind in ("vector", "unrolled")])
         output = walk(tensors[:1], loops, sizes[:1], lambda _, outer: outer < max(nest.held, 1))
         operands = walk(tensors[1:], loops, sizes[1:], lambda _, outer: outer < max(parallel, 1))
         return [0.0] * len(references), output + operands
@@ -193,10 +193,10 @@ def _moved(
     for number, one in enumerate(references):
 
         def stays(inner: Any, outer: int, one: Reference = one) -> bool:  # noqa: ANN401
-            del outer
-            return bool(held[inner] <= place.capacity) and not (
-                cache and _crowds(one, boxes[inner], cache)
-            )
+            if outer < parallel and not nest.held:
+                return True
+            crowds = cache is not None and _crowds(one, boxes[inner], cache)
+            return bool(held[inner] <= place.capacity) and not crowds
 
         for tables, moved in zip((rows, bytes_), found, strict=True):
             moved += walk(tensors[number : number + 1], loops, [tables[number]], stays)
