@@ -149,6 +149,8 @@ OWN = {
     "Spec": {"operands": tilesolve.Spec.parse("ij,jk->ik").operands},
     "Spec.parse": {"text": "ij,jk->ik"},
     "Stage": {"name": "C", "axes": STAGE.axes, "term": STAGE.term},
+    "Stage.conditions": {"term": STAGE.term},
+    "Stage.region": {"read": STAGE.reads[0]},
     "Stage.of": {"target": STAGE.target, "term": STAGE.term},
     "Stage.with_where": {"where": ()},
     "conv_transpose": {"w": np.ones((2, 3, 3, 3))},

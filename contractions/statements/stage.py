@@ -139,6 +139,7 @@ class Stage:
 
     def conditions(self, term: Reduce) -> tuple[Condition, ...]:
         """Return the conditions on what a sum within the term takes: those with its letters."""
+        check_kind(term, Reduce, "term", "a sum or another reduction", SpecError)
         own = {*self.output, *term.over}
         return tuple(x for x in self.where if x not in self.bounds and set(x.letters) <= own)
 
@@ -152,6 +153,7 @@ class Stage:
         >>> [len(stage.region(read)) for read in stage.reads]
         [1, 2]
         """
+        check_kind(read, Read, "read", "an element of an array", SpecError)
         if self.update is not None:
             return self.where
         sums = {within for one, within in _places(self.term, None) if one == read}
