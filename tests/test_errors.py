@@ -149,7 +149,7 @@ OWN = {
     "Spec": {"operands": tilesolve.Spec.parse("ij,jk->ik").operands},
     "Spec.parse": {"text": "ij,jk->ik"},
     "Stage": {"name": "C", "axes": STAGE.axes, "term": STAGE.term},
-    "Stage.conditions": {"term": STAGE.term},
+    "Stage.conditions": {"term": parse_stages("C[i] += A[i,k]")[0].term},
     "Stage.region": {"read": STAGE.reads[0]},
     "Stage.of": {"target": STAGE.target, "term": STAGE.term},
     "Stage.with_where": {"where": ()},
