@@ -12,7 +12,6 @@ import numpy.typing as npt
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
-from tilesolve.model.price import stores
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.policy import TIME_TOLERANCE
 from tilesolve.planning.solution import Solution
@@ -52,9 +51,9 @@ def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> 
 def measure(candidates: Sequence[Solution]) -> list[float]:
     """Return the least seconds of a call of each candidate, in turns, on synthetic data.
 
-    A call before that compiles and warms caches. There is one turn where that is long; short ones
-    are repeated. Tensors that the last cache cannot keep are not in it before a call: what the
-    candidate before has left there would favour who writes through the caches.
+    A call before that compiles. There is one turn where that is long; short ones are repeated.
+    Caches are emptied before each call, as the price has it: what the candidate before has left
+    there would favour who writes through the caches.
     """
     problem = candidates[0].problem
     generator = np.random.default_rng(0)
@@ -68,19 +67,11 @@ def measure(candidates: Sequence[Solution]) -> list[float]:
     calls = [_call(one, operands, out, others) for one in candidates]
     for call in calls:
         call()
-    flush = _make_flush(problem, candidates[0].machine)
-    taken = [_seconds(call, flush) for call in calls]
+    trash = np.zeros(count_flush_bytes(candidates[0].machine), np.uint8)
+    taken = [_seconds(call, trash) for call in calls]
     for _ in range(min(MOST_TURNS, int(TURNS_SECONDS / sum(taken)))):
-        taken = [min(least, _seconds(c, flush)) for least, c in zip(taken, calls, strict=True)]
+        taken = [min(least, _seconds(c, trash)) for least, c in zip(taken, calls, strict=True)]
     return taken
-
-
-def _make_flush(problem: Problem, machine: Machine) -> Callable[[], object]:
-    """Return what empties the caches of a problem's tensors, if the last one cannot keep them."""
-    if sum(problem.bytes) <= min(stores(machine)[-1].capacity, machine.last_cache_bytes):
-        return lambda: None
-    trash = np.zeros(count_flush_bytes(machine), np.uint8)
-    return lambda: np.add(trash, 1, out=trash)
 
 
 def count_flush_bytes(machine: Machine) -> int:
@@ -104,8 +95,8 @@ def _call(
     return lambda: executor.run(first, second, out, 1.0, beta, others)
 
 
-def _seconds(call: Callable[[], object], flush: Callable[[], object]) -> float:
-    flush()
+def _seconds(call: Callable[[], object], trash: npt.NDArray[np.uint8]) -> float:
+    np.add(trash, 1, out=trash)
     begin = perf_counter()
     call()
     return perf_counter() - begin
