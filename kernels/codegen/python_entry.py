@@ -21,7 +21,7 @@ FASTCALL = 0x0080
 
 
 class Definition(ctypes.Structure):
-    """Python's `PyMethodDef`: kept as long as there are functions of it."""
+    """Python's `PyMethodDef`: kept for good, as functions of it may be anywhere."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -33,13 +33,17 @@ class Definition(ctypes.Structure):
     @classmethod
     def of(cls, address: int) -> Self:
         """Return the definition of the code at an address."""
-        return cls(b"call", address, FASTCALL, None)
+        found = cls(b"call", address, FASTCALL, None)
+        _definitions.append(found)
+        return found
 
     def bind(self, myself: object = None) -> Callable[..., Any]:
         """Return a Python function that runs the code, which gets an object as its first."""
         function: Callable[..., Any] = _new(ctypes.byref(self), myself, None)
         return function
 
+
+_definitions: list[Definition] = []
 
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)

@@ -122,8 +122,7 @@ class Compiled:
         if self._entry is None:
             name = f"{self.source.name}()"
             loaded = load_functions(self.source.python.__module__)
-            self._definition = Definition.of(loaded.address(name))
-            self._entry = self._definition.bind()
+            self._entry = Definition.of(loaded.address(name)).bind()
         return self._entry(*arguments)
 
 

@@ -167,5 +167,5 @@ def addresses() -> Integers:
 
 @cache
 def _definition() -> Definition:
-    """Return what Python calls; it has its address as long as this is kept."""
+    """Return what Python calls."""
     return Definition.of(address(_repeat_run))

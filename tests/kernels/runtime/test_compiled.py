@@ -2,10 +2,12 @@
 
 import ast
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
 import sys
+import weakref
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import tilesolve
+from tilesolve.kernels.codegen.python_entry import Definition
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 from tilesolve.kernels.runtime.compiled import (
@@ -181,3 +184,10 @@ def test_a_compiled_function_is_the_same_where_its_address_says():
         arguments = words.ctypes.data, row.ctypes.data
         found = kind(address(match_arrays))(*arguments)
         assert found == match_arrays(*arguments) == (others is given)
+
+
+def test_definitions_outlive_whoever_made_them():
+    """Threads that call first at once make one each, and functions of all of them run."""
+    made = weakref.ref(Definition.of(address(match_arrays)))
+    gc.collect()
+    assert made() is not None
