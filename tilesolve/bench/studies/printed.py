@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from tilesolve.bench.cases import find_case_or_suite
 from tilesolve.bench.nests import find_nests
 from tilesolve.bench.results.keeper import keep_results, print_estimate
-from tilesolve.bench.results.outputs import Job
+from tilesolve.bench.results.outputs import Job, Outputs
 from tilesolve.bench.results.performance_page import name_section, write_section
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
 from tilesolve.bench.results.record import Record
 from tilesolve.bench.studies import misses, ranked, ranking, tiled, tiles, tilings, trials, tries
+from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
 from tilesolve.system.files import write_atomically
@@ -41,11 +44,8 @@ def study_tiles(job: Job, plans: int | None) -> bool:
     start = _begin(trials.Studies, job, machine, plans)
     waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
     print_estimate(tiles.estimate_studies(waiting, machine, procedure, plans).values())
-    with keep_results(start, outputs.json) as keeper, progress_bar("studying") as tell:
-        tiles.study_problems(problems, machine, procedure, start, keeper.update, tell)
-    found = keeper.found
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
+    study = partial(tiles.study_problems, problems, machine, procedure, start)
+    found = _carry_out(study, start, outputs, "studying")
     for case in found.cases:
         if case.trials:
             rows = trials.list_trial_rows(case)
@@ -76,11 +76,8 @@ def study_ranking(job: Job, plans: int | None) -> bool:
     start = _begin(ranked.RankedCases, job, machine, plans)
     waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
     print_estimate(ranking.estimate_rankings(waiting, machine, procedure, plans).values())
-    with keep_results(start, outputs.json) as keeper, progress_bar("ranking") as tell:
-        ranking.study_rankings(problems, machine, procedure, start, keeper.update, tell)
-    found = keeper.found
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
+    study = partial(ranking.study_rankings, problems, machine, procedure, start)
+    found = _carry_out(study, start, outputs, "ranking")
     if outputs.page is not None:
         write_section(outputs.page, f"ranking {name_section(found)}", ranked.render_rankings(found))
     rows, columns = ranked.list_rank_rows(found), ranked.list_rank_columns()
@@ -113,11 +110,8 @@ def study_tilings(job: Job, plans: int | None) -> bool:
     start = _begin(tiled.TiledNests, job, machine, plans)
     waiting = {name: one for name, one in nests.items() if not start.has(name, one)}
     print_estimate(tilings.estimate_tilings(waiting, plans).values())
-    with keep_results(start, outputs.json) as keeper, progress_bar("studying") as tell:
-        tilings.study_nests(nests, machine, procedure, start, keeper.update, tell)
-    found = keeper.found
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
+    study = partial(tilings.study_nests, nests, machine, procedure, start)
+    found = _carry_out(study, start, outputs, "studying")
     if outputs.page is not None:
         write_section(outputs.page, f"tilings {name_section(found)}", tiled.render_tilings(found))
     for what, value in tiled.list_tiling_facts(found).items():
@@ -152,11 +146,8 @@ def study_tries(job: Job, count: int | None) -> bool:
     start = _begin(tries.AllTried, job, machine, count)
     waiting = {name: p for name, p in problems.items() if not start.has(name, p)}
     print_estimate(tries.estimate_tries(waiting, machine, procedure).values())
-    with keep_results(start, outputs.json) as keeper, progress_bar("trying") as tell:
-        tries.study_tries(problems, machine, procedure, start, keeper.update, tell)
-    found = keeper.found
-    if outputs.csv is not None:
-        write_atomically(outputs.csv, found.to_csv())
+    study = partial(tries.study_tries, problems, machine, procedure, start)
+    found = _carry_out(study, start, outputs, "trying")
     if outputs.page is not None:
         write_section(outputs.page, f"tries {name_section(found)}", tries.render_tries(found))
     rows = tries.list_tried_rows(found)
@@ -165,6 +156,20 @@ def study_tries(job: Job, count: int | None) -> bool:
         screen.print(f"{what}: {value}")
     screen.print(*tries.list_notes(found), sep="\n")
     return not any(case.fault for case in found.cases)
+
+
+def _carry_out(
+    study: Callable[[Callable[[Some], None], Progress], Some],
+    start: Some,
+    outputs: Outputs,
+    label: str,
+) -> Some:
+    """Return all cases of a study, kept as they come, and written as CSV."""
+    with keep_results(start, outputs.json) as keeper, progress_bar(label) as tell:
+        study(keeper.update, tell)
+    if outputs.csv is not None:
+        write_atomically(outputs.csv, keeper.found.to_csv())
+    return keeper.found
 
 
 def _begin(kind: type[Some], job: Job, machine: Machine, plans: int) -> Some:
