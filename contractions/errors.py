@@ -71,7 +71,7 @@ class PlanError(TilesolveError, ValueError):
 
 
 class MemoryLimitError(TilesolveError, MemoryError):
-    """A contraction that needs more memory than was allowed."""
+    """Work that needs more memory than was allowed, or than the system gives."""
 
 
 class PictureError(TilesolveError, RuntimeError):

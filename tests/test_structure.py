@@ -265,6 +265,7 @@ NUMBERS = {
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
         "kernels.codegen.python_entry": "FASTCALL",
+        "kernels.codegen.loaded_code": "_SYMBOLS _NOWHERE _LOCAL _FUNCTION _ROOM _LEAST_ROOM",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",
@@ -298,7 +299,7 @@ NUMBERS = {
         "system.cancellation": "_LOOK_SECONDS",
         "system.result_buffers": "DEFAULT_KEPT_BYTES",
         "system.files": "PROBE_BYTES POLL_SECONDS",
-        "system.first_use": "PATIENCE_SECONDS _spent",
+        "system.first_use": "PATIENCE_SECONDS",
         "system.kept_objects": "KEY_SECONDS MAKING_SECONDS",
     },
     "the solvers' options, and what a proof is given": {

@@ -1,4 +1,4 @@
-"""Machine code of the kernels: from LLVM IR to object files, and from these to addresses.
+"""Machine code of the kernels: from LLVM IR to object files.
 
 The code depends on the CPU, the dtype, the vector width and the columns of a group, never on a
 plan. Object files are kept: loading one takes milliseconds, making one about a second.
@@ -330,35 +330,3 @@ def fingerprint(family: Family) -> str:
     """
     parts = [repr(family), repr(TargetCpu.here()), version("llvmlite"), str(LAYOUT)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-class LoadedCode:
-    """An object file in memory, ready to be called.
-
-    Parameters
-    ----------
-    code
-        What `build` returned, here or in an earlier process on the same CPU.
-
-    Examples
-    --------
-    >>> family = Family("float64", 128, 4, 4)
-    >>> LoadedCode(build(family)).address("packed_float64_128_1x1_4") > 0
-    True
-    """
-
-    def __init__(self, code: bytes) -> None:
-        # MCJIT owns the target machine that it is given, so each engine gets its own.
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-
-    def address(self, name: str) -> int:
-        """Return where a kernel begins."""
-        found: int = self._engine.get_function_address(name)
-        if not found:
-            raise KeyError(name)
-        return found

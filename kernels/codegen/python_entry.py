@@ -10,7 +10,6 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Self
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from tilesolve.kernels.codegen.intrinsics import declare
@@ -87,19 +86,3 @@ def emit_entry(function: ir.Function) -> None:
         builder.ret(entry.args[0])
     else:
         raise TypeError(f"{function.name} returns {kind.return_type} to Python")
-
-
-def export_python() -> None:
-    """Have code find the functions of Python that it calls, however Python was linked."""
-    for name in (
-        "PyErr_BadArgument",
-        "PyErr_Occurred",
-        "PyEval_RestoreThread",
-        "PyEval_SaveThread",
-        "PyFloat_AsDouble",
-        "PyLong_AsLongLong",
-        "PyLong_FromLongLong",
-        "Py_IncRef",
-    ):
-        where = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        llvm.add_symbol(name, where)

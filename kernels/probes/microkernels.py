@@ -16,7 +16,8 @@ from math import inf, prod
 import numpy as np
 
 from tilesolve.kernels import tuning
-from tilesolve.kernels.codegen.object_code import Family, LoadedCode
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import ArrayInfo
-from tilesolve.kernels.codegen.object_code import LoadedCode, TargetCpu, optimise
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import TargetCpu, optimise
 from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.module import (
@@ -35,6 +36,7 @@ from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing import buffers
 from tilesolve.packing.memory_overlap import address_range
 from tilesolve.system.cancellation import stop_address
+from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.kept_objects import make_alone, write_object
 from tilesolve.system.trust import kept_folder
 from tilesolve.system.workers import run_together
@@ -75,7 +77,7 @@ def compile_program(
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
     path = kept_folder("code") / f"program-{_digest(program, layout, bits, cpu)}.o"
-    with make_alone(path) as code:
+    with tell_of_compiling(), make_alone(path) as code:
         if code is None:
             parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
             code = machine.emit_object(parsed)

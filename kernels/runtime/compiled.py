@@ -18,8 +18,9 @@ from llvmlite import ir
 
 from tilesolve.kernels.codegen import object_code, vectors
 from tilesolve.kernels.codegen.intrinsics import intrinsic
-from tilesolve.kernels.codegen.object_code import LoadedCode, TargetCpu
-from tilesolve.kernels.codegen.python_entry import Definition, emit_entry, export_python
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import TargetCpu
+from tilesolve.kernels.codegen.python_entry import Definition, emit_entry
 from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import BIT, INT, PAIR, POINTER, REAL, VOID
 from tilesolve.kernels.codegen.translation import translate
@@ -189,7 +190,6 @@ def load_functions(module: str) -> LoadedCode:
                 if code is None:
                     code = build_functions(module)
                     write_object(path, code)
-            export_python()
             _loaded[module] = LoadedCode(code)
         return _loaded[module]
 

@@ -18,7 +18,8 @@ from tilesolve import Machine, Problem, plan
 from tilesolve.calibration.microkernels import _speed, measure_catalogues
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import Family, build
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.dtypes import lanes, panel_columns

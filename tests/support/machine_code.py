@@ -10,13 +10,8 @@ from functools import cache
 import numpy as np
 from llvmlite import binding
 
-from tilesolve.kernels.codegen.object_code import (
-    Family,
-    LoadedCode,
-    TargetCpu,
-    build,
-    fingerprint,
-)
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu, build, fingerprint
 from tilesolve.system.kept_objects import make_alone, write_object
 from tilesolve.system.trust import kept_folder
 

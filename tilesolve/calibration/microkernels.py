@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from tilesolve.calibration.peak_rate import peak_meter
 from tilesolve.contractions.errors import DtypeError, MachineError
 from tilesolve.contractions.problem import DTYPES
-from tilesolve.kernels.codegen.object_code import LoadedCode, build
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import build
 from tilesolve.kernels.dtypes import real_of
 from tilesolve.kernels.probes.microkernels import measure
 from tilesolve.kernels.progress import Progress, silent

@@ -9,7 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tilesolve.kernels.codegen.object_code import Family, LoadedCode, build, fingerprint
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import Family, build, fingerprint
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import POLL_SECONDS, remove_files
 from tilesolve.system.first_use import tell_of_compiling

@@ -10,7 +10,8 @@ from machine_code import WIDTHS, call
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
-from tilesolve.kernels.codegen.object_code import Family, LoadedCode, TargetCpu, assembly, build
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly, build
 from tilesolve.kernels.codegen.pack import FIELDS
 from tilesolve.kernels.runtime.half_steps import ADD_MULTIPLE, WRITE, half_step_address
 

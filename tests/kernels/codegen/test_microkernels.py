@@ -12,6 +12,7 @@ from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen import accumulate, object_code
 from tilesolve.kernels.codegen.emitter import TileEmitter
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import advanced_fields
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.vectors import INT64
@@ -438,7 +439,7 @@ def test_c_is_prefetched_where_sums_are_long_and_it_is_read(mode):
     shape = Shape("float64", 256, 2, 6, 4, packed=True)
     tile = TileEmitter(builder, shape, function.args[0], native=256)
     builder.ret(builder.zext(accumulate._prefetches_c(tile), INT64))
-    kernels = object_code.LoadedCode(machine.emit_object(llvm.parse_assembly(str(module))))
+    kernels = LoadedCode(machine.emit_object(llvm.parse_assembly(str(module))))
     prefetches = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernels.address("prefetches"))
     for steps in (
         1,
