@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -124,3 +126,24 @@ def test_a_forked_process_has_memory_of_its_own():
     _, status = os.waitpid(child, 0)
     assert status == 0
     assert (again == 1).all()
+
+
+LATE = """
+import os
+import numpy as np
+from tilesolve.system import result_buffers
+os.kept = [result_buffers.new_result((3000, 3000), np.dtype(float)) for _ in range(3)]
+os.library = result_buffers
+"""
+
+
+@pytest.mark.parametrize("kept", ["0", "100 MiB", "1 GiB"])
+def test_results_may_outlive_the_library(kept):
+    """At the interpreter's end its modules are taken down before what holds on to results."""
+    done = subprocess.run(
+        [sys.executable, "-c", LATE],
+        env=os.environ | {"TILESOLVE_RESULT_BUFFERS": kept},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

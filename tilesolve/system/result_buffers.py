@@ -52,7 +52,10 @@ class _Pool:
         return _Block(size)
 
     def give_back(self, block: _Block) -> None:
-        """Keep a block for later, and forget others where they are too much."""
+        """Keep a block for later, and forget others where they are too much.
+
+        Arrays may live until the interpreter's end, when this module's names are gone.
+        """
         self.idle.append(block)
         kept = self.idle.copy()
         total = sum(one.size for one in kept)
@@ -60,8 +63,10 @@ class _Pool:
             if total <= self.limit:
                 return
             total -= one.size
-            with contextlib.suppress(ValueError):
+            try:  # noqa: SIM105 - see above
                 self.idle.remove(one)
+            except ValueError:  # another thread has taken it
+                pass
 
 
 class _Lent:
