@@ -15,7 +15,7 @@ from pyomo.contrib.pynumero.algorithms.solvers.cyipopt_solver import CyIpoptSolv
 from pyomo.contrib.pynumero.interfaces.cyipopt_interface import CyIpoptNLP
 from pyomo.contrib.pynumero.interfaces.nlp import NLP
 
-from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.solver.exponentials import Program
 from tilesolve.solver.from_pyomo import extract
 from tilesolve.solver.ipopt import solve
@@ -749,6 +749,32 @@ def test_a_missing_solver_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cyipopt", None)
     with pytest.raises(SolverError, match=r"pip install cyipopt-wheels.*tilesolve doctor"):
         solve(program)
+
+
+@pytest.mark.parametrize(
+    ("says", "error", "expected"),
+    [
+        ("libipopt.so.3: failed to map segment from shared object", MemoryLimitError, "no memory"),
+        ("libmumps.so: cannot allocate memory in static TLS block", MemoryLimitError, "no memory"),
+        ("Cannot allocate memory", MemoryLimitError, "no memory is left to load IPOPT"),
+        ("libipopt.so.3: undefined symbol: dgemm_", SolverError, "--force-reinstall"),
+    ],
+)
+def test_a_solver_that_is_installed_is_not_to_be_installed(monkeypatch, says, error, expected):
+    """It cannot be loaded where memory is short, or is damaged."""
+    program = extract(gemm(48.0))
+
+    class Finder:
+        def find_spec(self, name, *_):
+            if name == "cyipopt":
+                raise ImportError(says)
+
+    monkeypatch.delitem(sys.modules, "cyipopt", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(error, match=expected) as caught:
+        solve(program)
+    assert says in str(caught.value)
+    assert error is SolverError or "install" not in str(caught.value)
 
 
 # ------------------------------------------------------------------- a whole tile program

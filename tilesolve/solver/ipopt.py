@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.contractions.errors import SolverError
+from tilesolve.contractions.errors import MemoryLimitError, SolverError, TilesolveError
 from tilesolve.solver.exponentials import Program, Vector
 from tilesolve.solver.from_pyomo import read
 from tilesolve.solver.nlp import ExponentialNLP
@@ -51,6 +51,9 @@ _STATUS = {
     -12: "invalid option",
     -13: "invalid number",
 }
+
+_NO_MEMORY = ("failed to map segment", "annot allocate memory", "annot create shared object")
+"""Parts of what the system's loader says of a library that there is no memory for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,17 @@ def _try(
     )
 
 
+def _explain(error: ImportError) -> TilesolveError:
+    """Return what a user can do about IPOPT that cannot be loaded."""
+    if any(words in str(error) for words in _NO_MEMORY):
+        return MemoryLimitError(f"no memory is left to load IPOPT: {error}")
+    again = "" if isinstance(error, ModuleNotFoundError) else "--force-reinstall "
+    return SolverError(
+        f"IPOPT cannot be loaded ({error}): pip install {again}cyipopt-wheels, "
+        "then let 'tilesolve doctor' check it"
+    )
+
+
 def _ipopt(
     program: Program, start: Vector, options: Mapping[str, str | int | float]
 ) -> tuple[Vector, Vector, int, str, int]:
@@ -242,10 +256,7 @@ def _ipopt(
         import cyipopt  # noqa: F401 - pynumero says less clearly that it is missing
         from pyomo.contrib.pynumero.interfaces.cyipopt_interface import CyIpoptNLP
     except ImportError as error:
-        raise SolverError(
-            f"IPOPT cannot be loaded ({error}): pip install cyipopt-wheels, "
-            "then let 'tilesolve doctor' check it"
-        ) from error
+        raise _explain(error) from error
     iterations = 0
 
     def watch(*args: Any) -> bool:  # noqa: ANN401 - as pynumero calls it
