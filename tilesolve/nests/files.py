@@ -17,6 +17,7 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.planning import plan_nest
 from tilesolve.system.checksums import checksum_of
+from tilesolve.system.first_use import tell_of_planning
 
 HOLDS = "a plan of a nest"
 """What such JSON says of itself."""
@@ -43,7 +44,8 @@ class Asked:
 
     def choose(self) -> tuple[NestChoice, ...]:
         """Return how each statement is run."""
-        return plan_nest(self.computation, self.machine, self.threads, self.mode, self.route)
+        with tell_of_planning():
+            return plan_nest(self.computation, self.machine, self.threads, self.mode, self.route)
 
 
 def dump_nest(asked: Asked, choices: Sequence[NestChoice]) -> str:

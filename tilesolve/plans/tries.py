@@ -17,6 +17,7 @@ from tilesolve.planning.policy import TIME_TOLERANCE
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import list_tries
 from tilesolve.plans.executors import make_executor
+from tilesolve.system.first_use import tell_of_planning
 
 TURNS_SECONDS = 0.5
 """Seconds of all turns of tries, about, unless a single one takes longer."""
@@ -39,7 +40,8 @@ def settle(problem: Problem, machine: Machine, threads: int, demand: Demand) -> 
     >>> settle(problem, machine, 1, Demand()) == list_tries(problem, machine, 1, Demand())[0]
     True
     """
-    candidates = list_tries(problem, machine, threads, demand)
+    with tell_of_planning():
+        candidates = list_tries(problem, machine, threads, demand)
     if len(candidates) == 1:
         return candidates[0]
     taken = measure(candidates)

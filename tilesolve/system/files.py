@@ -21,7 +21,7 @@ SETTINGS = {
     "TILESOLVE_CACHE_LIMIT": "size of that folder, such as 1 GiB; else 512 MiB",
     "TILESOLVE_CACHE": "off keeps no plans, neither in memory nor on disk",
     "TILESOLVE_RESULT_BUFFERS": "size of freed results whose memory is kept; else 256 MiB",
-    "TILESOLVE_PROGRESS": "whether a line tells of compiling; else it does on a terminal",
+    "TILESOLVE_PROGRESS": "whether a line tells of long waits; else on terminals and in notebooks",
     "TILESOLVE_NUM_THREADS": "threads that plans share their work among, where none are named",
 }
 """Every environment variable that tilesolve reads, and what it sets."""
