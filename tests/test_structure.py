@@ -265,7 +265,8 @@ NUMBERS = {
         "cli": "FAILED",
         "contractions.arrays": "HOST_DEVICES",
         "kernels.codegen.python_entry": "FASTCALL",
-        "kernels.codegen.loaded_code": "_SYMBOLS _NOWHERE _LOCAL _FUNCTION _ROOM _LEAST_ROOM",
+        "kernels.codegen.loaded_code": "_SYMBOLS _NOWHERE _LOCAL _FUNCTION _ROOM "
+        "_LEAST_ROOM _TURNS",
         "contractions.classes": "_NAMED",
         "contractions.convolution_arguments": "MAX_DIMENSIONS MAX_NUMBER",
         "convolutions.onnx_files": "OLDEST_OPSET",

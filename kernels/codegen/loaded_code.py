@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from functools import cache
+from functools import lru_cache
 from itertools import count
-from mmap import mmap
+from mmap import MAP_PRIVATE, mmap
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -38,6 +38,9 @@ _ROOM, _LEAST_ROOM = 4, 2**20
 
 LLVM ends the process where it gets no memory for what it needs itself.
 """
+
+_TURNS = 64
+"""Objects that one linker links: it keeps some kB of each, also when the object is gone."""
 
 _numbers = count()
 
@@ -75,8 +78,9 @@ class LoadedCode:
         for name in wanted:
             library.import_symbol(name, _find_symbol(name))
         try:
-            mmap(-1, _ROOM * len(code) + _LEAST_ROOM).close()
-            self._linked = library.link(_linker(), f"object{next(_numbers)}")
+            mmap(-1, _ROOM * len(code) + _LEAST_ROOM, MAP_PRIVATE).close()
+            number = next(_numbers)
+            self._linked = library.link(_linker(number // _TURNS), f"object{number}")
         except (OSError, RuntimeError) as error:
             raise MemoryLimitError(
                 f"{len(code)} bytes of machine code cannot be loaded: the system gives no memory "
@@ -89,9 +93,12 @@ class LoadedCode:
         return self._addresses[name]
 
 
-@cache
-def _linker() -> Any:
-    """Return what links objects: one for all, as it takes longer to make than most of them."""
+@lru_cache(maxsize=1)
+def _linker(_turn: int) -> Any:
+    """Return what links objects: one for many, as it takes longer to make than most of them.
+
+    It is gone with the last of its objects. Until then it remembers the others.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)

@@ -121,6 +121,23 @@ def test_memory_is_given_back():
     assert count() - before < 10 * len(code)
 
 
+def test_little_is_kept_of_what_is_gone():
+    """However many objects come and go, one by one or beside one that stays."""
+    code = make()
+    stays = LoadedCode(code)
+
+    def count():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(200):
+        LoadedCode(code)
+    before = count()
+    for _ in range(500):
+        LoadedCode(code)
+    assert count() - before < 2**20
+    assert call(stays, 1.0) == 4.25
+
+
 def test_objects_of_equal_names_are_apart():
     """Each has its own functions, and what it calls is the process's."""
     one, other = LoadedCode(make(calls="floor")), LoadedCode(make(calls="ceil"))
