@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilesolve.nests.relaxed import solve_tiles
 from tilesolve.nests.setting import Setting
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
 from tilesolve.planning.policy import NEST_ENUMERATED_LETTERS
@@ -12,4 +11,6 @@ def temporal_tiles(setting: Setting) -> list[TemporalTiles]:
     """Return tiles and orders for choices of loops, the least cost first; none if nothing fits."""
     if len(setting.tiled) <= NEST_ENUMERATED_LETTERS:
         return enumerate_tiles(setting)
+    from tilesolve.nests.relaxed import solve_tiles  # it loads a solver: seconds
+
     return solve_tiles(setting)
