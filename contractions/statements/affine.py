@@ -172,9 +172,11 @@ class Condition:
     def __str__(self) -> str:
         left = [(c, x) for c, x in self.position.terms if c > 0]
         right = [(-c, x) for c, x in self.position.terms if c < 0]
-        offset = self.position.offset
+        offset, sign = self.position.offset, ">="
+        if offset == -1:
+            offset, sign = 0, ">"
         sides = Affine.of(left, max(offset, 0)), Affine.of(right, max(-offset, 0))
-        return f"{sides[0]} >= {sides[1]}"
+        return f"{sides[0]} {sign} {sides[1]}"
 
 
 def least_value(position: Affine, box: Box, conditions: Iterable[Condition] = ()) -> int:

@@ -11,9 +11,10 @@ import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Box, greatest_value, least_value
-from tilesolve.contractions.statements.operations import DTYPES, Kind
+from tilesolve.contractions.statements.operations import DTYPES, named_kind, result_dtype
+from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Number, Read
+from tilesolve.contractions.statements.terms import Apply, Number, Read, Term
 
 Shape = tuple[int, ...]
 _MAX_BYTES = 2**63 - 1
@@ -50,7 +51,8 @@ class Computation:
     extents
         Pairs of a letter and how many values it takes, from 0 on.
     arrays
-        All arrays: those that are given, in the order of their first read, then those computed.
+        All arrays: those that are given, in the order of their first read in the text, then those
+        that are computed.
     params
         The dtype of each parameter.
 
@@ -280,8 +282,12 @@ def _shape(
     extents: Mapping[str, int],
     shapes: Mapping[str, Shape],
 ) -> Shape:
-    """Return the shape of an array; raise `SizeError` where an element lies outside."""
-    found = [0] * order
+    """Return the shape of an array; raise `SizeError` where an element lies outside.
+
+    Unless it is given, it has what is read and written in the region. An axis with a letter by
+    itself has the extent of the letter, whatever the region.
+    """
+    found, whole = [0] * order, [0] * order
     computed = _computed(stages, name, extents)
     for stage, element in _uses(stages, name):
         if element == stage.target and stage.update is None:
@@ -295,6 +301,10 @@ def _shape(
                         f"the subscript {subscript} of {element} is known at run time alone: "
                         f"give the shape of {name}"
                     )
+                if not shapes[name][axis] and not nothing:
+                    raise SizeError(
+                        f"{stage} has {element}, but axis {axis} of {name} has extent 0"
+                    )
                 continue
             if any(not extents[letter] for letter in subscript.letters):
                 continue
@@ -306,13 +316,15 @@ def _shape(
                     f"with {_sizes_of(subscript, extents)}: positions begin at 0"
                 )
             found[axis] = max(found[axis], greatest_value(subscript, box, where) + 1)
+            if computed is None and subscript.plain is not None:
+                whole[axis] = max(whole[axis], extents[subscript.plain])
             most = shapes[name][axis] if name in shapes else computed[axis] if computed else None
             if most is not None and found[axis] > most and not nothing:
                 raise SizeError(
                     f"{stage} has {element} at position {found[axis] - 1} of axis {axis}, "
                     f"with {_sizes_of(subscript, extents)}, but {name} has extent {most} there"
                 )
-    return tuple(shapes.get(name, found))
+    return tuple(shapes.get(name, map(max, found, whole)))
 
 
 def _computed(stages: Sequence[Stage], name: str, extents: Mapping[str, int]) -> Shape | None:
@@ -331,10 +343,12 @@ def _dtypes(
     stages: Sequence[Stage], dtype: str | Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
     """Return the dtype of each array, and of each parameter."""
-    params = tuple(dict.fromkeys(name for stage in stages for name in stage.term.params))
+    params = tuple(dict.fromkeys(name for stage in stages for name in stage.params))
     inputs = _find_inputs(stages)
     given = dict(dtype) if isinstance(dtype, Mapping) else dict.fromkeys((*inputs, *params), dtype)
     made = [stage.name for stage in stages]
+    if "out" in params:
+        raise SpecError("no parameter is called 'out': calls give the result's array by that name")
     for name, kind in given.items():
         if name not in (*inputs, *params, *made):
             raise DtypeError(f"a dtype is given for {name!r}, which no statement has")
@@ -342,29 +356,39 @@ def _dtypes(
             raise DtypeError(f"nests compute in {', '.join(DTYPES)}, not in {kind!r} ({name})")
     found: dict[str, str] = {}
     for name in (*inputs, *params):
-        if name in inputs and name in params:
+        if name in params and (name in inputs or name in made):
             raise SpecError(f"{name} is an array and a parameter")
         if name not in given:
             raise DtypeError(f"no dtype for {name}; dtypes are given for {', '.join(given)}")
         found[name] = given[name]
     for stage in stages:
         try:
-            computed = stage.term.kind(found)
+            wanted = stage.dtype or given.get(stage.name) or found.get(stage.name)
+            found[stage.name] = _stage_dtype(stage, found, wanted)
         except DtypeError as error:
             raise DtypeError(f"{error}, in {stage}") from error
-        _check_numbers(stage)
-        wanted = stage.dtype or given.get(stage.name) or found.get(stage.name)
-        found[stage.name] = wanted or _named(computed)
     return found, tuple((name, found[name]) for name in params)
 
 
-def _named(kind: Kind) -> str:
-    """Return the dtype of a kind: a number as written is of numpy's default."""
-    return kind if isinstance(kind, str) else {bool: "bool", int: "int64"}.get(kind, "float64")
+def _stage_dtype(stage: Stage, dtypes: Mapping[str, str], wanted: str | None) -> str:
+    """Return the dtype of a stage's array; raise `DtypeError` where an operation is not made."""
+    computed = named_kind(stage.kind(dtypes))
+    found = wanted or computed
+    for subscript in stage.target.parts:
+        Read(stage.name, (subscript,)).kind({**dtypes, stage.name: found})
+    for one in (*stage.target.parts, stage.term):
+        _check_numbers(one, dtypes)
+    reduction = stage.update or (stage.reduction.name if stage.reduction else None)
+    if reduction is not None:  # it runs in the array's dtype
+        result_dtype(reduction, [found, found])
+    return found
 
 
-def _check_numbers(stage: Stage) -> None:
+def _check_numbers(term: Term, dtypes: Mapping[str, str]) -> None:
     """Raise `DtypeError` where a number does not fit what it meets."""
-    for one in stage.term.all:
+    for one in term.all:
         if isinstance(one, Number) and type(one.value) is int and not -(2**63) <= one.value < 2**64:
-            raise DtypeError(f"the number {one} of {stage} does not fit 64 bits")
+            raise DtypeError(f"the number {one} does not fit 64 bits")
+    for one in term.all:
+        if isinstance(one, Apply):
+            argument_dtypes(one, [part.kind(dtypes) for part in one.arguments])

@@ -44,6 +44,11 @@ class Operation:
         found: np.ufunc = getattr(np, self.name)
         return found
 
+    @property
+    def compares(self) -> bool:
+        """Whether it compares two arguments."""
+        return self.symbol in ("<", "<=", ">", ">=", "==", "!=")
+
 
 _ALL = (
     Operation("add", "+"),
@@ -156,6 +161,26 @@ def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
             f"{operation.name} of {named} is {found.name}; nests compute in {', '.join(DTYPES)}"
         )
     return found.name
+
+
+def reduced_dtype(name: str, kind: Kind) -> str:
+    """Return the dtype that numpy reduces to: sums and products of short integers are wide.
+
+    Raises
+    ------
+    DtypeError
+        If the operation is not made for such arguments.
+
+    Examples
+    --------
+    >>> reduced_dtype("add", "bool"), reduced_dtype("multiply", "uint8"), reduced_dtype("add", "f4")
+    ('int64', 'uint64', 'float32')
+    >>> reduced_dtype("maximum", "uint8")
+    'uint8'
+    """
+    found = np.zeros(1, result_dtype(name, [kind, kind]))
+    reduced: np.dtype[Any] = OPERATIONS[name].function.reduce(found).dtype
+    return reduced.name
 
 
 def _typed(kinds: Sequence[Any]) -> list[Any]:

@@ -60,8 +60,8 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     r"""Read statements such as ``"C[i,j] += A[i,k] * B[k,j]"``, one a line.
 
     Letters of the left side are its axes. ``+=``, ``*=``, ``&=``, ``|=`` and ``^=`` run over all
-    other letters, and so do ``sum``, ``prod``, ``min`` and ``max`` of one argument; a second one
-    names the letters: ``sum(A[i,k] * x[k], k)``. Names without brackets that are no letters are
+    other letters, and so do ``sum``, ``prod``, ``min`` and ``max`` of one argument; further ones
+    name the letters: ``sum(A[i,k] * x[k], k)``. Names without brackets that are no letters are
     parameters.
 
     Parameters
@@ -81,7 +81,7 @@ def parse_stages(text: str, where: str | Sequence[str] = ()) -> tuple[Stage, ...
     >>> for stage in parse_stages("t[y,x] = (A[y,x] + A[y,x+2]) / 2\nout[y] += t[y,x]"):
     ...     print(stage)
     t[y,x] = (A[y,x] + A[y,x+2]) / 2
-    out[y] = sum(t[y,x], x)
+    out[y] += t[y,x]
     """
     check_kind(text, str, "a statement", "text such as 'C[i,j] += A[i,k] * B[k,j]'", SpecError)
     found = []
@@ -157,7 +157,7 @@ class _Statement:
             raise self._refused(
                 node, f"{sign}= runs over no letter; write {target} = {target} {sign} …"
             )
-        return Stage.of(target, Reduce(name, over, term), where=conditions)
+        return Stage.of(target, Reduce(name, over, term), where=conditions, augmented=True)
 
     def conditions(self) -> list[Condition]:
         node = self._parsed("eval")
@@ -176,17 +176,23 @@ class _Statement:
     def _compared(
         self, node: ast.AST, operator: ast.cmpop, left: Affine, right: Affine
     ) -> list[Condition]:
+        for one in (left, right):
+            if one.divisor > 1:
+                raise self._refused(
+                    node, f"a condition compares sums of letters; {one} is a quotient"
+                )
+        letters = (*left.letters, *right.letters)
         match operator:
             case ast.LtE():
-                return [Condition(right - left)]
+                return _conditions([right - left], letters)
             case ast.Lt():
-                return [Condition(right - left - 1)]
+                return _conditions([right - left - 1], letters)
             case ast.GtE():
-                return [Condition(left - right)]
+                return _conditions([left - right], letters)
             case ast.Gt():
-                return [Condition(left - right - 1)]
+                return _conditions([left - right - 1], letters)
             case ast.Eq():
-                return [Condition(left - right), Condition(right - left)]
+                return _conditions([left - right, right - left], letters)
             case _:
                 raise self._refused(node, "a condition compares by <, <=, >, >= or ==")
 
@@ -239,7 +245,8 @@ class _Statement:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return self._apply(node, operator, (left, right), target)
             case ast.IfExp(test=test, body=yes, orelse=no):
-                return Choose(*(self._term(one, target) for one in (test, yes, no)))
+                terms = [self._term(one, target) for one in (test, yes, no)]
+                return Choose(*terms, inline=True)
             case ast.Call():
                 return self._call(node, target)
             case ast.BoolOp():
@@ -265,7 +272,7 @@ class _Statement:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if node.keywords:
             raise self._refused(node, "functions of statements take no keywords")
-        if name in _SUMS and (len(node.args) == 1 or name not in CALLS):
+        if name in _SUMS and (name not in CALLS or all(map(self._is_letter, node.args[1:]))):
             return self._sum(node, name, target)
         given = tuple(self._term(one, target) for one in node.args)
         if name == "where" and len(given) == 3:
@@ -289,12 +296,19 @@ class _Statement:
         over = []
         for one in node.args[1:]:
             if not isinstance(one, ast.Name) or one.id not in term.letters:
-                raise self._refused(one, f"{name} runs over letters of its term, not over this")
+                text = ast.unparse(one)
+                number = f"; as a number it is {text}+0" if name in CALLS else ""
+                raise self._refused(
+                    one, f"{name} runs over letters of its term: {term} has no {text!r}{number}"
+                )
             over.append(one.id)
         over = over or [letter for letter in term.letters if letter not in target.letters]
         if not over:
             raise self._refused(node, f"{name} runs over no letter: {target} has all of {term}")
         return Reduce(_SUMS[name], tuple(over), term)
+
+    def _is_letter(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.letters
 
     def _read(self, node: ast.Subscript, target: Read | None = None) -> Read:
         if not isinstance(node.value, ast.Name):
@@ -323,6 +337,20 @@ class _Statement:
         if not isinstance(found, Affine):
             raise self._refused(node, f"a region is bounded by letters and numbers, not by {found}")
         return found
+
+
+def _conditions(positions: Sequence[Affine], letters: Sequence[str]) -> list[Condition]:
+    """Return that positions are not negative, as conditions on the letters that were written.
+
+    Where these cancel out, ``l < l`` is like ``l < 0``.
+    """
+    found = []
+    for position in positions:
+        if position.letters or not letters:
+            found.append(Condition(position))
+        elif position.offset < 0:
+            found.append(Condition(Affine.of([(-1, x) for x in dict.fromkeys(letters)], -1)))
+    return found
 
 
 def _subscript_names(node: ast.AST) -> set[str]:

@@ -11,8 +11,8 @@ from typing import Self
 from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
-from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS
-from tilesolve.contractions.statements.terms import Read, Reduce, Term, as_term
+from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS, Kind, result_dtype
+from tilesolve.contractions.statements.terms import Dtypes, Read, Reduce, Term, as_term
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,9 @@ class Stage:
     update
         The reduction that puts together what goes to the same element, for axes that are no
         letters: a histogram's ``add``.
+    augmented
+        Whether the reduction that the term is as a whole is written as ``+=`` and the like. Then
+        the array has the dtype of what is put together, where ``sum`` has a wider one.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Stage:
     dtype: str | None = None
     where: tuple[Condition, ...] = ()
     update: str | None = None
+    augmented: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.name, str, "name of a Stage", "text", SpecError)
@@ -72,6 +76,8 @@ class Stage:
             raise SpecError(f"{self}: an update adds up by itself, and takes no reduction")
         self._check_letters()
         self._check_own_reads()
+        if self.augmented and not self._is_augmented():
+            raise SpecError(f"{self.target} is no sum of {self.term} over all letters it lacks")
 
     @classmethod
     def of(
@@ -82,6 +88,7 @@ class Stage:
         where: Iterable[Condition] = (),
         update: str | None = None,
         dtype: str | None = None,
+        augmented: bool = False,
     ) -> Self:
         """Make a stage of an element on the left and a term on the right.
 
@@ -94,7 +101,7 @@ class Stage:
         check_kind(target, Read, "target", "an element such as C[i, j]", SpecError)
         term = as_term(term)
         check_kind(where, Iterable, "where", "conditions", SpecError)
-        return cls(target.array, target.subscripts, term, dtype, tuple(where), update)
+        return cls(target.array, target.subscripts, term, dtype, tuple(where), update, augmented)
 
     @property
     def target(self) -> Read:
@@ -123,9 +130,15 @@ class Stage:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """The different elements that it reads, those within subscripts of the left side too."""
-        found = (*self.term.reads, *(read for part in self.target.parts for read in part.reads))
+        """The different elements that it reads, as written: subscripts of the left side first."""
+        found = (*(read for part in self.target.parts for read in part.reads), *self.term.reads)
         return tuple(dict.fromkeys(found))
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The names of its parameters, as written."""
+        parts = (*self.target.parts, self.term)
+        return tuple(dict.fromkeys(name for part in parts for name in part.params))
 
     @property
     def in_place(self) -> bool:
@@ -159,6 +172,22 @@ class Stage:
         sums = {within for one, within in _places(self.term, None) if one == read}
         kept = [self.conditions(one) if one else () for one in sums]
         return (*self.bounds, *(x for x in self.where if kept and all(x in few for few in kept)))
+
+    def kind(self, dtypes: Dtypes) -> Kind:
+        """Return the dtype of what it computes, given those of arrays and parameters.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.statements.parse import parse_stages
+        >>> for text in ("C[i] += A[i,k]", "C[i] = sum(A[i,k], k)"):
+        ...     print(parse_stages(text)[0].kind({"A": "uint8"}))
+        uint8
+        uint64
+        """
+        if self.augmented and self.reduction is not None:
+            kind = self.reduction.term.kind(dtypes)
+            return result_dtype(self.reduction.name, [kind, kind])
+        return self.term.kind(dtypes)
 
     def with_where(self, where: Iterable[Condition]) -> Self:
         """Return the stage in another region."""
@@ -219,9 +248,19 @@ class Stage:
                     "another; give the old values another name"
                 )
 
+    def _is_augmented(self) -> bool:
+        """Return whether ``+=`` and the like say what the term is."""
+        found = self.reduction
+        if found is None or found.name not in _SIGNS or self.update is not None:
+            return False
+        return found.over == tuple(x for x in found.term.letters if x not in self.output)
+
     def __str__(self) -> str:
-        sign = "=" if self.update is None else _SIGNS.get(self.update, f"{self.update}=")
-        text = f"{self.target} {sign} {self.term}"
+        name, term = self.update, self.term
+        if self.augmented and self.reduction is not None:
+            name, term = self.reduction.name, self.reduction.term
+        sign = "=" if name is None else _SIGNS.get(name, f"{name}=")
+        text = f"{self.target} {sign} {term}"
         return text + (f", where {', '.join(map(str, self.where))}" if self.where else "")
 
 

@@ -18,6 +18,7 @@ from tilesolve.contractions.statements.operations import (
     Kind,
     Operation,
     check_reduction,
+    reduced_dtype,
     result_dtype,
 )
 
@@ -263,23 +264,40 @@ class Apply(Term):
         operation = OPERATIONS[self.name]
         inner = [_within(self, one) for one in self.arguments]
         if not operation.symbol:
-            return f"{operation.call}({', '.join(map(str, self.arguments))})"
+            return f"{operation.call}({', '.join(self._written_arguments())})"
         if len(inner) == 1:
             return operation.symbol + inner[0]
         return f"{inner[0]} {operation.symbol} {inner[1]}"
 
+    def _written_arguments(self) -> Iterator[str]:
+        """Yield the arguments of a call; a letter behind the first one is no letter to run over."""
+        for at, one in enumerate(self.arguments):
+            letter = at > 0 and isinstance(one, Position) and one.position.plain is not None
+            yield f"{one}+0" if letter else str(one)
+
 
 @dataclass(frozen=True, slots=True)
 class Choose(Term):
-    """One of two terms, by a third one; both are computed."""
+    """One of two terms, by a third one; both are computed.
+
+    Parameters
+    ----------
+    test, yes, no
+        The terms.
+    inline
+        Whether it is written ``yes if test else no``, and not ``where(test, yes, no)``.
+    """
 
     test: Term
     yes: Term
     no: Term
+    inline: bool = False
 
     @property
     def parts(self) -> tuple[Term, ...]:
-        """The terms that it is made of."""
+        """The terms that it is made of, in the order written."""
+        if self.inline:
+            return (self.yes, self.test, self.no)
         return (self.test, self.yes, self.no)
 
     def kind(self, dtypes: Dtypes) -> Kind:
@@ -291,9 +309,13 @@ class Choose(Term):
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
         """Return the term with other parts."""
-        return Choose(*parts)
+        first, second, no = parts
+        test, yes = (second, first) if self.inline else (first, second)
+        return Choose(test, yes, no, self.inline)
 
     def __str__(self) -> str:
+        if self.inline:
+            return f"({self.yes} if {self.test} else {self.no})"
         return f"where({self.test}, {self.yes}, {self.no})"
 
 
@@ -347,9 +369,8 @@ class Reduce(Term):
         return (self.term,)
 
     def kind(self, dtypes: Dtypes) -> Kind:
-        """Return the dtype of its values."""
-        kind = self.term.kind(dtypes)
-        return result_dtype(self.name, [kind, kind])
+        """Return the dtype of its values: that of numpy's `sum`, `prod`, `min` or `max`."""
+        return reduced_dtype(self.name, self.term.kind(dtypes))
 
     def rebuilt(self, parts: Sequence[Term]) -> Term:
         """Return the term with other parts."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import ArrayInfo
+from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu, optimise
 from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
@@ -34,7 +35,7 @@ from tilesolve.kernels.programs.module import (
 from tilesolve.kernels.programs.program import Program
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing import buffers
-from tilesolve.packing.memory_overlap import address_range
+from tilesolve.packing.memory_overlap import overlap
 from tilesolve.system.cancellation import stop_address
 from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.kept_objects import make_alone, write_object
@@ -200,20 +201,10 @@ class CompiledProgram:
             _check_array(info, arrays[info.name], self.layout.unit(info.name))
             if info.name in written and not arrays[info.name].flags.writeable:
                 raise SpecError(f"{info.name} cannot be written")
-        self._check_empty()
         for name in written & set(arrays):
             for other, array in arrays.items():
-                if other != name and _overlap(arrays[name], array):
+                if other != name and overlap(arrays[name], array):
                     raise SpecError(f"{name}, which is written, overlaps {other} in memory")
-
-    def _check_empty(self) -> None:
-        """Raise `SizeError` if an element of an array without any would be read."""
-        computation = self.program.computation
-        for check in range_checks(computation):
-            stage = computation.stages[check.stage]
-            none = computation.array(check.read.array).shape[check.axis] == 0
-            if none and computation.points(stage):
-                raise SizeError(f"{stage} has {check.read}, but axis {check.axis} has extent 0")
 
     def _words(
         self, arrays: Mapping[str, Array], params: Mapping[str, float]
@@ -256,6 +247,9 @@ class _Member:
         computation = self._compiled.program.computation
         check: RangeCheck = range_checks(computation)[number - 1]
         extent = computation.array(check.read.array).shape[check.axis]
+        subscript = check.read.subscripts[check.axis]
+        if isinstance(subscript, Term) and subscript.kind(computation.dtypes) == "uint64":
+            position %= 2**64  # code has it as a signed number
         raise SizeError(
             f"{computation.stages[check.stage]}: {check.read} is at position {position} of axis "
             f"{check.axis} of {check.read.array}, which has {extent}"
@@ -273,12 +267,3 @@ def _check_array(info: ArrayInfo, array: Array, unit: int | None) -> None:
             f"neighbours along axis {unit} of {info.name} are {array.strides[unit]} bytes apart, "
             f"not {array.itemsize}"
         )
-
-
-def _overlap(one: Array, other: Array) -> bool:
-    """Return whether two arrays share a range of memory."""
-    if not one.size or not other.size:
-        return False
-    low, high = address_range(one)
-    begin, end = address_range(other)
-    return low < end and begin < high and bool(np.may_share_memory(one, other))

@@ -13,6 +13,7 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS, identity, named_kind
+from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
     Apply,
@@ -25,7 +26,6 @@ from tilesolve.contractions.statements.terms import (
     Reduce,
     Term,
 )
-from tilesolve.kernels.programs.promotion import argument_dtypes
 
 Point = Mapping[str, int]
 

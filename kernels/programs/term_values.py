@@ -10,6 +10,7 @@ from llvmlite import ir
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity, named_kind
+from tilesolve.contractions.statements.promotion import argument_dtypes
 from tilesolve.contractions.statements.terms import (
     Apply,
     Cast,
@@ -37,7 +38,6 @@ from tilesolve.kernels.programs.arithmetic import COMPARISONS, EMITTERS, constan
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter, RangeCheck
 from tilesolve.kernels.programs.logarithms import emit_exp, emit_log
-from tilesolve.kernels.programs.promotion import argument_dtypes
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 from tilesolve.kernels.programs.turned_blocks import load_turned
 

@@ -278,9 +278,16 @@ def test_readers_never_see_half_a_file(tmp_path):
 
 def test_warn_once():
     """A message is a warning the first time, and whoever called the library is blamed for it."""
-    library = {"warn_once": warn_once}
-    code = "def load():\n    warn_once('the file is foreign')\n    warn_once('the file is foreign')"
+    library = {"warn_once": warn_once, "__name__": "tilesolve.library"}
+    code = """
+def load():
+    warn_once("the file is foreign")
+    warn_once("the file is foreign")
+
+def plan():
+    load()
+"""
     exec(compile(code, "library.py", "exec"), library)
     with pytest.warns(TilesolveWarning, match="the file is foreign") as caught:
-        library["load"]()
+        library["plan"]()
     assert [warning.filename for warning in caught] == [__file__]

@@ -90,7 +90,7 @@ def _read_dtypes(
         return nest_dtype(dtype, "all arrays")
     names = dict.fromkeys(
         [read.array for stage in stages for read in stage.reads]
-        + [name for stage in stages for name in stage.term.params]
+        + [name for stage in stages for name in stage.params]
     )
     made = {stage.name for stage in stages}
     kinds = dict.fromkeys(known.values())

@@ -172,7 +172,7 @@ class _Maker:
     ) -> Computation:
         """Return a statement at the extents of a block, in a region."""
         known = self.dtypes if dtypes is None else dtypes
-        names = {stage.name, *(read.array for read in stage.reads), *stage.term.params}
+        names = {stage.name, *(read.array for read in stage.reads), *stage.params}
         return bind_stages(
             (stage.with_where(where),),
             {letter: sizes[letter] for letter in stage.letters},

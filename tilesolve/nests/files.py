@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilesolve.contractions.argument_kinds import check_kind
@@ -22,8 +22,12 @@ from tilesolve.system.first_use import tell_of_planning
 HOLDS = "a plan of a nest"
 """What such JSON says of itself."""
 
-NEST_FORMAT = 1
-"""Version of the JSON; a file of another version is refused."""
+NEST_FORMAT = 2
+"""Version of the JSON; a file of another version is refused.
+
+In the first one, inputs were those of the right side before those of subscripts on the left, and
+sums kept the dtype of what they sum.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,6 @@ def _computation(data: dict[str, Any]) -> Computation:
     for one in data["stages"]:
         (stage,) = parse_stages(one["statement"])
         where = parse_conditions(one["where"])
-        stages.append(Stage(stage.name, stage.axes, stage.term, one["dtype"], where, stage.update))
+        stages.append(replace(stage, dtype=one["dtype"], where=where))
     shapes = {name: tuple(shape) for name, shape in data["shapes"].items()}
     return bind_stages(stages, data["sizes"], data["dtypes"], shapes)

@@ -21,10 +21,11 @@ from tilesolve.nests.arguments import (
     Statement,
     read_computation,
 )
+from tilesolve.nests.calls import Array, Signature
 from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.files import Asked, dump_nest, load_nest
 from tilesolve.nests.report import write_nest_report
-from tilesolve.nests.running import Array, Step, check_arrays, check_params, make_step, run_steps
+from tilesolve.nests.running import Step, make_step, run_steps
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -72,6 +73,16 @@ class NestPlan:
         return self._asked.computation
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """The arrays that a call takes, in the order in which the text reads them."""
+        return self.computation.inputs
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The numbers that a call takes by name."""
+        return tuple(name for name, _ in self.computation.params)
+
+    @property
     def machine(self) -> Machine:
         """Where."""
         return self._asked.machine
@@ -106,22 +117,26 @@ class NestPlan:
     def _steps(self) -> tuple[Step, ...]:
         return tuple(make_step(one, self.machine, self.threads) for one in self.choices)
 
+    @cached_property
+    def _signature(self) -> Signature:
+        return Signature.of(self.computation)
+
     def __call__(
-        self, *arrays: npt.ArrayLike, out: Array | None = None, **params: float
+        self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
     ) -> npt.NDArray[Any]:
         """Compute the nest.
 
         Parameters
         ----------
         arrays
-            The inputs, in the order of their first reads, of the plan's shapes and dtypes; any
-            strides. They are not modified, unless `out` is one that the nest reads in place.
+            The inputs in the order of `inputs`, of the plan's shapes and dtypes; any strides. They
+            are not modified, unless `out` is one that the nest reads in place.
         out
-            Where the result goes; a new array if None. Outside the nest's region it stays as it
-            is; a new array has zeros there. It shares memory with no input but, as a whole, with
-            the one of its own name.
-        **params
-            The value of each parameter.
+            Where the result goes; a new array if None. It may be larger than the result. Outside
+            the nest's region it stays as it is; a new array has zeros there. It shares elements
+            with no input but, as a whole, with the one of its own name.
+        **named
+            The value of each parameter, and inputs that are given by name.
 
         Returns
         -------
@@ -131,16 +146,25 @@ class NestPlan:
         Raises
         ------
         SizeError
-            If a shape is not the plan's, there are not as many arrays or parameters as it takes,
-            or a computed subscript lies outside of its array.
+            If a shape is not the plan's, an array or a parameter is missing, given twice or
+            unknown, or a computed subscript lies outside of its array. The last one is found while
+            the nest runs; all else before anything is written.
         DtypeError
-            If a dtype is not the plan's.
+            If a dtype is not the plan's, or a parameter is no number that its dtype holds.
         PlanError
             If `out` is read-only, or overlaps itself or an input.
+
+        Examples
+        --------
+        >>> counts = nest("h[v[i]] += w[i]", {"i": 3, "h": (4,)}, {"v": "int64", "w": "float64"})
+        >>> counts.inputs
+        ('v', 'w')
+        >>> counts(np.array([1, 3, 1]), w=np.array([0.5, 1.0, 2.0])).tolist()
+        [0.0, 2.5, 0.0, 1.0]
         """
-        given, target = check_arrays(self.computation, arrays, out)
-        run_steps(self._steps, given, target, check_params(self.computation, params))
-        return target if out is None else out
+        call = self._signature.read(arrays, named, out)
+        run_steps(self._steps, call.held, call.target, call.params)
+        return call.target if out is None else out
 
     def __eq__(self, other: object) -> bool:
         return self._asked == other._asked if isinstance(other, NestPlan) else NotImplemented

@@ -56,10 +56,10 @@ def write_program(
     (stage,) = computation.stages
     always = [one for one in stage.where if not one.letters]
     body = _Writer(computation, stage, nest).write(Around(computation.sizes), nest.items, False)
-    if stage.update is not None:
-        body = (Start(0), *body)
     if always:
         body = (Guard(tuple(always), body),)
+    if stage.update is not None:
+        body = (Start(0), *body)
     return Program(computation, body, non_temporal)
 
 

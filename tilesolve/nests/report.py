@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tilesolve.contractions.statements.computation import Computation
 from tilesolve.kernels.programs.printer import print_program
 from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.files import Asked
@@ -19,6 +20,7 @@ def _lines(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> Itera
     computation, threads = asked.computation, format_count(asked.threads, "thread")
     sizes = " ".join(f"{letter}={extent}" for letter, extent in computation.extents)
     yield "; ".join(map(str, computation.stages))
+    yield _takes(computation)
     yield f"{sizes} on {asked.machine.name}, {threads}; predicted {format_duration(seconds)}"
     for choice in choices:
         yield ""
@@ -26,6 +28,12 @@ def _lines(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> Itera
         yield from _levels(choice)
         if choice.program is not None:
             yield from print_program(choice.program).splitlines()
+
+
+def _takes(computation: Computation) -> str:
+    """Return what a call takes, in order."""
+    params = [f"{name}=…" for name, _ in computation.params]
+    return f"takes {', '.join((*computation.inputs, *params)) or 'no arrays'}"
 
 
 def _levels(choice: NestChoice) -> Iterator[str]:

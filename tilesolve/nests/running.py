@@ -1,35 +1,27 @@
-"""Running a nest: arrays are checked, and each statement is computed by what was chosen for it."""
+"""Running a nest: each statement is computed by what was chosen for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tilesolve.contractions.arrays import read_array
-from tilesolve.contractions.errors import PlanError, SizeError
+from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS
 from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
 from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.machine.model import Machine
+from tilesolve.nests.calls import Array, Held, Params, first_elements, leaves_elements
 from tilesolve.nests.choices import Blocks, NestChoice
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.product_plans import plan_products
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.planning.policy import LONG_SECONDS
-from tilesolve.system.checks import check_apart, check_dtype, check_output
 from tilesolve.system.result_buffers import new_result
 from tilesolve.transposes.transpose import transpose
-
-Array = npt.NDArray[Any]
-Held = dict[str, Array]
-Params = Mapping[str, float]
 
 MOST_LAYOUTS = 8
 """Layouts of arrays whose code a step keeps in memory."""
@@ -63,10 +55,11 @@ def make_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
     cost = choice.cost
     if choice.route == "transpose":
         source, axes = choice.statement.reads[0].array, choice.axes
-        name = choice.statement.name
+        name, sizes = choice.statement.name, choice.computation.sizes
+        computed = tuple(sizes[letter] for letter in choice.statement.output)
 
         def move(held: Held, params: Params) -> None:
-            transpose(held[source], axes, held[name], threads=threads)
+            transpose(held[source], axes, first_elements(held[name], computed), threads=threads)
 
         if cost is None:  # what loops would take that move as much
             cost = plan_nest(choice.computation, machine, threads, route="nest")[0].cost
@@ -102,17 +95,19 @@ def _contraction_step(choice: NestChoice, machine: Machine, threads: int) -> Ste
     contraction = choice.contraction
     assert contraction is not None
     plans = plan_products(choice, machine, threads)
-    name = choice.statement.name
+    name, sizes = choice.statement.name, choice.computation.sizes
+    computed = tuple(sizes[letter] for letter in choice.statement.output)
 
     def multiply(held: Held, params: Params) -> None:
+        target = first_elements(held[name], computed)
         beta = 0.0 if contraction.beta is None else _factor(contraction.beta, params)
         for product, made in zip(contraction.products, plans, strict=True):
             first, second = (
-                held[operand][tuple(slice(0, extent) for extent in made.problem.shape(at))]
+                first_elements(held[operand], made.problem.shape(at))
                 for at, operand in enumerate(product.operands, 1)
             )
             alpha = 1.0 if product.alpha is None else _factor(product.alpha, params)
-            made(first, second, held[name], alpha=alpha, beta=beta)
+            made(first, second, target, alpha=alpha, beta=beta)
             beta = 1.0
 
     return Step(choice, sum(one.seconds for one in plans), multiply)
@@ -158,10 +153,16 @@ def _factor(term: Term, params: Params) -> float:
 
 
 def run_steps(steps: Sequence[Step], held: Held, out: Array, params: Params) -> None:
-    """Compute all statements; the last one writes to an array that is given."""
+    """Compute all statements; the last one writes to an array that is given.
+
+    An array that it updates is copied there first.
+    """
     for at, step in enumerate(steps):
         info = step.choice.computation.output
         if at == len(steps) - 1:
+            own = held.get(info.name)
+            if own is not None and not same_elements(out, own):
+                out[...] = own
             held[info.name] = out
         elif info.name in held:
             held[info.name] = held[info.name].copy()  # an input is updated, which stays as it is
@@ -171,71 +172,3 @@ def run_steps(steps: Sequence[Step], held: Held, out: Array, params: Params) -> 
                 held[info.name][...] = 0
         if all(info.shape):
             step.run(held, params)
-
-
-def leaves_elements(computation: Computation) -> bool:
-    """Return whether the last stage leaves elements of its array as they are."""
-    stage, sizes = computation.stages[-1], computation.sizes
-    computed = tuple(sizes[letter] for letter in stage.output)
-    smaller = stage.update is None and computed != computation.output.shape
-    return smaller or bool(stage.bounds)
-
-
-def check_arrays(
-    computation: Computation, arrays: Sequence[npt.ArrayLike], out: object
-) -> tuple[Held, Array]:
-    """Return inputs by name, and the array for the result; raise an error if one does not fit.
-
-    An input that the last statement updates in place is copied to the result first.
-    """
-    names, text = computation.inputs, "; ".join(map(str, computation.stages))
-    if len(arrays) != len(names):
-        raise SizeError(
-            f"{text!r} takes {len(names)} arrays, {', '.join(names) or 'none'}; got {len(arrays)}"
-        )
-    held: Held = {}
-    for name, value in zip(names, arrays, strict=True):
-        info, what = computation.array(name), f"array {name} of {text!r}"
-        array = read_array(value, what)
-        if array.shape != info.shape:
-            raise SizeError(f"{what} has shape {array.shape}, the plan has {info.shape}")
-        check_dtype(array, what, np.dtype(info.dtype))
-        held[name] = array
-    info = computation.output
-    own = held.get(info.name)
-    dtype = np.dtype(info.dtype)
-    if out is None:
-        target = new_result(info.shape, dtype)
-        if own is None and leaves_elements(computation):
-            target[...] = 0
-    else:
-        target = check_output(out, f"out of {text!r}", info.shape, dtype=dtype)
-        for name, array in held.items():
-            if name != info.name and np.may_share_memory(target, array):
-                check_apart(target, f"out of {text!r}", {name: array})
-        if own is not None and not same_elements(target, own):
-            check_apart(target, f"out of {text!r}", {info.name: own})
-    if own is not None and not same_elements(target, own):
-        target[...] = own
-    return held, target
-
-
-def check_params(computation: Computation, params: Mapping[str, object]) -> Params:
-    """Return the value of each parameter; raise an error unless all are there and no others."""
-    wanted = [name for name, _ in computation.params]
-    for name in params:
-        if name not in wanted:
-            raise SizeError(
-                f"{computation} has no parameter {name!r}; it has {', '.join(wanted) or 'none'}"
-            )
-    found: dict[str, float] = {}
-    for name, dtype in computation.params:
-        if name not in params:
-            raise SizeError(f"no value is given for the parameter {name!r} of {computation}")
-        value = np.asarray(params[name])
-        if value.shape or not np.can_cast(value.dtype, dtype, "same_kind"):
-            raise SizeError(
-                f"the parameter {name!r} is a number of {dtype}, not {params[name]!r:.60}"
-            )
-        found[name] = value.astype(dtype).item()
-    return found

@@ -38,7 +38,7 @@ def split_sums(computation: Computation) -> Computation:
 def single(computation: Computation, stage: Stage) -> Computation:
     """Return the computation of one statement by itself, with the arrays as large as they are."""
     arrays = {stage.name, *(read.array for read in stage.reads)}
-    names = arrays | set(stage.term.params)
+    names = arrays | set(stage.params)
     return bind_stages(
         (stage,),
         {letter: computation.sizes[letter] for letter in stage.letters},

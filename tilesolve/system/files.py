@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import tempfile
 import time
 import warnings
@@ -361,6 +362,8 @@ def describe_error(error: OSError) -> str:
 def warn_once(message: str, category: type[TilesolveWarning] = TilesolveWarning) -> None:
     """Issue a `TilesolveWarning`, but only once per message and process.
 
+    It names the line that called the package.
+
     Examples
     --------
     >>> with warnings.catch_warnings(record=True) as caught:
@@ -372,4 +375,13 @@ def warn_once(message: str, category: type[TilesolveWarning] = TilesolveWarning)
     """
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, category, stacklevel=3)
+        warnings.warn(message, category, stacklevel=_level_outside())
+
+
+def _level_outside() -> int:
+    """Return how far up from who calls this the first function outside of the package is."""
+    frame, level = sys._getframe(1), 1
+    package = __name__.partition(".")[0]
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level

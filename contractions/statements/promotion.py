@@ -10,7 +10,6 @@ import numpy as np
 from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.statements.operations import OPERATIONS
 from tilesolve.contractions.statements.terms import Apply, Number
-from tilesolve.kernels.programs.arithmetic import COMPARISONS
 
 
 def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
@@ -36,7 +35,7 @@ def argument_dtypes(term: Apply, kinds: Sequence[Any]) -> list[str]:
     found = [one.name for one in operation.function.resolve_dtypes((*given, None))[:-1]]
     for at, one in enumerate(term.arguments):
         if isinstance(one, Number) and type(one.value) is int and not _fits(one.value, found[at]):
-            if term.name in COMPARISONS and np.dtype(found[at]).kind in "iu":
+            if operation.compares and np.dtype(found[at]).kind in "iu":
                 return [name if name == "uint64" else "int64" for name in found]
             raise DtypeError(f"the number {one} of {term} does not fit {found[at]}")
     return found

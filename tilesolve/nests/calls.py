@@ -1,0 +1,197 @@
+"""What a call of a nest takes: arrays and numbers, all checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tilesolve.contractions.arrays import read_array, view_output
+from tilesolve.contractions.errors import DtypeError, SizeError
+from tilesolve.contractions.statements.computation import ArrayInfo, Computation
+from tilesolve.packing.memory_overlap import same_elements
+from tilesolve.system.checks import check_apart, check_dtype, check_output
+from tilesolve.system.result_buffers import new_result
+
+Array = npt.NDArray[Any]
+Held = dict[str, Array]
+Params = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a call computes with.
+
+    Parameters
+    ----------
+    held
+        The inputs by name.
+    params
+        The value of each parameter.
+    target
+        Where the result goes: a new array, or as much of `out` as the nest's array has.
+    """
+
+    held: Held
+    params: Params
+    target: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What calls of a nest take.
+
+    Parameters
+    ----------
+    text
+        The statements, as messages quote them.
+    inputs
+        The arrays in order.
+    params
+        Pairs of a parameter and its dtype.
+    output
+        The array of the result.
+    fills
+        Whether a new array for it begins with zeros.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.statements.computation import bind_stages
+    >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> found = Signature.of(bind_stages(parse_stages("o[i] = a * x[i] + y[i]"), 2))
+    >>> call = found.read([np.zeros(2)], {"y": np.ones(2), "a": 3}, None)
+    >>> list(call.held), call.params
+    (['x', 'y'], {'a': 3.0})
+    """
+
+    text: str
+    inputs: tuple[ArrayInfo, ...]
+    params: tuple[tuple[str, str], ...]
+    output: ArrayInfo
+    fills: bool
+
+    @classmethod
+    def of(cls, computation: Computation) -> Self:
+        """Return what calls of a computation take."""
+        inputs = tuple(map(computation.array, computation.inputs))
+        output = computation.output
+        fills = output not in inputs and leaves_elements(computation)
+        text = repr("; ".join(map(str, computation.stages)))
+        return cls(text, inputs, computation.params, output, fills)
+
+    def read(
+        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
+    ) -> Call:
+        """Return what a call computes with; raise an error if something of it does not fit.
+
+        Parameters
+        ----------
+        arrays
+            Inputs in their order.
+        named
+            Further inputs, and all parameters.
+        out
+            Where the result goes; a new array if None.
+        """
+        values = self._named(arrays, named)
+        params = {name: _read_param(values[name], name, dtype) for name, dtype in self.params}
+        held = {info.name: self._read_input(info, values[info.name]) for info in self.inputs}
+        if out is not None:
+            return Call(held, params, self._read_output(held, out))
+        target = new_result(self.output.shape, np.dtype(self.output.dtype))
+        if self.fills:
+            target[...] = 0
+        return Call(held, params, target)
+
+    def _named(self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arrays and parameters by name, as calls of Python functions give them."""
+        inputs = [info.name for info in self.inputs]
+        params = [name for name, _ in self.params]
+        takes = f"{self.text} takes {len(inputs)} arrays, {', '.join(inputs) or 'none'}"
+        if len(arrays) > len(inputs):
+            raise SizeError(f"{takes}; got {len(arrays)}")
+        values: dict[str, Any] = dict(zip(inputs, arrays, strict=False))
+        for name, value in named.items():
+            if name in values:
+                raise SizeError(f"{self.text} gets {name!r} twice, by position and by name")
+            if name == self.output.name and name not in inputs:
+                raise SizeError(f"{self.text} computes {name!r}: the array for it is called out")
+            if name not in inputs and name not in params:
+                known = ", ".join((*inputs, *params)) or "none"
+                raise SizeError(
+                    f"{self.text} has no parameter {name!r}, nor such an array; it has {known}"
+                )
+            values[name] = value
+        missing = [name for name in inputs if name not in values]
+        if missing:
+            got = len(inputs) - len(missing)
+            raise SizeError(f"{takes}; got {got}, none for {', '.join(missing)}")
+        for name in params:
+            if name not in values:
+                raise SizeError(f"no value is given for the parameter {name!r} of {self.text}")
+        return values
+
+    def _read_input(self, info: ArrayInfo, value: npt.ArrayLike) -> Array:
+        what = f"array {info.name} of {self.text}"
+        array = read_array(value, what)
+        if array.shape != info.shape:
+            raise SizeError(f"{what} has shape {array.shape}, the plan has {info.shape}")
+        check_dtype(array, what, np.dtype(info.dtype))
+        return array
+
+    def _read_output(self, held: Held, out: Array) -> Array:
+        """Return as much of `out` as is computed, if it may be written."""
+        info, what = self.output, f"out of {self.text}"
+        whole = out if isinstance(out, np.ndarray) else view_output(out, what)
+        part = first_elements(whole, info.shape)
+        target = check_output(part, what, info.shape, dtype=np.dtype(info.dtype))
+        for name, array in held.items():
+            if name != info.name or not same_elements(target, array):
+                check_apart(target, what, {name: array})
+        return target
+
+
+def _read_param(value: object, name: str, dtype: str) -> float:
+    """Return the value of a parameter: a number that its dtype holds."""
+    array, kind = read_array(value, f"the parameter {name!r}"), np.dtype(dtype)
+    if array.shape:
+        raise SizeError(f"the parameter {name!r} is a number, not an array of shape {array.shape}")
+    number = array.item()
+    wrong = DtypeError(f"the parameter {name!r} is a number of {dtype}, not {value!r:.60}")
+    if kind.kind == "f":
+        if not isinstance(number, bool | int | float | np.floating):
+            raise wrong
+        try:
+            return float(kind.type(number))
+        except OverflowError:
+            raise wrong from None
+    ends = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    if not isinstance(number, bool | int) or not ends[0] <= number <= ends[1]:
+        raise wrong
+    return bool(number) if kind.kind == "b" else int(number)
+
+
+def first_elements(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return the first elements of an array that is larger along some axes; any other as it is.
+
+    Examples
+    --------
+    >>> first_elements(np.arange(6).reshape(2, 3), (2, 2)).tolist()
+    [[0, 1], [3, 4]]
+    """
+    if array.shape == shape or array.ndim != len(shape):
+        return array
+    larger = all(n >= m for n, m in zip(array.shape, shape, strict=True))
+    return array[tuple(map(slice, shape))] if larger else array
+
+
+def leaves_elements(computation: Computation) -> bool:
+    """Return whether the last stage leaves elements of its array as they are."""
+    stage, sizes = computation.stages[-1], computation.sizes
+    if stage.update is not None:
+        return False
+    computed = tuple(sizes[letter] for letter in stage.output)
+    return computed != computation.output.shape or bool(stage.bounds)
