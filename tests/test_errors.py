@@ -132,7 +132,7 @@ OWN = {
         "computation": bind_stages([STAGE], 4),
         "machine": tilesolve.Machine.load(MACHINE),
     },
-    "NestPlan.__call__": {"arrays": (FEW, FEW), "params": {}},
+    "NestPlan.__call__": {"arrays": (FEW, FEW), "named": {}},
     "NestPlan.from_json": {"text": partial(tilesolve.NestPlan.to_json)},
     "Plan.from_json": {"text": partial(tilesolve.Plan.to_json)},
     "Plan.whatif": {"factors": {"compute": 0.5}},

@@ -372,8 +372,11 @@ def _dtypes(
 
 def _stage_dtype(stage: Stage, dtypes: Mapping[str, str], wanted: str | None) -> str:
     """Return the dtype of a stage's array; raise `DtypeError` where an operation is not made."""
-    computed = named_kind(stage.kind(dtypes))
-    found = wanted or computed
+    computed = stage.term.kind(dtypes)
+    if stage.augmented and stage.reduction is not None:  # += is no wider than what it adds up
+        summed = stage.reduction.term.kind(dtypes)
+        computed = result_dtype(stage.reduction.name, [summed, summed])
+    found = wanted or named_kind(computed)
     for subscript in stage.target.parts:
         Read(stage.name, (subscript,)).kind({**dtypes, stage.name: found})
     for one in (*stage.target.parts, stage.term):

@@ -11,8 +11,8 @@ from typing import Self
 from tilesolve.contractions.argument_kinds import check_kind, check_kinds
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
-from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS, Kind, result_dtype
-from tilesolve.contractions.statements.terms import Dtypes, Read, Reduce, Term, as_term
+from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS
+from tilesolve.contractions.statements.terms import Read, Reduce, Term, as_term
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Stage:
         if self.dtype is not None and self.dtype not in DTYPES:
             raise DtypeError(f"nests compute in {', '.join(DTYPES)}, not in {self.dtype!r}")
         check_kinds(self.where, Condition, "where", "conditions", SpecError)
+        check_kind(self.augmented, bool, "augmented", "True or False", SpecError)
         if not self.name.isidentifier():
             raise SpecError(f"the name of an array is an identifier, not {self.name!r}")
         if self.update is None:
@@ -77,7 +78,10 @@ class Stage:
         self._check_letters()
         self._check_own_reads()
         if self.augmented and not self._is_augmented():
-            raise SpecError(f"{self.target} is no sum of {self.term} over all letters it lacks")
+            raise SpecError(
+                f"augmented {self.target} = {self.term} is no sum over the letters that "
+                f"{self.name} lacks"
+            )
 
     @classmethod
     def of(
@@ -172,22 +176,6 @@ class Stage:
         sums = {within for one, within in _places(self.term, None) if one == read}
         kept = [self.conditions(one) if one else () for one in sums]
         return (*self.bounds, *(x for x in self.where if kept and all(x in few for few in kept)))
-
-    def kind(self, dtypes: Dtypes) -> Kind:
-        """Return the dtype of what it computes, given those of arrays and parameters.
-
-        Examples
-        --------
-        >>> from tilesolve.contractions.statements.parse import parse_stages
-        >>> for text in ("C[i] += A[i,k]", "C[i] = sum(A[i,k], k)"):
-        ...     print(parse_stages(text)[0].kind({"A": "uint8"}))
-        uint8
-        uint64
-        """
-        if self.augmented and self.reduction is not None:
-            kind = self.reduction.term.kind(dtypes)
-            return result_dtype(self.reduction.name, [kind, kind])
-        return self.term.kind(dtypes)
 
     def with_where(self, where: Iterable[Condition]) -> Self:
         """Return the stage in another region."""

@@ -156,6 +156,7 @@ class NestPlan:
 
         Examples
         --------
+        >>> import numpy as np
         >>> counts = nest("h[v[i]] += w[i]", {"i": 3, "h": (4,)}, {"v": "int64", "w": "float64"})
         >>> counts.inputs
         ('v', 'w')

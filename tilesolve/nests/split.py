@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation, bind_stages
+from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce, Term
 
@@ -14,7 +15,7 @@ from tilesolve.contractions.statements.terms import Read, Reduce, Term
 def split_sums(computation: Computation) -> Computation:
     """Return a computation in which sums inside larger terms are statements before them.
 
-    A sum stays where it is if its dtype is not that of the output, in which it is summed.
+    Each has the dtype that it is summed in.
 
     Examples
     --------
@@ -49,13 +50,11 @@ def single(computation: Computation, stage: Stage) -> Computation:
 
 def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stage]:
     sums = [one for one in dict.fromkeys(stage.term.all) if isinstance(one, Reduce)]
-    dtype = computation.dtypes[stage.name]
-    apart = [one for one in sums if one.kind(computation.dtypes) == dtype]
-    if stage.reduction is not None or not apart:
+    if stage.reduction is not None or not sums:
         return [stage]
     made: list[Stage] = []
     replaced: dict[Term, Term] = {}
-    for one in apart:
+    for one in sums:
         where = (*stage.bounds, *stage.conditions(one))
         used = {*one.term.letters, *(letter for x in where for letter in x.letters)}
         axes = tuple(Affine.letter(x) for x in stage.output if x in used)
@@ -63,11 +62,9 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         while name in names:
             name += "_"
         names.add(name)
-        made.append(Stage(name, axes, one, dtype, where))
+        made.append(Stage(name, axes, one, named_kind(one.kind(computation.dtypes)), where))
         replaced[one] = Read(name, axes)
-    left = {x for one in sums if one not in apart for x in stage.conditions(one)}
-    kept = tuple(x for x in stage.where if x in stage.bounds or x in left)
-    return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=kept)]
+    return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=stage.bounds)]
 
 
 def replace_terms(term: Term, replaced: Mapping[Term, Term]) -> Term:

@@ -250,11 +250,8 @@ def test_an_update_outside_of_its_array_writes_nothing():
 
 def test_a_gather_from_an_empty_array_is_an_error():
     """It has no element to read in place of what is wrong."""
-    found = bind("out[i] = A[v[i]]", {"i": 3}, {"A": "int8", "v": "int8"}, shapes={"A": (0,)})
-    program = Program(found, (loop("i", 0, 3, Compute(0), kind="vector"),))
-    given = {"A": np.empty(0, np.int8), "v": np.zeros(3, np.int8), "out": np.empty(3, np.int8)}
     with pytest.raises(SizeError, match="extent 0"):
-        compile_program(program).run(given)
+        bind("out[i] = A[v[i]]", {"i": 3}, {"A": "int8", "v": "int8"}, shapes={"A": (0,)})
 
 
 @pytest.mark.parametrize(
