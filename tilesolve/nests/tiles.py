@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesolve.nests.kept_tiles import kept_tiles
 from tilesolve.nests.setting import Setting
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
 from tilesolve.planning.policy import NEST_ENUMERATED_LETTERS
@@ -11,6 +12,10 @@ def temporal_tiles(setting: Setting) -> list[TemporalTiles]:
     """Return tiles and orders for choices of loops, the least cost first; none if nothing fits."""
     if len(setting.tiled) <= NEST_ENUMERATED_LETTERS:
         return enumerate_tiles(setting)
-    from tilesolve.nests.relaxed import solve_tiles  # it loads a solver: seconds
+    return kept_tiles(setting, _solve)
+
+
+def _solve(setting: Setting) -> list[TemporalTiles]:
+    from tilesolve.nests.relaxed import solve_tiles  # loading the solver takes a second
 
     return solve_tiles(setting)
