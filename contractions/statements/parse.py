@@ -245,8 +245,8 @@ class _Statement:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return self._apply(node, operator, (left, right), target)
             case ast.IfExp(test=test, body=yes, orelse=no):
-                terms = [self._term(one, target) for one in (test, yes, no)]
-                return Choose(*terms, inline=True)
+                chosen, other, either = (self._term(one, target) for one in (yes, no, test))
+                return Choose(either, chosen, other, inline=True)
             case ast.Call():
                 return self._call(node, target)
             case ast.BoolOp():

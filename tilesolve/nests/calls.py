@@ -154,7 +154,7 @@ class Signature:
         return target
 
 
-def _read_param(value: object, name: str, dtype: str) -> float:
+def _read_param(value: npt.ArrayLike, name: str, dtype: str) -> float:
     """Return the value of a parameter: a number that its dtype holds."""
     array, kind = read_array(value, f"the parameter {name!r}"), np.dtype(dtype)
     if array.shape:
