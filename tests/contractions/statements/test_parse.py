@@ -68,6 +68,9 @@ def test_lines_and_semicolons_part_statements():
         ("C[i] = sum()", 8, "sum takes a term"),
         ("C[i] = sum(A[i,k], j)", 20, "runs over letters of its term"),
         ("C[i] = sum(A[i])", 8, "runs over no letter"),
+        ("C[i] = sum(A[i], i+0)", 18, r"A\[i\] has no 'i \+ 0'"),
+        ("C[i,k] = max(A[i], k)", 20, r"A\[i\] has no 'k'; as a number it is k\+0"),
+        ("C[i] = max(A[i], B[i], i)", 8, "max takes 2 arguments, not 3"),
         ("C[i] = A[i*i]", 10, "is no position"),
         ("C[i] = A[1.5]", 10, "is no position"),
         ("C[i] = (A+B)[i]", 8, "an array is a name"),
@@ -95,6 +98,8 @@ def test_what_is_no_statement_is_refused_with_its_column(text, column, message):
         ("C[i] += C[i] * A[i,k]", "iterations depend on one another"),
         ("C[i] = sum(sum(A[i,k,l], k), l)", "a reduction within a reduction"),
         ("C[i] = sum(A[i,j], i)", "is not summed"),
+        ("C[i] = max(A[i,j], i)", "is not summed"),
+        ("C[i,k] = A[i,k] - min(A[i,k], k)", "is not summed"),
     ],
 )
 def test_statements_that_mean_nothing_are_refused(text, message):
@@ -110,7 +115,10 @@ def test_statements_that_mean_nothing_are_refused(text, message):
         ("i != j", "compares by"),
         ("i < j or j < i", "joined by 'and'"),
         ("i <= A[j]", "bounded by letters and numbers"),
-        ("j <= i // 2", "compares sums of letters"),
+        ("j <= i // 2", "compares sums of letters; i//2 is a quotient"),
+        ("j >= i // 2", "compares sums of letters; i//2 is a quotient"),
+        ("3 > 2 * i // 3", r"compares sums of letters; \(2\*i\)//3 is a quotient"),
+        ("j - i // 2 >= 0", "is no position"),
     ],
 )
 def test_regions_that_are_none_are_refused(text, message):
@@ -132,6 +140,14 @@ def test_conditions_compare_as_python_does(i, j, sign):
     found = parse_conditions(text)
     point = {"i": i, "j": j}
     assert all(one.holds(point) for one in found) == eval(text, {}, point)
+
+
+def test_letters_that_cancel_out_are_still_letters_of_a_condition():
+    """What is never true is so on the letters that were written."""
+    assert parse_conditions("l < l") == parse_conditions("l < 0")
+    assert parse_conditions("l + k < k + l")[0].letters == ("k", "l")
+    assert parse_conditions("l <= l") == ()
+    assert [str(one) for one in parse_conditions("j < i and i - 2 < j")] == ["i > j", "j+1 >= i"]
 
 
 def test_numbers_keep_their_kind():
