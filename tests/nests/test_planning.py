@@ -115,14 +115,14 @@ def test_a_part_of_an_array_is_no_move():
 
 
 def test_sums_within_terms_become_statements():
-    """Unless they are summed in another dtype than the output's."""
+    """Each in the dtype that it is summed in."""
     split = split_sums(bound("s[i,j] = A[i,j] / sum(A[i,k], k)", 8))
     assert [str(stage) for stage in split.stages] == [
         "s_sum[i] = sum(A[i,k], k)",
         "s[i,j] = A[i,j] / s_sum[i]",
     ]
-    whole = bound("s[i] = A[i,0] / sum(A[i,k], k)", 8, "int32")
-    assert split_sums(whole) == whole
+    mean = split_sums(bound("s[i] = sum(A[i,k], k) / 8", 8, "uint8"))
+    assert [array.dtype for array in mean.arrays] == ["uint8", "uint64", "float64"]
 
 
 def test_the_default_keeps_sums_in_registers_and_the_thesis_does_not():

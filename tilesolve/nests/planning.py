@@ -286,7 +286,7 @@ def _untiled_reason(computation: Computation, kind: NestClass, wish: _Wish) -> s
     if wish.machine.second_cache is None:
         return f"{wish.machine.name} has no second cache"
     if kind is NestClass.TEMPORAL and stage.reduction is None:
-        return f"{stage.term} has sums that stay inside it"
+        return "nothing is summed"
     return ""
 
 
