@@ -288,15 +288,18 @@ class Executor:
             read_array(one, f"operand {at} of epilogue {str(epilogue)!r}")
             for at, one in enumerate(operands)
         )
+        if not arrays:
+            return ()
+        dtype = array_dtype(problem.dtype)
         if all(
-            array.shape == shape and array.dtype.name == problem.dtype
+            array.shape == shape and array.dtype == dtype
             for array, shape in zip(arrays, shapes, strict=True)
         ):
             return arrays
         for (name, array), shape in zip(self._named(arrays).items(), shapes, strict=True):
             if array.shape != shape:
                 raise SizeError(f"{name} must have shape {shape}, got {array.shape}")
-            check_dtype(array, name, array_dtype(problem.dtype))
+            check_dtype(array, name, dtype)
         return arrays
 
     def _named(self, operands: Sequence[Array]) -> dict[str, Array]:
