@@ -4,6 +4,8 @@ Byte orders, odd addresses, gaps of odd bytes, negative and zero strides, and el
 memory are drawn for every array of a call. `array_cases` has the calls.
 """
 
+import gc
+import weakref
 from functools import cache
 
 import numpy as np
@@ -89,6 +91,20 @@ SEEDS = st.integers(0, 2**32 - 1)
 @given(data=st.data(), seed=SEEDS)
 def test_arrays_anywhere(name, data, seed):
     check_calls(name, data, seed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_keep_no_array(name):
+    """Once the caller forgets operands and results, their memory is free."""
+    case, rng = made(name), np.random.default_rng(1)
+    for takes_out in (*case.takes_out, *case.takes_out):
+        operands = [draw_values(*one, rng) for one in zip(case.shapes, case.dtypes, strict=True)]
+        out = draw_values(case.shape, case.dtype, rng) if takes_out else None
+        operands.append(case.call(*operands, out=out))
+        known = list(map(weakref.ref, operands))
+        del operands, out
+        gc.collect()
+        assert all(one() is None for one in known)
 
 
 @pytest.mark.slow

@@ -57,8 +57,8 @@ class Recent:
     shape, dtype
         Of the output.
     kept
-        What `call` has addresses of; the dtypes of all arrays too, so that no other ones can be
-        where they are.
+        What `call` has addresses of, but for the arrays that calls are given: of these it compares
+        what they are like. Their dtypes are kept, so that no other ones can be where they are.
     """
 
     call: Callable[..., Array | None]
@@ -112,7 +112,8 @@ class Recent:
         words[call_fields.PLACE_COUNT] = len(others)
         told = [place for place, (at, _) in enumerate(given) if at in aligned and at >= 0]
         call = prepare_call(np.concatenate([words, describe_arrays(arrays, told)]))
-        stays = (task, tensors, places, [array.dtype for array in arrays], *kept)
+        same = [one.view for one in tensors if one.given is None]
+        stays = (task, same, places, [array.dtype for array in arrays], *kept)
         return cls(call, task.workspace_bytes, arrays[0].shape, arrays[0].dtype, stays)
 
     def again(
