@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import product
 from types import MappingProxyType
 
 import numpy as np
@@ -155,27 +155,22 @@ def build_axis(
         return tuple(min(side, size - start) for start in range(0, size, side))
 
     def join_parts(level: int, sides: tuple[int, ...]) -> RoleAxis:
-        extent = dict(zip(letters, sides, strict=True))
+        cells = {i: cut_letter(level, i, side) for i, side in zip(letters, sides, strict=True)}
+        if not all(sides):  # one empty register tile, so that C is still written
+            cells = {i: (side,) for i, side in zip(letters, sides, strict=True)}
         outermost_first = tiles[level].order[::-1]
-        cells = {i: cut_letter(level, i, extent[i]) for i in letters}
-        starts = {i: [0, *accumulate(cells[i])] for i in letters}
-        pieces, shifts = [], []
-        for places in product(*(range(len(cells[letter])) for letter in outermost_first)):
-            place = dict(zip(outermost_first, places, strict=True))
-            start = {letter: starts[letter][place[letter]] for letter in letters}
-            cut = tuple(cells[letter][place[letter]] for letter in letters)
-            pieces.append(find_part(level - 1, cut))
-            shifts.append(
-                [sum(of.get(letter, 0) * at for letter, at in start.items()) for of in strides]
-            )
-        if not pieces:  # an extent of 0: one empty register tile, so that C is still written
-            pieces, shifts = [find_part(level - 1, sides)], [[0] * len(strides)]
-        offsets = [
-            np.concatenate(
-                [piece.offsets[t] + shift[t] for piece, shift in zip(pieces, shifts, strict=True)]
-            )
-            for t in range(3)
-        ]
+        places = [outermost_first.index(letter) for letter in letters]
+        cuts = product(*(cells[letter] for letter in outermost_first))
+        pieces = [find_part(level - 1, tuple(cut[at] for at in places)) for cut in cuts]
+        sizes = [piece.size for piece in pieces]
+        offsets = []
+        for tensor, of in enumerate(strides):
+            starts = np.zeros(1, np.int64)
+            for letter in outermost_first:
+                begins = np.cumsum((0, *cells[letter][:-1])) * of.get(letter, 0)
+                starts = (starts[:, None] + begins).ravel()
+            within = np.concatenate([piece.offsets[tensor] for piece in pieces])
+            offsets.append(within + np.repeat(starts, sizes))
         bounds = [
             _concatenate_bounds([piece.bounds[at] for piece in pieces]) for at in range(level)
         ]
@@ -205,8 +200,6 @@ def _register_axis(
 
 def _concatenate_bounds(bounds: Sequence[Integers]) -> Integers:
     """Return all bounds as one list, each counted from the end of the one before."""
-    found, end = [np.zeros(1, np.int64)], 0
-    for one in bounds:
-        found.append(one[1:] + end)
-        end += int(one[-1])
-    return np.concatenate(found)
+    ends = np.cumsum([0, *(one[-1] for one in bounds)])[:-1]
+    following = np.concatenate([one[1:] for one in bounds])
+    return np.append(0, following + np.repeat(ends, [len(one) - 1 for one in bounds]))

@@ -15,7 +15,7 @@ from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
-from tilesolve.contractions.roles import ROWS
+from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solve import rank
 from tilesolve.plans.plan import Plan, plan
@@ -175,6 +175,23 @@ def test_c_is_added_to_in_runs(turned):
     (layout,) = found.executor.layouts.values()
     (box,) = layout.addition.boxes.tables
     assert np.all(np.diff(box.axes[ROWS].offsets[0]) == out.itemsize)
+
+
+@pytest.mark.parametrize("sizes", [(500, 500), (500, 7), (7, 500), (300, 1), (1, 300)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_tables_have_rows_and_columns_of_c(sizes, turned):
+    """A first call makes an entry for each of them, not for each element or microkernel of C."""
+    problem = Problem.of("ab-ka-kb", {"k": 2000} | dict(zip("ab", sizes, strict=True)), "float32")
+    found = summing(problem, 2)
+    operands, out = draw_operands(problem), np.empty(sizes[:: -1 if turned else 1], "float32")
+    out = out.T if turned else out
+    check_result(problem, found(*operands, out), reference(problem, *operands), operands)
+    layout, *_ = found.executor.layouts.values()
+    (box,) = layout.addition.boxes.tables
+    inner, outer = sizes[:: 1 if turned else -1]
+    entries = inner + outer if inner >= outer else out.size + 1
+    assert box.axes[ROWS].size + box.axes[COLUMNS].size == entries
+    assert box.register_tiles(ROWS) + box.register_tiles(COLUMNS) <= entries // 2 + 1
 
 
 @pytest.mark.parametrize("strategy", ["solver", "composition", "slicing"])

@@ -10,6 +10,9 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
+from math import prod
+from operator import mul
 from typing import Any, Self
 
 import numpy as np
@@ -71,7 +74,8 @@ class Addition:
         chain = Epilogue((*(Operation("+", letters) for _ in range(count)), *own))
         axes = [dict(zip(letters, steps, strict=True)) for steps in (output, partial)]
         whole = _elementwise(solution, sorted(letters, key=lambda i: abs(axes[0][i])))
-        policy = policy_of(whole, whole.problem, (axes[0], axes[1], {}))
+        given = [{i: axes[1][i] for i in one.letters} for one in whole.problem.spec.operands]
+        policy = policy_of(whole, whole.problem, (axes[0], *given))
         family = family_of(whole.problem.dtype, whole.machine)
         schedule = Schedule(whole.problem, policy, family, policy.strides)
         boxes = schedule.boxes()
@@ -105,14 +109,23 @@ class Addition:
 
 
 def _elementwise(solution: Solution, order: Sequence[str]) -> Solution:
-    """Return a solution whose problem has C's elements and no sums, with loops innermost first."""
+    """Return a solution whose problem has C's elements and no sums, with loops innermost first.
+
+    Rows are the innermost letters that make up the square root of C's elements, or more, columns
+    are the others: tables have an entry for each row and each column.
+    """
     problem = solution.problem
-    output = problem.spec.output
-    spec = Spec(output, (output, Tensor(())))
-    small = Problem.of(spec, {i: problem.sizes[i] for i in output.letters}, problem.dtype)
-    loops = "".join(order)
-    last = solution.machine.memory.name
-    nest = Nest.of(small, [(REGISTER, loops, 1), (last, loops, small.sizes)])
+    sizes = {i: problem.sizes[i] for i in order}
+    products = accumulate(sizes.values(), mul, initial=1)
+    rows = next(n for n, count in enumerate(products) if count**2 >= prod(sizes.values()))
+    axes = {one.letters[0]: one for one in problem.spec.output.subscripts}
+    whole, inner, outer = (
+        Tensor(tuple(axes[i] for i in reversed(letters)))
+        for letters in (order, order[:rows], order[rows:])
+    )
+    small = Problem.of(Spec(whole, (inner, outer)), sizes, problem.dtype)
+    loops, last = "".join(order), solution.machine.memory.name
+    nest = Nest.of(small, [(REGISTER, loops, sizes), (last, loops, sizes)])
     return replace(
         solution, problem=small, threads=1, split=None, vector=None, epilogue=None, nest=nest
     )
