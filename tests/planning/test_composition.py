@@ -5,10 +5,10 @@ from math import prod
 
 import numpy as np
 import pytest
-from running_cases import make_machine
+from running_cases import make_machine, make_shallow_machine
 from strategies import draw_whole_numbers
 
-from tilesolve import Plan, Problem, plan
+from tilesolve import Plan, Problem, conv_layer, plan
 from tilesolve.contractions.errors import PlanError, SolverError
 from tilesolve.contractions.reference import reference
 from tilesolve.contractions.roles import COLUMNS, ROWS, SUMS
@@ -174,3 +174,27 @@ def test_candidates_are_timed(options):
     """Whatever operands a call takes."""
     found = plan("ij-ik-kj", 24, MACHINE, strategy="composition", tries=2, cache=False, **options)
     assert all(seconds > 0 for seconds in tries.measure([found.solution]))
+
+
+@pytest.mark.parametrize("output", ["nwgk", "wngk", "nwkg"])
+def test_vectors_lie_along_any_letter_of_c(output):
+    """Schemes with vectors that are not along the last letter of C are run as they are made."""
+    sizes, machine = {"n": 3, "w": 16, "g": 4, "c": 4, "k": 3}, make_shallow_machine(256, 16)
+    options = {"dtype": "complex64", "machine": machine, "cache": False}
+    found = plan(f"{output}-nwgc-gkc", sizes, strategy="composition", **options)
+    again = plan(found.problem, scheme=found.scheme, machine=machine, cache=False)
+    arrays = draw_whole_numbers(found.problem)
+    for one in (found, again):
+        np.testing.assert_array_equal(one(*arrays), reference(found.problem, *arrays))
+
+
+@pytest.mark.parametrize(("layout", "shape"), [("NCHW", (1, 8, 2, 4)), ("NHWC", (1, 2, 4, 8))])
+def test_a_layer_says_for_which_arrays_there_is_no_scheme(layout, shape):
+    """Pixels of arrays in C order are one axis of whole vectors; each row of them is no vector."""
+    filters = np.ones((3, 8, 1, 1), "float32")
+    options = {"layout": layout, "machine": MACHINE, "strategy": "composition"}
+    made, x = conv_layer(shape, filters, **options), np.ones(shape, "float32")
+    np.testing.assert_array_equal(made(x), 8)
+    apart = np.ones([n + 1 for n in shape], "float32")[tuple(map(slice, shape))]
+    with pytest.raises(SolverError, match=r"no single axis in memory.*C order"):
+        made(apart)

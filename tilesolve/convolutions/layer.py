@@ -135,6 +135,8 @@ class ConvLayer:
         PlanError
             If there is a residual and the layer has none, or the other way round; or if `out` is
             read-only or shares memory with an operand. Nothing has been written then.
+        SolverError
+            If the layer's strategy finds no plan for arrays with such strides.
         """
         recent = self._recent
         if recent is not None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution, Form
 from tilesolve.contractions.epilogue import Epilogue, EpilogueArgument, Operation
-from tilesolve.contractions.errors import SizeError, SpecError
+from tilesolve.contractions.errors import SizeError, SolverError, SpecError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.machine.model import Machine
 from tilesolve.packing.memory_overlap import Array
@@ -68,15 +68,23 @@ class LayerPlans:
             form = self.form(flat)
             constant = form.problem.constant if self.constant else ()
             problem = replace(form.problem, constant=constant)
-            made = plan(
-                problem,
-                machine=self.machine,
-                threads=self.threads,
-                accumulate=adds,
-                epilogue=self.chain(form, adds),
-                strategy=self.strategy,
-                tries=self.tries,
-            )
+            try:
+                made = plan(
+                    problem,
+                    machine=self.machine,
+                    threads=self.threads,
+                    accumulate=adds,
+                    epilogue=self.chain(form, adds),
+                    strategy=self.strategy,
+                    tries=self.tries,
+                )
+            except SolverError as error:
+                if flat == self.convolution.pointwise:
+                    raise
+                raise SolverError(
+                    "pixels of x or of the result are no single axis in memory, and for such "
+                    f"arrays there is no plan: {error}; give arrays in C order"
+                ) from error
             found = self._made[flat, adds] = form, made
         return found
 

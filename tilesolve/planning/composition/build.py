@@ -126,7 +126,7 @@ def build(scheme: Scheme, target: Target) -> Built:
     turned = problem.with_vector(vector)
     roles = roles_of(turned)
     if along is not None:
-        _check_vector(scheme, problem, roles, along)
+        _check_vector(scheme, turned, roles, along)
     share = share_of(problem, split, target.threads).with_vector(vector)
     loops = Loops.of(own, roles, target.lanes)
     cells = _register_tiles(scheme, loops, roles, share, machine)
