@@ -6,12 +6,14 @@ It is read, and written to, where it lies.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilesolve.contractions.errors import DtypeError, TensorError
+from tilesolve.contractions.half_precision import array_dtype
 
 HOST_DEVICES = (1, 3, 11)
 """Kinds of devices whose memory CPUs address, as DLPack numbers them: CPUs, and pinned memory."""
@@ -98,10 +100,21 @@ def view_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:  # noqa: ANN401 - o
     try:
         kind, number = tensor.__dlpack_device__()
         if kind in HOST_DEVICES:
-            return np.from_dlpack(tensor)
+            return _from_torch(tensor) if _is_bfloat16(tensor) else np.from_dlpack(tensor)
     except Exception as error:  # of whatever kind the library raises
         raise TensorError(
             f"{name} is a {type(tensor).__name__} whose memory cannot be read: {error}"
         ) from error
     place = getattr(tensor, "device", f"{int(kind)}:{number}")
     raise TensorError(f"{name} is on the device {place}: give a copy in the CPU's memory")
+
+
+def _is_bfloat16(tensor: Any) -> bool:  # noqa: ANN401 - of any library
+    """Return whether a tensor is one of torch's whose dtype NumPy does not take from DLPack."""
+    return str(getattr(tensor, "dtype", None)) == "torch.bfloat16"
+
+
+def _from_torch(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - of torch
+    """Return an array of bfloat16 of a tensor's memory, by way of integers of as many bytes."""
+    bits = tensor.view(import_module("torch").int16)
+    return np.from_dlpack(bits).view(array_dtype("bfloat16"))

@@ -32,7 +32,7 @@ def read_shape(name: str, shape: Iterable[int]) -> tuple[int, ...]:
         ...
     tilesolve.contractions.errors.SizeError: an extent of x must be at least 0, got -2
     """
-    if isinstance(shape, str | bytes) or not isinstance(shape, Iterable):
+    if isinstance(shape, str | bytes) or not np.iterable(shape):
         raise SizeError(f"the shape of {name} must be a sequence of integers, got {shape!r}")
     return tuple(read_number(f"an extent of {name}", extent, 0) for extent in shape)
 

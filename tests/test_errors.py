@@ -26,6 +26,8 @@ WRONG = {
     "text": lambda: "§?",
     "no text": lambda: "",
     "bytes": lambda: b"\x00ij",
+    "null character": lambda: "\x00",
+    "no axes": lambda: np.array(3),
     "minus": lambda: -3,
     "zero": lambda: 0,
     "huge": lambda: 10**30,

@@ -1,5 +1,8 @@
 """Tensors of other libraries: read where they lie, written to where they lie, or refused."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from tensors import Failing, Older, Tensor
@@ -112,6 +115,35 @@ def test_tensors_are_checked_as_arrays_are(name):
         call(name, np.asarray, Tensor(np.empty((*shape[:-1], shape[-1] + 1))))
     with pytest.raises(DtypeError):
         call(name, np.asarray, Tensor(np.empty(shape, "int32")))
+
+
+class Half(Tensor):
+    """Torch's tensor of bfloat16, which its DLPack names and NumPy does not know."""
+
+    def __init__(self, array):
+        super().__init__(array)
+        self.dtype = "torch.bfloat16"
+
+    def view(self, dtype):
+        return Tensor(self.array.view(dtype))
+
+    def __dlpack__(self, **options):
+        raise BufferError("Unsupported dtype in DLTensor.")
+
+
+def test_bfloat16_of_torch_is_taken_where_it_lies(monkeypatch):
+    """As operands and as `out`, by way of integers; without ml_dtypes the error names it."""
+    half = pytest.importorskip("ml_dtypes").bfloat16
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16="int16"))
+    a, b, out = A.astype(half), B.astype(half), np.zeros((5, 7), half)
+    found = plan("ij,jk->ik", (a, b), MACHINE)
+    given = Half(out)
+    assert found(Half(a), Half(b), given) is given
+    np.testing.assert_array_equal(out.view("int16"), found(a, b).view("int16"))
+    np.testing.assert_array_equal(einsum("ij->ji", Half(a)).view("int16"), a.T.view("int16"))
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(TensorError, match="package ml_dtypes, which is not installed"):
+        found(Half(a), b)
 
 
 def test_an_out_that_shares_memory_is_found():

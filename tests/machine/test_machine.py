@@ -188,6 +188,7 @@ def test_capacities_have_bounds(change, message):
         ({"fma_rate": float("nan")}, "fma_rate must be positive, got nan"),
         ({"fma_latency": 4.0}, "fma_latency must be a positive integer, got 4.0"),
         ({"vector_bits": -1}, "vector_bits must be a positive integer, got -1"),
+        ({"vector_bits": 100}, "vector_bits must be a power of two, got 100"),
         ({"vector_registers": True}, "vector_registers must be a positive integer, got True"),
         ({"peaks": ()}, "no arithmetic peak"),
         ({"name": 5}, "must be text"),

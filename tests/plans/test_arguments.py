@@ -99,6 +99,21 @@ def test_plans_have_two_operands(spec, cache):
             plan(given, sizes if given is spec else None, MACHINE, cache=cache)
 
 
+@pytest.mark.parametrize("given", [None, 5, np.array(3.0), iter(())])
+@pytest.mark.parametrize("epilogue", ["", "+n"])
+def test_operands_of_an_epilogue_are_a_sequence(given, epilogue):
+    """Whether there is an epilogue or not."""
+    found = plan("mn-mk-kn", 4, MACHINE, epilogue=epilogue)
+    with pytest.raises(SizeError, match="operands of 'mn-mk-kn' is a sequence of arrays, not"):
+        found(ones((4, 4)), ones((4, 4)), operands=given)
+
+
+@pytest.mark.parametrize("extent", [2**62, 2**63 - 1])
+def test_extents_beyond_all_memory_are_planned(extent):
+    """Bytes from one element to the next may be more than 64 bits hold."""
+    assert plan("ij-ik-kj", extent, MACHINE, cache=False).problem.sizes["i"] == extent
+
+
 def test_threads_beyond_the_cores_are_warned_of_once():
     """They take turns, which a user may not expect; what fits the machine is silent."""
     with pytest.warns(ThreadsWarning, match="5 threads take turns on the 4 cores"):

@@ -117,6 +117,8 @@ def forget_convolutions() -> None:
 
 def _frozen(value: Any) -> Hashable:  # noqa: ANN401 - numbers, lists of numbers, or text
     """Return an argument as a value that can be a key."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, str) or not np.iterable(value):
         return value
     return tuple(map(_frozen, value))

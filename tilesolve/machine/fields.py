@@ -36,6 +36,10 @@ def check_fields(values: Mapping[str, Any]) -> None:
     check_positive(where, "fma_rate", values["fma_rate"])
     for field in ("cores", "threads_per_core", "vector_bits", "vector_registers", "fma_latency"):
         check_count(where, field, values[field])
+    if values["vector_bits"] & (values["vector_bits"] - 1):
+        raise MachineError(
+            f"{where}: vector_bits must be a power of two, got {values['vector_bits']}"
+        )
     parts: dict[str, type[Any]] = {"peaks": Peak, "sources": tuple, "catalogues": Catalogue}
     for field, kind in parts.items():
         what = f"{where}: {field}"

@@ -127,6 +127,12 @@ def check_machine(wanted: object) -> None:
     """
     if not isinstance(wanted, str | os.PathLike) or not str(wanted):
         raise MachineError(f"machine must be a Machine, a name or a path, got {wanted!r:.80}")
+    try:
+        named = os.fsencode(wanted)
+    except UnicodeError as error:
+        raise MachineError(f"machine {wanted!r:.80} is no path: {error}") from None
+    if 0 in named:
+        raise MachineError(f"machine {wanted!r:.80} is no path: it has a null character")
 
 
 def calibrated_text() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -91,9 +92,12 @@ def lines_of(
     >>> lines_of(Problem.of("mn-mk-kn", 512), 2, {"k": 3, "n": 8}, 64).tolist()
     [0, 64, 128]
     """
-    places = np.zeros(1, np.int64)
-    for letter, stride in problem.strides(tensor).items():
-        places = (places[:, None] + stride * np.arange(sides[letter])).ravel()
+    strides = problem.strides(tensor)
+    reach = sum(stride * sides[letter] for letter, stride in strides.items())
+    kind = np.int64 if reach <= sys.maxsize else np.object_  # more than memory can have
+    places = np.zeros(1, kind)
+    for letter, stride in strides.items():
+        places = (places[:, None] + stride * np.arange(sides[letter]).astype(kind)).ravel()
     return np.unique(places // line)
 
 

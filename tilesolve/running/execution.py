@@ -279,6 +279,10 @@ class Executor:
     def _check_operands(self, operands: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
         """Return the epilogue's operands as arrays, if they are what it takes."""
         epilogue, problem, shapes = self.solution.epilogue, self.solution.problem, self.shapes
+        if not hasattr(operands, "__len__") or getattr(operands, "shape", None) == ():
+            raise SizeError(
+                f"operands of {str(problem.spec)!r} is a sequence of arrays, not {operands!r:.80}"
+            )
         if len(operands) != len(shapes):
             raise SizeError(
                 f"epilogue {str(epilogue or '')!r} of {str(problem.spec)!r} takes {len(shapes)} "
