@@ -30,6 +30,21 @@ def check_kind(
         raise error(f"{name} must be {wanted}, got {value!r:.80}")
 
 
+def check_iterable(value: object, name: str, wanted: str, error: type[TilesolveError]) -> None:
+    """Raise an error unless something gives values one by one; an array without axes does not.
+
+    Examples
+    --------
+    >>> from tilesolve.contractions.errors import SizeError
+    >>> check_iterable(3, "padding", "a sequence", SizeError)
+    Traceback (most recent call last):
+        ...
+    tilesolve.contractions.errors.SizeError: padding must be a sequence, got 3
+    """
+    if not np.iterable(value):
+        raise error(f"{name} must be {wanted}, got {value!r:.80}")
+
+
 def check_kinds(
     values: object, kinds: Kinds, name: str, wanted: str, error: type[TilesolveError]
 ) -> None:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.argument_kinds import check_kind, check_kinds, check_position
+from tilesolve.contractions.argument_kinds import (
+    check_iterable,
+    check_kind,
+    check_kinds,
+    check_position,
+)
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.dtype_names import find_dtype, written_name
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
@@ -156,7 +161,7 @@ sizes are given for a, b
                 )
         extents = tuple((letter, _integer(spec, letter, sizes[letter])) for letter in spec.letters)
         for name, given in (("padding", padding), ("constant", constant)):
-            check_kind(given, Iterable, name, "a sequence", SizeError)
+            check_iterable(given, name, "a sequence", SizeError)
         return cls(spec, extents, dtype_name(dtype), tuple(padding), tuple(constant))
 
     def part(self, sizes: Mapping[str, int]) -> Self:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import EllipsisType
+
+import numpy as np
 
 from tilesolve.contractions.errors import LabelsError, SizeError, SpecError
 from tilesolve.contractions.inference import infer
@@ -250,7 +252,7 @@ def from_lists(arguments: Sequence[object]) -> tuple[str, list[object]]:
 
 def _term(labels: object, where: str) -> str:
     """Return a list of integers as text."""
-    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+    if isinstance(labels, str | bytes) or not np.iterable(labels):
         raise LabelsError(
             f"the subscripts of {where} must be a list of integers, not {labels!r}; "
             "or give a string such as 'ij,jk->ik' before the operands"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Self
 
-from tilesolve.contractions.argument_kinds import check_kind, check_kinds
+from tilesolve.contractions.argument_kinds import check_iterable, check_kind, check_kinds
 from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.operations import DTYPES, REDUCTIONS
@@ -104,7 +104,7 @@ class Stage:
         """
         check_kind(target, Read, "target", "an element such as C[i, j]", SpecError)
         term = as_term(term)
-        check_kind(where, Iterable, "where", "conditions", SpecError)
+        check_iterable(where, "where", "conditions", SpecError)
         return cls(target.array, target.subscripts, term, dtype, tuple(where), update, augmented)
 
     @property
@@ -179,7 +179,7 @@ class Stage:
 
     def with_where(self, where: Iterable[Condition]) -> Self:
         """Return the stage in another region."""
-        check_kind(where, Iterable, "where", "conditions", SpecError)
+        check_iterable(where, "where", "conditions", SpecError)
         return replace(self, where=tuple(where))
 
     def _check_axes(self) -> None:
