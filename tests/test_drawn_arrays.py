@@ -87,7 +87,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data(), seed=SEEDS)
 def test_arrays_anywhere(name, data, seed):
     check_calls(name, data, seed)
