@@ -206,6 +206,10 @@ not used for longest goes first."""
 
 # Loop programs
 
+MAX_WORD_LANES = 16
+"""Lanes of a mask up to which their numbers are compared as whole words; those of more are compared
+as bytes."""
+
 NEAR_VECTORS = 4
 """Vectors that may be loaded for the lanes of one; what lies further apart is gathered."""
 
@@ -220,6 +224,17 @@ INTERRUPTED_LOOPS = 2
 
 UNINTERRUPTED_VECTORS = 1 << 14
 """Vectors of one such loop between two looks."""
+
+MIN_STREAMED_ROW_BYTES = 160
+"""Bytes of rows from which on a program writes them past the caches where they share lines: each
+row computes its parts of them by themselves."""
+
+MIN_STREAMED_RUN_BYTES = 1024
+"""Bytes of runs from which on a program writes them past the caches, where the parts of lines at
+their ends go there, too."""
+
+MIN_CACHED_ENDS_RUN_BYTES = 4096
+"""The same where these parts go through the caches: their lines are read first."""
 
 TURNED_PREFETCH_BYTES = 4 * LINE_BYTES
 """How far ahead rows are prefetched that a program transposes in registers: the blocks that follow

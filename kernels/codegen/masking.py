@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
 
@@ -21,8 +22,16 @@ def mask_first_lanes(builder: ir.IRBuilder, kind: ir.VectorType, count: ir.Value
     >>> print(mask_first_lanes(builder, vectors.vector_type("float32", 128), count).type)
     <4 x i1>
     """
-    numbers = ir.Constant(ir.VectorType(INT64, kind.count), [INT64(i) for i in range(kind.count)])
-    return builder.icmp_signed("<", numbers, vectors.broadcast(builder, count, numbers.type))
+    element = INT64
+    if kind.count > tuning.MAX_WORD_LANES:
+        for symbol, bound in ((">", 0), ("<", kind.count)):
+            keeps = builder.icmp_signed(symbol, count, INT64(bound))
+            count = builder.select(keeps, count, INT64(bound))
+        element = ir.IntType(max(8, 1 << kind.count.bit_length().bit_length()))
+        count = builder.trunc(count, element)
+    kind = ir.VectorType(element, kind.count)
+    numbers = ir.Constant(kind, [element(lane) for lane in range(kind.count)])
+    return builder.icmp_signed("<", numbers, vectors.broadcast(builder, count, kind))
 
 
 def load_masked(

@@ -71,16 +71,12 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
         _update(emitter, point, dtype)
         return
     reduction = stage.reduction
-    axes = _positions(stage.axes)
     if reduction is None:
-        value = point.value(stage.term, dtype)
-        if scope.lanes is not None:
-            value = point.lanes_of(value)
         store_affine(
             emitter.builder,
             emitter.targets[stage.name],
-            axes,
-            value,
+            _positions(stage.axes),
+            stage_value(emitter, number, scope),
             scope,
             non_temporal=non_temporal,
         )
@@ -95,6 +91,14 @@ def emit_compute(emitter: Emitter, number: int, scope: Scope, *, non_temporal: b
         emitter.held[scope.key] = _combined(emitter, reduction.name, dtype, before, value, scope)
         return
     _accumulate(emitter, number, value, scope)
+
+
+def stage_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
+    """Emit what a stage without a reduction computes at a point, or at the lanes of a vector."""
+    stage = emitter.stage(number)
+    point = TermEmitter(emitter, number, scope)
+    value = point.value(stage.term, emitter.dtypes[stage.name])
+    return value if scope.lanes is None else point.lanes_of(value)
 
 
 def _accumulate(emitter: Emitter, number: int, value: ir.Value, scope: Scope) -> None:

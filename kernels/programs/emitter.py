@@ -19,6 +19,7 @@ from tilesolve.kernels.programs.accesses import Target, full_mask
 from tilesolve.kernels.programs.arithmetic import constant
 from tilesolve.kernels.programs.program import Program
 from tilesolve.kernels.programs.scope import Scope
+from tilesolve.kernels.programs.shared_lines import WaitingPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Emitter:
         Loops of the `Hold` that run while elements are held.
     held_ragged
         Whether elements beyond the end of a loop are left out.
+    waiting
+        Parts of lines that wait for what goes on there, by the array and the lanes of a vector.
     """
 
     builder: ir.IRBuilder
@@ -95,6 +98,7 @@ class Emitter:
     held_stage: int | None = None
     held_names: frozenset[str] = frozenset()
     held_ragged: bool = False
+    waiting: dict[tuple[str, int], WaitingPart] = field(default_factory=dict)
 
     def stage(self, number: int) -> Stage:
         """Return a stage by its position."""
@@ -104,6 +108,13 @@ class Emitter:
     def dtypes(self) -> Mapping[str, str]:
         """The dtype of each array and parameter."""
         return self.program.computation.dtypes
+
+    def waiting_part(self, target: Target, lanes: int) -> WaitingPart:
+        """Return the part of a line of an array that waits for what goes on there."""
+        key = target.name, lanes
+        if key not in self.waiting:
+            self.waiting[key] = WaitingPart.of(self.builder, target, lanes)
+        return self.waiting[key]
 
     @contextmanager
     def inside(self) -> Iterator[None]:

@@ -185,6 +185,8 @@ class _Function:
             first = builder.icmp_signed("==", part, INT64(0))
             with builder.if_then(first), emitter.inside():
                 lowering.emit((node,), Scope())
+        for part in emitter.waiting.values():
+            part.write(builder)
         if self.program.non_temporal:
             vectors.store_fence(builder)
         builder.ret_void()

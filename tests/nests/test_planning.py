@@ -1,5 +1,7 @@
 """Classes, routes and reports of planned nests."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -143,6 +145,40 @@ def test_outputs_that_the_last_cache_holds_are_not_streamed():
     computation = bound("o[y,x] = A[y,x] & B[y,x]", 64, "int32")
     assert not plan_nest(computation, MACHINE)[0].non_temporal
     assert plan_nest(computation, MACHINE, mode="thesis")[0].non_temporal == {"o"}
+
+
+def streams(text, machine=MACHINE, **sizes):
+    """Whether an output goes past the caches."""
+    return bool(plan_nest(bound(text, sizes, "float32"), machine)[0].non_temporal)
+
+
+def test_short_rows_that_share_lines_are_not_streamed():
+    """What their ends cost decides: none where rows are whole lines, or all of one row."""
+    for columns, streamed in ((3, False), (17, False), (16, True), (118, True), (1000, True)):
+        sizes = {"y": 30_000_000 // columns, "x": columns}
+        assert streams("o[y,x] = A[y,x] + B[y,x]", **sizes) == streamed, columns
+    assert streams("o[x] = A[x] + A[x+1]", x=30_000_001)
+    free, dear = (
+        MACHINE.replace(costs=replace(MACHINE.costs, shared_line_cycles=cycles))
+        for cycles in (1e-6, 1e6)
+    )
+    assert streams("o[y,x] = A[y,x] + B[y,x]", free, y=10_000_000, x=3)
+    assert not streams("o[y,x] = A[y,x] + B[y,x]", dear, y=30_000, x=1000)
+
+
+def test_blocks_stream_rows_of_whole_lines_alone():
+    """They write a line of each of their rows at once."""
+    assert streams("o[y,x] = A[x,y] + B[y,x]", y=4000, x=4096)
+    assert not streams("o[y,x] = A[x,y] + B[y,x]", y=4000, x=4100)
+
+
+def test_rows_without_gaps_are_priced_as_one_run():
+    """However short they are: the line that two of them share is read once."""
+    short, long = (
+        plan_nest(bound("o[y,x] = A[y,x] + 1", {"y": y, "x": x}), MACHINE, mode="plain")[0].cost
+        for y, x in ((10_000_000, 3), (10_000, 3000))
+    )
+    assert short.level("memory").seconds == pytest.approx(long.level("memory").seconds, rel=0.01)
 
 
 @pytest.mark.parametrize("name", list(SUITE))

@@ -129,6 +129,9 @@ class Costs:
     prefetch_gain_limit: float = _cost(
         0.98, "ratio", "time of such calls, up to which they prefetch rows of C"
     )
+    shared_line_cycles: float = _cost(
+        70.0, "cycles/row", "line that two rows of a nest share, where they go past the caches"
+    )
     level_overlap: float = _share(
         0.9, "of the time of all levels together that shows beside the slowest one"
     )

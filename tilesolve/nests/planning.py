@@ -18,7 +18,7 @@ from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.classify import NestClass, classify, find_move, is_written_once, tile_class
 from tilesolve.nests.interference import Sets
-from tilesolve.nests.price import price_nest, region_share, score_nest
+from tilesolve.nests.price import has_whole_lines, price_nest, region_share, score_nest
 from tilesolve.nests.product_plans import predict_seconds
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
@@ -191,6 +191,10 @@ def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:
     if isinstance(found, str):
         found = _Tiled(plain, {}, "", found)
     cost = _price(computation, found.nest, wish, streamed)
+    if streamed and wish.mode != "thesis":
+        cached = _price(computation, found.nest, wish, False)
+        if score_nest(cached, wish.machine) <= score_nest(cost, wish.machine):
+            streamed, cost = False, cached
     if wish.mode == "default" and kind is NestClass.TEMPORAL and found.nest is not plain:
         untiled = _price(computation, plain, wish, streamed)
         if score_nest(untiled, wish.machine) < score_nest(cost, wish.machine):
@@ -321,15 +325,20 @@ def _line(computation: Computation, machine: Machine) -> int:
 
 
 def _streams(computation: Computation, stage: Stage, wish: _Wish) -> bool:
-    """Return whether the output goes past the caches.
+    """Return whether the output may go past the caches.
 
-    It does if it is written once, and the last cache does not hold all arrays; in the thesis
-    always then.
+    It may if it is written once, and the last cache does not hold all arrays; in the thesis it does
+    always then. Blocks write a line of each of their rows at once: these have to be whole lines.
     """
     if not is_written_once(stage) or not stage.output or wish.mode == "plain":
         return False
+    if wish.mode == "thesis":
+        return True
+    in_blocks = wish.mode == "default" and tile_class(stage) is NestClass.SPATIAL
+    if in_blocks and not has_whole_lines(computation.output, wish.machine.levels[0].line):
+        return False
     limit = Limits.of(wish.machine).last_cache_bytes
-    return wish.mode == "thesis" or sum(one.bytes for one in computation.arrays) > limit
+    return sum(one.bytes for one in computation.arrays) > limit
 
 
 def _price(computation: Computation, nest: LoopNest, wish: _Wish, streamed: bool) -> Price:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
@@ -92,7 +92,23 @@ def price_nest(
         )
     compute = region * arithmetic_seconds(computation, nest, machine, threads)
     calls = region * prod(trips for _, trips in loops[1:])
+    if streamed and not has_whole_lines(computation.output, machine.levels[0].line):
+        compute += calls * machine.costs.shared_line_cycles / machine.frequency
     return Price(tuple(levels), compute, float(calls), ())
+
+
+def has_whole_lines(array: ArrayInfo, line: int) -> bool:
+    """Return whether rows of an array share no line, if it begins with one.
+
+    Examples
+    --------
+    >>> [has_whole_lines(ArrayInfo("o", (8, n), "float32"), 64) for n in (118, 128)]
+    [False, True]
+    >>> has_whole_lines(ArrayInfo("o", (118,), "float32"), 64)
+    True
+    """
+    row = array.shape[-1] * np.dtype(array.dtype).itemsize if array.shape else 0
+    return row % line == 0 or prod(array.shape[:-1]) == 1
 
 
 def score_nest(cost: Price, machine: Machine) -> float:
@@ -183,11 +199,8 @@ def _moved(
         operands = walk(tensors[1:], loops, sizes[1:], lambda _, outer: outer < max(parallel, 1))
         return [0.0] * len(references), output + operands
     found: tuple[list[float], list[float]] = [], []
-    rows = [[float(one.rows(box)) for box in boxes] for one in references]
-    bytes_ = [
-        [float(one.rows(box) * one.lines(box, place.line) * place.line) for box in boxes]
-        for one in references
-    ]
+    runs = [[_runs(one, box, place.line) for box in boxes] for one in references]
+    rows, bytes_ = ([[pair[at] for pair in one] for one in runs] for at in (0, 1))
     held = [sum(sizes) for sizes in zip(*bytes_, strict=True)]
 
     for number, one in enumerate(references):
@@ -201,6 +214,23 @@ def _moved(
         for tables, moved in zip((rows, bytes_), found, strict=True):
             moved += walk(tensors[number : number + 1], loops, [tables[number]], stays)
     return found
+
+
+def _runs(one: Reference, box: Mapping[str, float], line: int) -> tuple[float, float]:
+    """Return the contiguous runs of an array that a box touches, and the bytes of their lines.
+
+    Rows that the box touches from end to end are one run.
+    """
+    if one.gathered or not one.axes:
+        rows = float(one.rows(box))
+        return rows, float(rows * one.lines(box, line) * line)
+    sides, axis = one.sides(box), len(one.axes) - 1
+    run = sides[axis]
+    while axis and sides[axis] >= one.shape[axis]:
+        axis -= 1
+        run *= sides[axis]
+    rows = float(prod(sides[:axis]))
+    return rows, float(rows * (run * one.element + line - min(one.element, line)))
 
 
 def _crowds(one: Reference, box: Mapping[str, float], cache: Level) -> bool:

@@ -1,0 +1,286 @@
+"""Rows that a vector loop writes past the caches: whole lines, where runs of them are long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from llvmlite import ir
+
+from tilesolve.contractions.statements.affine import Affine
+from tilesolve.kernels import tuning
+from tilesolve.kernels.codegen import masking, vectors
+from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.programs.accesses import Target, emit_pointer, to_bytes
+from tilesolve.kernels.programs.arithmetic import BIT
+from tilesolve.kernels.programs.computing import stage_value
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.program import Loop
+from tilesolve.kernels.programs.scope import Place, Scope, emit_extreme, emit_position
+
+Store = Callable[[int, Scope], bool]
+"""Emits a stage at one vector, and its store, if it is one that this stores; returns whether it
+is."""
+
+Part = Callable[[Place, ir.Value | None, Store | None], None]
+"""Emits what a loop computes at one vector: where it begins, the mask of its lanes, and what is
+stored in another way than usual."""
+
+Run = Callable[[ir.Value, ir.Value, int | None], ir.Value]
+"""Emits the whole vectors between two distances from where a loop begins, and the stage whose are
+written past the caches; returns where they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRows:
+    """The rows that a vector loop writes past the caches: one, or those of a block.
+
+    Parameters
+    ----------
+    emitter, loop, stage, scope, lanes
+        What is emitted.
+    in_block
+        Whether there is a row for each point of a block around.
+    whole
+        Whether rows consist of whole elements that lie alike in vectors.
+    """
+
+    emitter: Emitter
+    loop: Loop
+    stage: int
+    scope: Scope
+    lanes: int
+    in_block: bool
+    whole: ir.Value
+
+    @classmethod
+    def of(
+        cls,
+        emitter: Emitter,
+        what: tuple[Loop, int, int],
+        scope: Scope,
+        low: Place,
+        *,
+        in_block: bool,
+    ) -> Self:
+        """Emit what is to be known of rows that begin at a place: of a loop, a stage and lanes."""
+        builder, (loop, stage, lanes) = emitter.builder, what
+        found = cls(emitter, loop, stage, scope, lanes, in_block, BIT(1))
+        rest = builder.and_(found._amid(low), INT64(found.target.itemsize - 1))
+        whole = builder.icmp_signed("==", rest, INT64(0))
+        if in_block:
+            aligned = rows_aligned(builder, found.target, lanes * found.target.itemsize)
+            whole = builder.and_(whole, aligned)
+        return replace(found, whole=whole)
+
+    @property
+    def target(self) -> Target:
+        """The array."""
+        return self.emitter.targets[self.emitter.stage(self.stage).name]
+
+    def count_to_line(self, place: Place) -> ir.Value:
+        """Emit how many elements lie between a place and the next vector that begins a line."""
+        builder, size = self.emitter.builder, self.target.itemsize
+        apart = builder.sub(INT64(0), self._amid(place))
+        return builder.udiv(builder.and_(apart, INT64(self.lanes * size - 1)), INT64(size))
+
+    def _amid(self, place: Place) -> ir.Value:
+        """Emit the bytes between where a vector begins and a place."""
+        at = self.scope.at(self.loop.name, place)
+        where = self._address(at, rows=not self.in_block)
+        return self.emitter.builder.and_(where, INT64(self.lanes * self.target.itemsize - 1))
+
+    def _address(self, scope: Scope, *, rows: bool = True) -> ir.Value:
+        """Emit the address of what is written first, or of as much along the unit axis alone."""
+        builder, target = self.emitter.builder, self.target
+        places = [
+            emit_position(builder, one, scope)
+            if isinstance(one, Affine) and (rows or axis == target.unit)
+            else Place(None)
+            for axis, one in enumerate(self.emitter.stage(self.stage).axes)
+        ]
+        return builder.ptrtoint(emit_pointer(builder, target, places), INT64)
+
+    def give_to_next(self, low: Place, high: Place) -> tuple[Place, Place]:
+        """Return where a tile of rows begins and ends if it leaves parts of lines to the next one.
+
+        All tiles but the first begin with a line then, so that each line is written as a whole.
+        """
+        builder, scope = self.emitter.builder, self.scope
+        name = self.loop.low[0].plain or ""
+        tile = scope.tiles.get(name) if len(self.loop.low) == 1 else None
+        if tile is None or tile.step < self.lanes:
+            return low, high
+        others = [one for one in self.loop.high if one != Affine.letter(name) + tile.step]
+        if len(others) == len(self.loop.high) or any(name in one.letters for one in others):
+            return low, high
+        begin = scope.places[name]
+        end = Place(begin.base, begin.offset + tile.step)
+
+        def move(place: Place, stays: ir.Value) -> Place:
+            """Emit where a place goes unless it stays."""
+            stays = builder.or_(stays, builder.not_(self.whole))
+            value = place.value(builder)
+            line = builder.add(value, self.count_to_line(place))
+            return Place(builder.select(stays, value, line))
+
+        first = emit_extreme(builder, tile.low, scope, ">").value(builder)
+        last = emit_extreme(builder, tile.high, scope, "<").value(builder)
+        low = move(begin, builder.icmp_signed("==", begin.value(builder), first))
+        high = move(end, builder.icmp_signed(">=", end.value(builder), last))
+        for one in others:
+            bound = emit_position(builder, one, scope).value(builder)
+            value = high.value(builder)
+            high = Place(builder.select(builder.icmp_signed("<", value, bound), value, bound))
+        return low, high
+
+    def emit(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
+        """Emit the loop over a row: whole vectors that begin where lines do, and both its ends.
+
+        Where runs are short, or rows lie apart by no whole vectors in a block, all go through the
+        caches, and only the last vector is masked.
+        """
+        builder = self.emitter.builder
+        streams = builder.and_(self.whole, self._runs_long(low, extent))
+        if self.in_block:  # of larger code: both ways share their ends
+            self._emit_block(streams, low, extent, (part, run))
+            return
+        with builder.if_else(streams, likely=True) as (yes, no):
+            with yes, self.emitter.inside():
+                self._emit_row(low, extent, part, run)
+            with no, self.emitter.inside():
+                emit_through_caches(builder, self.lanes, (low, extent), part, run)
+
+    def _emit_row(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
+        """Emit a row past the caches, of whose first and last line parts belong to other rows."""
+        builder = self.emitter.builder
+        head, done = self._emit_lines(low, extent, extent, run)
+        # The first line begins before the row, with lanes that are those of the row before.
+        before = builder.sub(INT64(self.lanes), self.count_to_line(low))
+        bits = ir.VectorType(BIT, self.lanes)
+
+        def end(trip: ir.Value) -> None:
+            first = builder.icmp_signed("==", trip, INT64(0))
+            skipped = builder.select(first, before, INT64(0))
+            begin = builder.sub(builder.select(first, INT64(0), done), skipped)
+            behind = builder.sub(builder.select(first, head, extent), begin)
+
+            def store(stage: int, scope: Scope) -> bool:
+                return self._store_end(stage, scope, (skipped, behind))
+
+            with builder.if_then(builder.icmp_signed(">", behind, skipped)):
+                missing, mask = (
+                    masking.mask_first_lanes(builder, bits, lane) for lane in (skipped, behind)
+                )
+                mask = builder.and_(mask, builder.not_(missing))
+                part(Place(builder.add(low.value(builder), begin)), mask, store)
+
+        vectors.repeat(builder, INT64(2), end)
+
+    def _store_end(self, stage: int, scope: Scope, lanes: tuple[ir.Value, ir.Value]) -> bool:
+        """Emit an end of a row: it waits for the row that goes on there. Return if it is one."""
+        if stage != self.stage:
+            return False
+        emitter, builder = self.emitter, self.emitter.builder
+        value = to_bytes(builder, stage_value(emitter, stage, scope), self.target.dtype)
+        waiting = emitter.waiting_part(self.target, self.lanes)
+        waiting.join(builder, value, self._address(scope), lanes)
+        return True
+
+    def _emit_block(
+        self, streams: ir.Value, low: Place, extent: ir.Value, parts: tuple[Part, Run]
+    ) -> None:
+        """Emit the rows of a block, past the caches if they stream, or through them."""
+        builder, (part, run) = self.emitter.builder, parts
+        none = INT64(0)
+        head, past = self._emit_lines(low, extent, builder.select(streams, extent, none), run)
+        near = run(none, builder.select(streams, none, extent), None)
+        done = builder.select(streams, past, near)
+
+        def end(trip: ir.Value) -> None:
+            first = builder.and_(streams, builder.icmp_signed("==", trip, none))
+            begin = builder.select(first, none, done)
+            left = builder.sub(builder.select(first, head, extent), begin)
+            emit_first_lanes(builder, self.lanes, (low, begin, left), part)
+
+        vectors.repeat(builder, builder.select(streams, INT64(2), INT64(1)), end)
+
+    def _emit_lines(
+        self, low: Place, extent: ir.Value, end: ir.Value, run: Run
+    ) -> tuple[ir.Value, ir.Value]:
+        """Emit whole lines of a row, and return between which distances they lie."""
+        builder = self.emitter.builder
+        apart = self.count_to_line(low)
+        head = builder.select(builder.icmp_signed("<", apart, extent), apart, extent)
+        return head, run(head, end, self.stage)
+
+    def _runs_long(self, low: Place, extent: ir.Value) -> ir.Value:
+        """Emit whether runs are so long that the parts of lines at their ends do not matter.
+
+        A run goes on from row to row where neither has anything between them. Rows of whole lines
+        have no ends.
+        """
+        builder, size = self.emitter.builder, self.target.itemsize
+        run = builder.mul(extent, INT64(size))
+        ends = builder.or_(self._amid(low), builder.and_(run, INT64(self.lanes * size - 1)))
+        pieces = size >= tuning.MIN_NON_TEMPORAL_BYTES and not self.in_block
+        least = tuning.MIN_STREAMED_RUN_BYTES if pieces else tuning.MIN_CACHED_ENDS_RUN_BYTES
+        joined = run if self.in_block else self._join_rows(run)
+        long = builder.and_(
+            builder.icmp_signed(">=", run, INT64(tuning.MIN_STREAMED_ROW_BYTES)),
+            builder.icmp_signed(">=", joined, INT64(least)),
+        )
+        return builder.or_(long, builder.icmp_signed("==", ends, INT64(0)))
+
+    def _join_rows(self, run: ir.Value) -> ir.Value:
+        """Emit the bytes of a run that goes on from row to row, if they have nothing between them.
+
+        Axes are taken from the last one on, as long as each begins where the one before ends.
+        """
+        builder, target = self.emitter.builder, self.target
+        sizes = self.emitter.program.computation.sizes
+        joins: ir.Value = BIT(1)
+        for axis in reversed(range(len(target.strides))):
+            position = self.emitter.stage(self.stage).axes[axis]
+            if axis == target.unit:
+                continue
+            letter = position.plain if isinstance(position, Affine) else None
+            if letter is None:
+                break
+            stride = target.strides[axis]
+            step = INT64(stride) if isinstance(stride, int) else stride
+            joins = builder.and_(joins, builder.icmp_signed("==", step, run))
+            run = builder.select(joins, builder.mul(run, INT64(sizes[letter])), run)
+        return run
+
+
+def emit_through_caches(
+    builder: ir.IRBuilder, lanes: int, row: tuple[Place, ir.Value], part: Part, run: Run
+) -> None:
+    """Emit a row of so many elements from a place on: whole vectors, and the last one masked."""
+    low, extent = row
+    done = run(INT64(0), extent, None)
+    emit_first_lanes(builder, lanes, (low, done, builder.sub(extent, done)), part)
+
+
+def emit_first_lanes(
+    builder: ir.IRBuilder, lanes: int, where: tuple[Place, ir.Value, ir.Value], part: Part
+) -> None:
+    """Emit the first lanes of a vector: where a row begins, how far from there, and how many."""
+    low, begin, count = where
+    with builder.if_then(builder.icmp_signed(">", count, INT64(0))):
+        mask = masking.mask_first_lanes(builder, ir.VectorType(BIT, lanes), count)
+        part(Place(builder.add(low.value(builder), begin)), mask, None)
+
+
+def rows_aligned(builder: ir.IRBuilder, target: Target, size: int) -> ir.Value:
+    """Emit whether all rows of an array lie a multiple of so many bytes apart."""
+    found: ir.Value = BIT(1)
+    for axis, stride in enumerate(target.strides):
+        if axis == target.unit:
+            continue
+        step = INT64(stride) if isinstance(stride, int) else stride
+        rest = builder.and_(step, INT64(size - 1))
+        found = builder.and_(found, builder.icmp_signed("==", rest, INT64(0)))
+    return found
