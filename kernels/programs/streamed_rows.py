@@ -142,10 +142,10 @@ class StreamedRows:
         caches, and only the last vector is masked.
         """
         builder = self.emitter.builder
-        streams = builder.and_(self.whole, self._runs_long(low, extent))
-        if self.in_block:  # of larger code: both ways share their ends
-            self._emit_block(streams, low, extent, (part, run))
+        if self.in_block:
+            self._emit_block(low, extent, part, run)
             return
+        streams = builder.and_(self.whole, self._runs_long(low, extent))
         with builder.if_else(streams, likely=True) as (yes, no):
             with yes, self.emitter.inside():
                 self._emit_row(low, extent, part, run)
@@ -188,12 +188,9 @@ class StreamedRows:
         waiting.join(builder, value, self._address(scope), lanes)
         return True
 
-    def _emit_block(
-        self, streams: ir.Value, low: Place, extent: ir.Value, parts: tuple[Part, Run]
-    ) -> None:
-        """Emit the rows of a block, past the caches if they stream, or through them."""
-        builder, (part, run) = self.emitter.builder, parts
-        none = INT64(0)
+    def _emit_block(self, low: Place, extent: ir.Value, part: Part, run: Run) -> None:
+        """Emit the rows of a block, whose code is larger: both ways share their ends."""
+        builder, streams, none = self.emitter.builder, self.whole, INT64(0)
         head, past = self._emit_lines(low, extent, builder.select(streams, extent, none), run)
         near = run(none, builder.select(streams, none, extent), None)
         done = builder.select(streams, past, near)
@@ -224,12 +221,11 @@ class StreamedRows:
         builder, size = self.emitter.builder, self.target.itemsize
         run = builder.mul(extent, INT64(size))
         ends = builder.or_(self._amid(low), builder.and_(run, INT64(self.lanes * size - 1)))
-        pieces = size >= tuning.MIN_NON_TEMPORAL_BYTES and not self.in_block
+        pieces = size >= tuning.MIN_NON_TEMPORAL_BYTES
         least = tuning.MIN_STREAMED_RUN_BYTES if pieces else tuning.MIN_CACHED_ENDS_RUN_BYTES
-        joined = run if self.in_block else self._join_rows(run)
         long = builder.and_(
             builder.icmp_signed(">=", run, INT64(tuning.MIN_STREAMED_ROW_BYTES)),
-            builder.icmp_signed(">=", joined, INT64(least)),
+            builder.icmp_signed(">=", self._join_rows(run), INT64(least)),
         )
         return builder.or_(long, builder.icmp_signed("==", ends, INT64(0)))
 

@@ -69,7 +69,9 @@ def price_nest(
     for at, place in enumerate(places):
         cache = next((one for one in machine.caches[:-1] if one.name == place.name), None)
         width = machine.vector_bits // 8
-        runs, moved = _moved(references, nest, loops, boxes, (place, at, cache), width)
+        where = (place, at, cache)
+        joins = stage.reduction is None
+        runs, moved = _moved(references, nest, loops, boxes, where, width, joins=joins)
         if later is not None and at:
             sizes = zip(runs, moved, strict=True)
             moved = [first_lines(n * place.line, size, later) / (later or 1) for n, size in sizes]
@@ -180,11 +182,14 @@ def _moved(
     boxes: Sequence[Mapping[str, float]],
     where: tuple[Store, int, Level | None],
     width: int,
+    *,
+    joins: bool,
 ) -> tuple[list[float], list[float]]:
     """Return the runs and the bytes of each reference that a place takes in.
 
-    What most of evicts itself does not stay in a cache, but where blocks are transposed, which are
-    in registers at once; in which sets of the last cache lines lie, no address tells.
+    Where rows join, those that a box touches from end to end are one run. What most of evicts
+    itself does not stay in a cache, but where blocks are transposed, which are in registers at
+    once; in which sets of the last cache lines lie, no address tells.
     """
     tensors: Any = references
     place, at, cache = where
@@ -199,7 +204,7 @@ def _moved(
         operands = walk(tensors[1:], loops, sizes[1:], lambda _, outer: outer < max(parallel, 1))
         return [0.0] * len(references), output + operands
     found: tuple[list[float], list[float]] = [], []
-    runs = [[_runs(one, box, place.line) for box in boxes] for one in references]
+    runs = [[_runs(one, box, place.line, joins=joins) for box in boxes] for one in references]
     rows, bytes_ = ([[pair[at] for pair in one] for one in runs] for at in (0, 1))
     held = [sum(sizes) for sizes in zip(*bytes_, strict=True)]
 
@@ -216,21 +221,18 @@ def _moved(
     return found
 
 
-def _runs(one: Reference, box: Mapping[str, float], line: int) -> tuple[float, float]:
-    """Return the contiguous runs of an array that a box touches, and the bytes of their lines.
-
-    Rows that the box touches from end to end are one run.
-    """
-    if one.gathered or not one.axes:
-        rows = float(one.rows(box))
-        return rows, float(rows * one.lines(box, line) * line)
-    sides, axis = one.sides(box), len(one.axes) - 1
-    run = sides[axis]
-    while axis and sides[axis] >= one.shape[axis]:
-        axis -= 1
-        run *= sides[axis]
-    rows = float(prod(sides[:axis]))
-    return rows, float(rows * (run * one.element + line - min(one.element, line)))
+def _runs(
+    one: Reference, box: Mapping[str, float], line: int, *, joins: bool
+) -> tuple[float, float]:
+    """Return the contiguous runs of an array that a box touches, and the bytes of their lines."""
+    rows, lines = float(one.rows(box)), float(one.lines(box, line))
+    if joins and one.axes and not one.gathered:
+        sides, axis = one.sides(box), len(one.axes) - 1
+        while axis and sides[axis] >= one.shape[axis]:
+            axis -= 1
+            rows /= sides[axis]
+            lines += (sides[axis] - 1) * prod(sides[axis + 1 :]) * one.element / line
+    return rows, rows * lines * line
 
 
 def _crowds(one: Reference, box: Mapping[str, float], cache: Level) -> bool:

@@ -14,6 +14,8 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.kernels import tuning
 from tilesolve.kernels.programs.compiled_program import compile_program
+from tilesolve.kernels.programs.layout import Layout
+from tilesolve.kernels.programs.module import lower
 from tilesolve.kernels.programs.program import Compute, Loop, Program
 from tilesolve.packing.sizes import LINE_BYTES
 
@@ -157,3 +159,16 @@ def test_rows_of_blocks_are_whole(bits):
         )
         result = first.T & second
         run_guarded(program, case, {"A": first, "B": second}, lambda _, new=result: new)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "written"), [("float32", "store i32"), ("float64", "store i64"), ("uint8", "masked")]
+)
+def test_ends_of_runs_go_past_the_caches_if_elements_can(dtype, written):
+    """A line of which one part is cached and one is not costs more than a cached one."""
+    program = plain(Case(dtype, (2, 3, 301), 0, 512, 1), "o[z,y,x] = A[z,y,x]")
+    module = lower(program, Layout.rows(program.computation), 512).module
+    (writer,) = (one for one in module.functions if one.name.startswith("write_part"))
+    past = "!nontemporal" in str(writer)
+    assert written in str(writer)
+    assert past == (written != "masked")
