@@ -97,7 +97,8 @@ def lines_of(
     kind = np.int64 if reach <= sys.maxsize else np.object_  # more than memory can have
     places = np.zeros(1, kind)
     for letter, stride in strides.items():
-        places = (places[:, None] + stride * np.arange(sides[letter]).astype(kind)).ravel()
+        steps: Any = stride * np.arange(sides[letter]).astype(kind)
+        places = (places[:, None] + steps).ravel()
     return np.unique(places // line)
 
 
