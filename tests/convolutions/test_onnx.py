@@ -35,7 +35,8 @@ def random(*shape):
 
 def model(nodes, inputs, constants, outputs=None, opset=17):
     """A model of nodes, shapes of inputs, arrays that are part of it, and axes of outputs."""
-    outputs = outputs or {"y": len(next(iter(inputs.values())))}
+    if outputs is None:
+        outputs = {"y": len(next(iter(inputs.values())) or ())}
     value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)  # noqa: E731
     graph = helper.make_graph(
         nodes,
@@ -143,6 +144,7 @@ def test_what_follows_becomes_part_of_layers(tmp_path):
         loaded = tilesolve.onnx.load(source)
         np.testing.assert_allclose(loaded({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
         assert str(loaded).splitlines() == [
+            "2 of 2 convolutions are layers",
             "conv 3x3 3→6, 7x7, batch 2, padding 1, NCHW float32, bias, leaky(0.25)",
             "conv 3x3 6→6, 7x7, batch 2, padding 1, NCHW float32, bias, residual, clip(-1,1)",
         ]
@@ -189,6 +191,50 @@ def test_bad_inputs():
             loaded(given)
 
 
+def test_one_array_for_one_input():
+    """It needs no name; a model of several inputs names them."""
+    made, x = block(), random(2, 3, 7, 7)
+    loaded = tilesolve.onnx.load(made)
+    np.testing.assert_array_equal(loaded(x)["y"], loaded({"x": x})["y"])
+    add = helper.make_node("Add", ["a", "b"], ["y"])
+    two = tilesolve.onnx.load(model([add], {"a": (2,), "b": (2,)}, {}))
+    assert str(two) == "no convolutions"
+    for called, given, error, message in (
+        (loaded, x[0], SizeError, r"'x' has the shape \(3, 7, 7\), the model has \(2,"),
+        (loaded, None, SizeError, r"'x' has the shape \(\)"),
+        (loaded, [[1], [2, 3]], DtypeError, "input 'x' is no array"),
+        (two, x, ModelError, r"has 2 inputs: give .* by its name, {'a': \.\.\., 'b': \.\.\.}"),
+        (two, {"a": x, 3: x}, ModelError, "inputs are a, b, got 3, a"),
+    ):
+        with pytest.raises(error, match=message):
+            called(given)
+
+
+def test_outputs_without_shapes():
+    """ONNX allows them; the model runs."""
+    made, x = block(), random(2, 3, 7, 7)
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    made.graph.output[0].type.tensor_type.ClearField("shape")
+    for source in (made, made.SerializeToString()):
+        found = tilesolve.onnx.load(source)({"x": x})["y"]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        assert len(tilesolve.onnx.layers(source)) == 2
+    assert not made.graph.output[0].type.tensor_type.HasField("shape")
+
+
+def test_operators_of_others():
+    """Convolutions of a model are listed beside an operator that only somebody else knows."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BiasGelu", ["c"], ["y"], domain="com.other"),
+    ]
+    made = model(nodes, {"x": (1, 2, 5)}, {"w": random(3, 2, 3)}, {"y": 3})
+    made.opset_import.append(helper.make_opsetid("com.other", 1))
+    assert len(tilesolve.onnx.layers(made)) == 1
+    with pytest.raises(ModelError, match=r"cannot be run: .*'BiasGelu' from domain 'com\.other'"):
+        tilesolve.onnx.load(made)
+
+
 def damaged():
     """Models that cannot be, with what is said about them."""
     conv = lambda x, w, **more: model(  # noqa: E731
@@ -203,7 +249,14 @@ def damaged():
     yield conv(("N", 3, 7, 7), (4, 3, 3, 3)), r"'x' has the dynamic shape \(N, 3, 7, 7\)"
     yield conv((2, 3, 7, 7), (4, 3, 3, 3), kernel_shape=[2, 2]), "kernel_shape|is damaged"
     unknown = model([helper.make_node("Softly", ["x"], ["y"])], {"x": (1, 2)}, {})
-    yield unknown, "is damaged: .*Softly"
+    yield unknown, r"has the operator 'Softly' \(node 'y'\), which version 17 of ONNX's .* not have"
+    missing = model([helper.make_node("Relu", ["x"], ["y"])], {"x": None}, {})
+    yield missing, "input 'x' has no shape: give it numbers"
+    apart = conv((2, 3, 7, 7), (4, 3, 3, 3))
+    apart.graph.initializer[0].data_location = TensorProto.EXTERNAL
+    entry = apart.graph.initializer[0].external_data.add()
+    entry.key, entry.value = "location", "weights.bin"
+    yield apart, "array 'w' in another file, 'weights.bin': give the path of the model"
 
 
 @pytest.mark.parametrize(("source", "message"), list(damaged()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 OLDEST_OPSET = 7
 """The first version of ONNX's operators in which those of inference mean what they mean now."""
+
+OWN_DOMAINS = ("", "ai.onnx")
+"""The names of ONNX's own domain."""
 
 
 def import_onnx() -> Any:  # noqa: ANN401 - a module
@@ -44,13 +47,16 @@ def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
     name, found = _parse(onnx, source)
     for used in found.opset_import:
         newest = onnx.defs.onnx_opset_version()
-        if used.domain in ("", "ai.onnx") and not OLDEST_OPSET <= used.version <= newest:
+        if used.domain in OWN_DOMAINS and not OLDEST_OPSET <= used.version <= newest:
             raise ModelError(
                 f"{name} has operators of version {used.version}; versions {OLDEST_OPSET} to "
                 f"{newest} are read (onnx {onnx.__version__})"
             )
+    _check_operators(onnx, name, found)
+    _check_data(onnx, name, found)
     try:
-        onnx.checker.check_model(found)
+        onnx.checker.check_model(_with_shapes(found))
+        found = _without_functions(found)
         return onnx.shape_inference.infer_shapes(found, strict_mode=True, data_prop=True)
     except (
         onnx.checker.ValidationError,
@@ -59,6 +65,62 @@ def read_model(source: str | PathLike[str] | bytes | ModelProto) -> ModelProto:
         ValueError,
     ) as error:
         raise ModelError(f"{name} is damaged: {error}") from error
+
+
+def _without_functions(model: ModelProto) -> ModelProto:
+    """Return a model in which the nodes of its own functions stand where these are called."""
+    if not model.functions:
+        return model
+    from onnx.inliner import inline_local_functions
+
+    return inline_local_functions(model)
+
+
+def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
+    """Yield the graphs that a node has as attributes, as If and Loop do."""
+    for one in node.attribute:
+        if one.HasField("g"):
+            yield one.g
+        yield from one.graphs
+
+
+def _check_operators(onnx: Any, name: str, model: ModelProto) -> None:  # noqa: ANN401
+    """Raise `ModelError` if an operator of ONNX is not known; those of others are only run."""
+    versions = [one.version for one in model.opset_import if one.domain in OWN_DOMAINS]
+    nodes = [*model.graph.node, *(node for one in model.functions for node in one.node)]
+    while nodes and versions:
+        node = nodes.pop()
+        nodes += [one for graph in inner_graphs(node) for one in graph.node]
+        if node.domain in OWN_DOMAINS and not onnx.defs.has(node.op_type, versions[0]):
+            place = node.name or (node.output[0] if node.output else "")
+            raise ModelError(
+                f"{name} has the operator {node.op_type!r} (node {place!r}), which version "
+                f"{versions[0]} of ONNX's operators does not have"
+            )
+
+
+def _check_data(onnx: Any, name: str, model: ModelProto) -> None:  # noqa: ANN401
+    """Raise `ModelError` if an array lies in another file that was not read."""
+    for one in model.graph.initializer:
+        if one.data_location == onnx.TensorProto.EXTERNAL:
+            file = next((entry.value for entry in one.external_data if entry.key == "location"), "")
+            raise ModelError(
+                f"{name} has the array {one.name!r} in another file, {file!r}: give the path of "
+                "the model, beside which it lies"
+            )
+
+
+def _with_shapes(model: ModelProto) -> ModelProto:
+    """Return a model for the checker, which wants shapes of inputs and outputs; others do not."""
+    ends = (*model.graph.input, *model.graph.output)
+    if all(one.type.tensor_type.HasField("shape") for one in ends):
+        return model
+    copy = type(model)()
+    copy.CopyFrom(model)
+    for one in (*copy.graph.input, *copy.graph.output):
+        if one.type.HasField("tensor_type"):
+            one.type.tensor_type.shape.SetInParent()
+    return copy
 
 
 def _parse(onnx: Any, source: Any) -> tuple[str, ModelProto]:  # noqa: ANN401
@@ -98,26 +160,20 @@ def check_inputs(graph: GraphProto) -> None:
     fixed = {one.name for one in graph.initializer}
     known = shapes_of(graph)
     for one in graph.input:
-        if one.name not in known and one.name not in fixed:
-            dims = one.type.tensor_type.shape.dim
-            shape = ", ".join(
+        if one.name in known or one.name in fixed:
+            continue
+        kind = one.type.tensor_type
+        told = "no shape"
+        if kind.HasField("shape"):
+            dims = (
                 str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
-                for dim in dims
+                for dim in kind.shape.dim
             )
-            raise ModelError(
-                f"input {one.name!r} has the dynamic shape ({shape}): give it numbers, for "
-                "instance by onnx.tools.update_model_dims.update_inputs_outputs_dims"
-            )
-
-
-def constants_of(graph: GraphProto) -> dict[str, Any]:
-    """Return the arrays of a graph that are part of the model, by name."""
-    onnx = import_onnx()
-    found = {one.name: one for one in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            found[node.output[0]] = node.attribute[0].t
-    return {name: onnx.numpy_helper.to_array(one) for name, one in found.items()}
+            told = f"the dynamic shape ({', '.join(dims)})"
+        raise ModelError(
+            f"input {one.name!r} has {told}: give it numbers, for "
+            "instance by onnx.tools.update_model_dims.update_inputs_outputs_dims"
+        )
 
 
 def attributes_of(node: NodeProto) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +11,26 @@ import numpy.typing as npt
 
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError, TilesolveError
-from tilesolve.contractions.problem import DTYPES
-from tilesolve.convolutions.batch_norm import BatchNorm
-from tilesolve.convolutions.layer import ConvLayer, conv_layer
+from tilesolve.convolutions.layer import ConvLayer
+from tilesolve.convolutions.onnx_chains import Chain, OtherConvolution, find_chains
 from tilesolve.convolutions.onnx_files import (
-    attributes_of,
     check_inputs,
-    constants_of,
     import_onnx,
-    read_arguments,
     read_model,
     shapes_of,
+)
+from tilesolve.convolutions.onnx_graph import (
+    constants_of,
+    look_through_identities,
+    remove_unread,
 )
 from tilesolve.convolutions.onnx_operators import operators
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import check_threads
+from tilesolve.system.html_report import html_report
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto
 
 DOMAIN = "tilesolve"
 """Where the operator of our layers belongs."""
@@ -39,7 +39,8 @@ DOMAIN = "tilesolve"
 class Model:
     """A model that runs here; `load` makes one.
 
-    ``model({name: array})`` gives the outputs by name.
+    ``model({name: array})`` gives the outputs by name; a model of one input takes its array, too.
+    ``print(model)`` says how many of its convolutions are layers, which are not, and why.
 
     Parameters
     ----------
@@ -49,27 +50,31 @@ class Model:
         The shape and the dtype of each input.
     layers
         Our layers, in the order in which they run.
+    others
+        The convolutions that are no layers.
     """
 
-    __slots__ = ("_evaluator", "inputs", "layers")
+    __slots__ = ("_evaluator", "inputs", "layers", "others")
 
     def __init__(
         self,
         evaluator: Any,  # noqa: ANN401 - onnx has no type for it
         inputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
         layers: tuple[ConvLayer, ...],
+        others: tuple[OtherConvolution, ...] = (),
     ) -> None:
         self._evaluator = evaluator
         self.inputs = inputs
         self.layers = layers
+        self.others = others
 
-    def __call__(self, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
+    def __call__(self, inputs: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:
         """Run the model.
 
         Parameters
         ----------
         inputs
-            An array for each input.
+            An array for each input, by name; or the array of the only input.
 
         Returns
         -------
@@ -83,17 +88,7 @@ class Model:
         SizeError, DtypeError
             If an input has another shape or dtype.
         """
-        if set(inputs) != set(self.inputs):
-            wanted, given = (", ".join(sorted(names)) for names in (self.inputs, inputs))
-            raise ModelError(f"the model's inputs are {wanted}, got {given or 'none'}")
-        arrays = {name: read_array(one, f"input {name!r}") for name, one in inputs.items()}
-        for name, (shape, dtype) in self.inputs.items():
-            if arrays[name].shape != shape:
-                raise SizeError(
-                    f"input {name!r} has the shape {arrays[name].shape}, the model has {shape}"
-                )
-            if arrays[name].dtype != dtype:
-                raise DtypeError(f"input {name!r} is {arrays[name].dtype}, the model has {dtype}")
+        arrays = self._read_inputs(inputs)
         try:
             found = self._evaluator.run(None, arrays)
         except TilesolveError:
@@ -102,8 +97,43 @@ class Model:
             raise ModelError(f"the model cannot be run: {error}") from error
         return dict(zip(self._evaluator.output_names, found, strict=True))
 
+    def _read_inputs(self, given: Mapping[str, npt.ArrayLike] | npt.ArrayLike) -> dict[str, Array]:
+        """Return the array of each input, if its shape and its dtype are the model's."""
+        if not isinstance(given, Mapping):
+            if len(self.inputs) != 1:
+                raise ModelError(
+                    f"the model has {len(self.inputs)} inputs: give an array for each by its name, "
+                    f"{{{', '.join(f'{name!r}: ...' for name in self.inputs)}}}"
+                )
+            given = dict.fromkeys(self.inputs, given)
+        if set(given) != set(self.inputs):
+            wanted, got = (", ".join(sorted(map(str, names))) for names in (self.inputs, given))
+            raise ModelError(f"the model's inputs are {wanted or 'none'}, got {got or 'none'}")
+        arrays = {name: read_array(one, f"input {name!r}") for name, one in given.items()}
+        for name, (shape, dtype) in self.inputs.items():
+            if arrays[name].shape != shape:
+                raise SizeError(
+                    f"input {name!r} has the shape {arrays[name].shape}, the model has {shape}"
+                )
+            if arrays[name].dtype != dtype:
+                raise DtypeError(f"input {name!r} is {arrays[name].dtype}, the model has {dtype}")
+        return arrays
+
+    def __repr__(self) -> str:
+        return f"<Model of {', '.join(self.inputs) or 'no input'}: {self._count()}>"
+
     def __str__(self) -> str:
-        return "\n".join(str(layer).partition("\n")[0] for layer in self.layers)
+        layers = [str(layer).partition("\n")[0] for layer in self.layers]
+        return "\n".join([self._count(), *layers, *map(str, self.others)])
+
+    def _repr_html_(self) -> str:
+        return html_report(str(self))
+
+    def _count(self) -> str:
+        count = len(self.layers) + len(self.others)
+        if not count:
+            return "no convolutions"
+        return f"{len(self.layers)} of {count} convolutions are layers"
 
 
 def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | None = None) -> Model:
@@ -111,8 +141,10 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
 
     A batch normalisation behind a Conv becomes part of its weights. An Add of an array of the same
     shape behind that becomes its residual, and Relu, Clip, LeakyRelu, Sigmoid or Tanh its
-    activation, where nothing else reads what stands between. Other operators are ONNX's own
-    reference, but for those of `operators`.
+    activation, where nothing else reads what stands between. What is computed of constants alone
+    is computed once. Other operators are ONNX's own reference, but for those of `operators`.
+
+    ``print(model)`` says which convolutions are no layers, and why.
 
     Parameters
     ----------
@@ -131,19 +163,10 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
     model = read_model(source)
     graph = model.graph
     check_inputs(graph)
-    chains = _find_chains(graph)
     shapes = shapes_of(graph)
-    layers = tuple(chain.layer(shapes, shared) for chain in chains)
-    rewritten = onnx.ModelProto()
-    rewritten.CopyFrom(model)
-    _rewrite(rewritten.graph, chains)
-    rewritten.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
-    from onnx.reference import ReferenceEvaluator
-
-    try:
-        evaluator = ReferenceEvaluator(rewritten, new_ops=[*operators(), _layer_operator(layers)])
-    except Exception as error:  # the evaluator raises errors of many kinds
-        raise ModelError(f"the model cannot be run: {error}") from error
+    look_through_identities(graph)
+    constants = constants_of(model)
+    remove_unread(graph, constants)
     fixed = {one.name for one in graph.initializer}
     inputs = {
         one.name: (
@@ -153,7 +176,24 @@ def load(source: str | PathLike[str] | bytes | ModelProto, *, threads: int | Non
         for one in graph.input
         if one.name not in fixed
     }
-    return Model(evaluator, inputs, layers)
+    chains, others = find_chains(graph, constants, shapes)
+    layers = tuple(chain.layer(shapes, shared) for chain in chains)
+    _put_layers(graph, chains)
+    remove_unread(graph, constants)
+    model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+    return Model(_evaluator(model, layers), inputs, layers, tuple(others))
+
+
+def _evaluator(model: ModelProto, layers: tuple[ConvLayer, ...]) -> Any:  # noqa: ANN401
+    """Return ONNX's evaluator of a copy of a model: arrays that were removed take no memory."""
+    from onnx.reference import ReferenceEvaluator
+
+    copy = import_onnx().ModelProto()
+    copy.CopyFrom(model)
+    try:
+        return ReferenceEvaluator(copy, new_ops=[*operators(), _layer_operator(layers)])
+    except Exception as error:  # the evaluator raises errors of many kinds
+        raise ModelError(f"the model cannot be run: {error}") from error
 
 
 def _layer_operator(layers: tuple[ConvLayer, ...]) -> type:
@@ -171,126 +211,8 @@ def _layer_operator(layers: tuple[ConvLayer, ...]) -> type:
     return Layer
 
 
-@dataclass(slots=True)
-class _Chain:
-    """A Conv, and what follows it until something else reads a result or its kind is not known.
-
-    Parameters
-    ----------
-    nodes
-        The Conv first.
-    weights, bias
-        Its own.
-    norm
-        A batch normalisation.
-    residual
-        The name of what is added.
-    activation
-        As `conv_layer` takes it.
-    """
-
-    nodes: list[NodeProto]
-    weights: Array
-    bias: Array | None
-    norm: BatchNorm | None = None
-    residual: str | None = None
-    activation: str = ""
-
-    @property
-    def result(self) -> str:
-        """The name of what the chain gives."""
-        return str(self.nodes[-1].output[0])
-
-    def layer(self, shapes: Mapping[str, tuple[int, ...]], threads: int | None) -> ConvLayer:
-        """Return the layer that computes the chain."""
-        conv = self.nodes[0]
-        x_shape = shapes[conv.input[0]]
-        return conv_layer(
-            x_shape,
-            self.weights,
-            self.bias,
-            **read_arguments(attributes_of(conv), x_shape, self.weights.shape),
-            batch_norm=self.norm,
-            residual=self.residual is not None,
-            epilogue=self.activation,
-            threads=threads,
-        )
-
-    def take(
-        self,
-        node: NodeProto,
-        constants: Mapping[str, Array],
-        shapes: Mapping[str, tuple[int, ...]],
-    ) -> bool:
-        """Add the node that reads the chain's result, if it can be part of the layer."""
-        result, given = self.result, attributes_of(node)
-        if node.op_type == "BatchNormalization":
-            if self.residual or self.activation or self.norm or given.get("training_mode"):
-                return False
-            if result != node.input[0] or any(name not in constants for name in node.input[1:]):
-                return False
-            gamma, beta, mean, var = (constants[name] for name in node.input[1:])
-            self.norm = (gamma, beta, mean, var, given.get("epsilon", 1e-5))
-        elif node.op_type == "Add" and not (self.residual or self.activation):
-            (other,) = [name for name in node.input if name != result] or (result,)
-            if other == result or shapes.get(other) != shapes.get(result):
-                return False
-            self.residual = other
-        elif not self.activation and (text := _activation(node, given, constants)):
-            self.activation = text
-        else:
-            return False
-        self.nodes.append(node)
-        return True
-
-
-def _activation(node: NodeProto, given: Mapping[str, Any], constants: Mapping[str, Array]) -> str:
-    """Return a node as an activation of `conv_layer`; nothing if it is none."""
-    if node.op_type in ("Relu", "Sigmoid", "Tanh"):
-        return str(node.op_type.lower())
-    if node.op_type == "LeakyRelu":
-        return f"leaky({given.get('alpha', 0.01)!r})"
-    if node.op_type != "Clip":
-        return ""
-    bounds = [given.get("min", -np.inf), given.get("max", np.inf)]
-    for at, name in enumerate(node.input[1:]):
-        if not name:
-            continue
-        if name not in constants:
-            return ""
-        bounds[at] = constants[name].item()
-    return "clip({},{})".format(*(repr(float(bound)) for bound in bounds))
-
-
-def _find_chains(graph: GraphProto) -> list[_Chain]:
-    """Return the chains of a graph whose weights are part of the model."""
-    constants, shapes = constants_of(graph), shapes_of(graph)
-    uses = Counter(name for node in graph.node for name in node.input)
-    uses.update(one.name for one in graph.output)
-    readers = {name: node for node in graph.node for name in node.input}
-    taken: set[str] = set()
-    found = []
-    for node in graph.node:
-        if node.op_type != "Conv" or node.input[0] not in shapes:
-            continue
-        if any(name not in constants for name in node.input[1:] if name):
-            continue
-        weights = constants[node.input[1]]
-        if weights.dtype.name not in DTYPES:
-            continue
-        bias = constants[node.input[2]] if len(node.input) > 2 and node.input[2] else None
-        chain = _Chain([node], weights, bias)
-        while uses[chain.result] == 1 and chain.result in readers:
-            reader = readers[chain.result]
-            if reader.output[0] in taken or not chain.take(reader, constants, shapes):
-                break
-        taken.update(one.output[0] for one in chain.nodes)
-        found.append(chain)
-    return found
-
-
-def _rewrite(graph: GraphProto, chains: list[_Chain]) -> None:
-    """Put our layers in the place of the last node of each chain."""
+def _put_layers(graph: GraphProto, chains: list[Chain]) -> None:
+    """Put our layers in the place of the last node of each chain; nothing reads the others then."""
     onnx = import_onnx()
     made = {}
     for number, chain in enumerate(chains):
@@ -298,11 +220,6 @@ def _rewrite(graph: GraphProto, chains: list[_Chain]) -> None:
         made[chain.result] = onnx.helper.make_node(
             "Layer", inputs, [chain.result], domain=DOMAIN, number=number
         )
-    gone = {node.output[0] for chain in chains for node in chain.nodes}
-    nodes = [
-        made.get(node.output[0] if node.output else "", node)
-        for node in graph.node
-        if not node.output or node.output[0] in made or node.output[0] not in gone
-    ]
+    nodes = [made.get(node.output[0] if node.output else "", node) for node in graph.node]
     del graph.node[:]
     graph.node.extend(nodes)

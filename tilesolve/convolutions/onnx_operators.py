@@ -120,7 +120,7 @@ def pool_maxima(
     order = len(window)
     steps, gaps = strides or (1,) * order, dilations or (1,) * order
     ends = list(zip(pads[:order], pads[order:], strict=True)) if pads else [(0, 0)] * order
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     padded = np.pad(x, [(0, 0), (0, 0), *ends], constant_values=least)
     counts = [
         (extent - gap * (taps - 1) - 1) // step + 1

@@ -1,0 +1,264 @@
+"""Convolutions of whole networks are layers, however constants are written; others say why not."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from convolution_cases import ReferencePlan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilesolve
+from tilesolve.contractions.errors import ModelError
+from tilesolve.convolutions.conv import forget_convolutions
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+from onnx_networks import Network, mobilenet_v2, resnet18  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def planned_at_once():
+    """Layers run by the reference: what plans do is tested elsewhere."""
+    forget_convolutions()
+    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
+        yield
+    forget_convolutions()
+
+
+def load_right(build, dtype, tolerance, **kinds):
+    """Load a network that gives what onnx's evaluator gives in float64, of the same numbers."""
+    loaded = tilesolve.onnx.load(build(Network(dtype, dtype, **kinds)))
+    wide = ReferenceEvaluator(build(Network("float64", dtype, **kinds)))
+    shape, kind = loaded.inputs["image"]
+    image = RNG.standard_normal(shape).astype(kind)
+    (found,) = loaded(image).values()
+    assert found.dtype == np.dtype(dtype)
+    (expected,) = wide.run(None, {"image": image.astype(np.float64)})
+    assert abs(found.astype(np.float64) - expected).max() <= tolerance * abs(expected).max()
+    return loaded
+
+
+@pytest.mark.parametrize("folds", [True, False])
+@pytest.mark.parametrize(("build", "count"), [(resnet18, 20), (mobilenet_v2, 52)])
+def test_all_convolutions_are_layers(build, count, folds):
+    """Biases of zeros stand there once, as torch writes them; or batch normalisations do."""
+    loaded = load_right(build, "float32", 1e-4, folds=folds)
+    assert (len(loaded.layers), loaded.others) == (count, ())
+    assert str(loaded).splitlines()[0] == f"{count} of {count} convolutions are layers"
+    assert repr(loaded) == f"<Model of image: {count} of {count} convolutions are layers>"
+    residuals = sum(layer.has_residual for layer in loaded.layers)
+    assert residuals == (8 if build is resnet18 else 10)
+    ends = [str(layer).partition("\n")[0].rpartition(", ")[2] for layer in loaded.layers]
+    activations = [end for end in ends if end in ("relu", "clip(0,6)")]
+    assert len(activations) == (17 if build is resnet18 else 35)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_layers_of_half_precision(dtype):
+    """Models of two bytes a number have layers, too."""
+    pytest.importorskip("ml_dtypes")
+    loaded = load_right(resnet18, dtype, 0.02 if dtype == "float16" else 0.15)
+    assert (len(loaded.layers), loaded.others) == (20, ())
+    assert {layer.convolution.dtype for layer in loaded.layers} == {dtype}
+
+
+@st.composite
+def written_constants(draw):
+    """Nodes that make an array of a model from others, in some version of the operators."""
+    opset = draw(st.sampled_from([11, 13, 17, 21]))
+    values = RNG.standard_normal((3, 2, 3, 2)).astype(np.float32)
+    steps = draw(st.lists(st.sampled_from(["Identity", "Cast", "Reshape", "Transpose", "Axes"])))
+    first, nodes, arrays = "w0", [], {"w0": values}
+    if draw(st.booleans()):
+        arrays = {}
+        nodes = [helper.make_node("Constant", [], ["w0"], value=numpy_helper.from_array(values))]
+    for step in steps:
+        names = [f"{first}{end}" for end in "abc"]
+        if step == "Identity":
+            nodes.append(helper.make_node("Identity", [first], names[:1]))
+        elif step == "Cast":
+            for source, name, kind in ((first, names[1], 11), (names[1], names[0], 1)):
+                nodes.append(helper.make_node("Cast", [source], [name], to=kind))
+        elif step == "Reshape":
+            flat, shape = np.array([-1]), np.array(values.shape)
+            arrays |= {f"{first}flat": flat, f"{first}shape": shape}
+            nodes += [
+                helper.make_node("Reshape", [first, f"{first}flat"], [names[1]]),
+                helper.make_node("Reshape", [names[1], f"{first}shape"], [names[0]]),
+            ]
+        elif step == "Transpose":
+            for source, name in ((first, names[1]), (names[1], names[0])):
+                nodes.append(helper.make_node("Transpose", [source], [name], perm=[3, 1, 2, 0]))
+        else:
+            given = {"axes": [1]} if opset < 13 else {}
+            axes = [] if given else [f"{first}axes"]
+            arrays |= {one: np.array([1]) for one in axes}
+            for kind, source, name in (
+                ("Unsqueeze", first, names[1]),
+                ("Squeeze", names[1], names[0]),
+            ):
+                nodes.append(helper.make_node(kind, [source, *axes], [name], **given))
+        first = names[0]
+    return opset, nodes, arrays, first, values
+
+
+@given(written=written_constants(), also=st.booleans())
+@settings(max_examples=40)
+def test_weights_computed_of_constants(written, also):
+    """They are weights of a layer, whatever constants they are made of, and are kept nowhere else.
+
+    Where an output gives them, too, they are as they should be.
+    """
+    opset, nodes, arrays, name, values = written
+    nodes = [*nodes, helper.make_node("Conv", ["x", name], ["y"])]
+    outputs = [("y", TensorProto.FLOAT, [None] * 4)]
+    outputs += [(name, TensorProto.FLOAT, [None] * 4)] if also else []
+    loaded = tilesolve.onnx.load(model(nodes, {"x": (1, 2, 5, 4)}, arrays, outputs, opset))
+    assert (len(loaded.layers), loaded.others) == (1, ())
+    x = RNG.standard_normal((1, 2, 5, 4)).astype(np.float32)
+    found = loaded(x)
+    made = model([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": x.shape}, {"w": values})
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    np.testing.assert_allclose(found["y"], expected, rtol=1e-4, atol=1e-5)
+    graph = loaded._evaluator.onnx_graph_
+    if also:
+        np.testing.assert_array_equal(found[name], values)
+    else:
+        assert [node.op_type for node in graph.node] == ["Layer"]
+        assert not graph.initializer
+
+
+KINDS = {"s": TensorProto.INT64, "go": TensorProto.BOOL}
+"""Kinds of inputs by name; the others are float32."""
+
+
+def model(nodes, inputs, arrays, outputs=(("y", TensorProto.FLOAT, None),), opset=17, **more):
+    """A model of nodes, shapes of inputs, and arrays."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [value(name, KINDS.get(name, TensorProto.FLOAT), s) for name, s in inputs.items()],
+        [value(*one) for one in outputs],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    versions = [helper.make_opsetid("", opset), *more.pop("versions", [])]
+    return helper.make_model(graph, opset_imports=versions, ir_version=8, **more)
+
+
+def branch(nodes, name):
+    """A graph within If."""
+    value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * 3)
+    return helper.make_graph(nodes, name, [], [value])
+
+
+def without_layers():
+    """Models of one convolution that is no layer, with the reason."""
+    node, x = helper.make_node, (1, 2, 6)
+    w, bias = (RNG.standard_normal(s).astype(np.float32) for s in ((3, 2, 3), (3,)))
+    conv = node("Conv", ["x", "w"], ["y"], name="c")
+    yield model([conv], {"x": x, "w": w.shape}, {}), "its weights 'w' are an input"
+    made = node("Mul", ["v", "v"], ["w"])
+    yield model([made, conv], {"x": x}, {"v": w}), "its weights 'w' are the result of Mul"
+    biased = node("Conv", ["x", "w", "b"], ["y"], name="c")
+    yield model([biased], {"x": x, "b": (3,)}, {"w": w}), "its bias 'b' is an input"
+    shaped = [node("Reshape", ["z", "s"], ["x"]), conv]
+    inputs = {"z": x, "s": (3,)}
+    yield model(shaped, inputs, {"w": w}), "the shape of 'x' is not known before it runs"
+    turned = node("ConvTranspose", ["x", "w"], ["y"], name="c")
+    yield model([turned], {"x": x}, {"w": w.swapaxes(0, 1).copy()}), "it is transposed"
+    inner = [node("Conv", ["x", "w", "b"], ["t"], name="c")]
+    other = [node("Identity", ["x"], ["e"])]
+    choice = node("If", ["go"], ["y"], name="i", then_branch=branch(inner, "t"),
+                  else_branch=branch(other, "e"))  # fmt: skip
+    inputs = {"x": x, "go": ()}
+    yield model([choice], inputs, {"w": w, "b": bias}), "it stands within If 'i'"
+
+
+@pytest.mark.parametrize(("made", "reason"), list(without_layers()))
+def test_convolutions_without_layers(made, reason):
+    """The model says which they are and why; its results are right."""
+    loaded = tilesolve.onnx.load(made)
+    (other,) = loaded.others
+    assert (loaded.layers, other.name) == ((), "c")
+    assert other.reason.startswith(reason)
+    lines = str(loaded).splitlines()
+    assert lines[0] == "0 of 1 convolutions are layers"
+    assert lines[1].startswith(f"{other.operator} 'c' is no layer: {reason}")
+    given = {
+        name: RNG.standard_normal(shape).astype(np.float32)
+        for name, (shape, _) in loaded.inputs.items()
+    }
+    given |= {"s": np.array([1, 2, 6])} if "s" in given else {}
+    given |= {"go": np.array(True)} if "go" in given else {}
+    found = loaded(given)["y"]
+    (expected,) = ReferenceEvaluator(made).run(None, given)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_results_read_within_another_graph():
+    """What a branch of If reads stays, though one node alone reads it beside that."""
+    node, w = helper.make_node, RNG.standard_normal((3, 2, 3)).astype(np.float32)
+    nodes = [
+        node("Conv", ["x", "w"], ["c"]),
+        node("Relu", ["c"], ["r"]),
+        node("If", ["go"], ["i"], then_branch=branch([node("Neg", ["c"], ["t"])], "t"),
+             else_branch=branch([node("Identity", ["c"], ["e"])], "e")),
+        node("Add", ["r", "i"], ["y"]),
+    ]  # fmt: skip
+    made = model(nodes, {"x": (1, 2, 6), "go": ()}, {"w": w})
+    given = {"x": RNG.standard_normal((1, 2, 6)).astype(np.float32), "go": np.array(True)}
+    loaded = tilesolve.onnx.load(made)
+    assert len(loaded.layers) == 1
+    (expected,) = ReferenceEvaluator(made).run(None, given)
+    np.testing.assert_allclose(loaded(given)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_identities_between_nodes():
+    """What follows an Identity becomes part of the layer, too."""
+    node, w = helper.make_node, RNG.standard_normal((3, 2, 3)).astype(np.float32)
+    nodes = [
+        node("Identity", ["x"], ["x2"]),
+        node("Conv", ["x2", "w"], ["c"]),
+        node("Identity", ["c"], ["c2"]),
+        node("Identity", ["c2"], ["c3"]),
+        node("Relu", ["c3"], ["r"]),
+        node("Identity", ["r"], ["y"]),
+    ]
+    made = model(nodes, {"x": (1, 2, 6)}, {"w": w})
+    loaded, x = tilesolve.onnx.load(made), RNG.standard_normal((1, 2, 6)).astype(np.float32)
+    assert str(loaded.layers[0]).partition("\n")[0].endswith(", relu")
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    np.testing.assert_allclose(loaded(x)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_convolutions_of_functions():
+    """Functions that the model defines are put where they are called."""
+    node, w = helper.make_node, RNG.standard_normal((3, 2, 3)).astype(np.float32)
+    block = helper.make_function(
+        *("own", "Block", ["a", "v"], ["b"]),
+        [node("Conv", ["a", "v"], ["c"]), node("Relu", ["c"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )
+    made = model([node("Block", ["x", "w"], ["y"], domain="own")], {"x": (1, 2, 6)}, {"w": w},
+                 functions=[block], versions=[helper.make_opsetid("own", 1)])  # fmt: skip
+    loaded, x = tilesolve.onnx.load(made), RNG.standard_normal((1, 2, 6)).astype(np.float32)
+    assert (len(loaded.layers), loaded.others) == (1, ())
+    (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
+    np.testing.assert_allclose(loaded(x)["y"], expected, rtol=1e-4, atol=1e-5)
+    assert len(tilesolve.onnx.layers(made)) == 1
+
+
+def test_constants_that_cannot_be_computed():
+    """An operator of constants that fails is named."""
+    nodes = [
+        helper.make_node("Reshape", ["v", "s"], ["w"], name="bad"),
+        helper.make_node("Conv", ["x", "w"], ["y"]),
+    ]
+    arrays = {"v": np.ones(7, np.float32), "s": np.array([3, 2, -1])}
+    with pytest.raises(ModelError, match=r"is damaged|Reshape 'bad' of constants"):
+        tilesolve.onnx.load(model(nodes, {"x": (1, 2, 6)}, arrays))
