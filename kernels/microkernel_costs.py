@@ -8,7 +8,7 @@ from typing import Self
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels import tuning
-from tilesolve.kernels.dtypes import max_columns
+from tilesolve.kernels.dtypes import lanes, max_columns, real_of
 
 MANY_REGISTERS = 32
 """Vector registers of instruction sets that have many; the others have sixteen."""
@@ -46,6 +46,18 @@ def default_tile(dtype: str, vector_bits: int, registers: int) -> tuple[int, int
     return vectors, columns
 
 
+def product_cycles(dtype: str, bits: int, frequency: float, flops: float) -> float:
+    """Return the cycles that a product of two vectors, and its sum, takes at a rate of arithmetic.
+
+    Examples
+    --------
+    >>> [product_cycles(dtype, 256, 4e9, 64e9) for dtype in ("float64", "complex128")]
+    [0.5, 2.0]
+    """
+    products = lanes(dtype, bits) if real_of(dtype) == dtype else 4 * lanes(dtype, bits)
+    return 2 * products * frequency / flops
+
+
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
     """A register tile and how fast its microkernel was, alone and with all it reads in L1.
@@ -81,6 +93,22 @@ class RegisterTile:
     def cycles(self, sums: float) -> float:
         """Return the cycles of a call that sums so many products into each element."""
         return self.call + sums * self.step
+
+    def is_possible(self, product: float) -> bool:
+        """Return whether steps take as long as they do at the peak, but for noise.
+
+        Parameters
+        ----------
+        product
+            Cycles of a product of vectors at the peak, see `product_cycles`.
+
+        Examples
+        --------
+        >>> [RegisterTile(1, 7, step, 0.0).is_possible(1.0) for step in (6.86, 6.95, 7.05)]
+        [False, True, True]
+        """
+        least = (1 - tuning.PROBE_TOLERANCE) * self.vectors * self.columns * product
+        return self.step >= least
 
 
 @dataclass(frozen=True, slots=True)

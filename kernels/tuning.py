@@ -242,3 +242,7 @@ read on there."""
 
 LEAST_TURNED_ROWS = 4
 """Rows side by side, of a program, from which on they are transposed in registers, not gathered."""
+
+PROBE_TOLERANCE = 0.01
+"""By which share a microkernel may seem faster than the arithmetic peak, which was measured at
+another moment. What seems faster yet is no measurement."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, prod
@@ -118,8 +118,12 @@ def measure(
     frequency: float,
     progress: Progress = silent,
     speed: Callable[[], float] = lambda: 1.0,
-) -> Catalogue:
+    product: float = 0.0,
+) -> Catalogue | None:
     """Return how fast each microkernel of a family that reads micro-panels is.
+
+    What seems faster than the arithmetic peak is no measurement. It is measured again, and left out
+    where it stays so; None is returned where nothing else is left.
 
     Parameters
     ----------
@@ -134,6 +138,8 @@ def measure(
     speed
         Returns how fast arithmetic is now, relative to that frequency. It is called around each
         round, whose seconds are scaled by it, as clocks change from one minute to the next.
+    product
+        Cycles that a product of vectors takes at the peak; 0 where it is not known.
 
     Examples
     --------
@@ -155,7 +161,13 @@ def measure(
     }
     stores = {way: TimedCall(packed, short, stores=way) for way in _store_ways(packed)}
     calls = (*plain, *in_place.values(), *stores.values())
-    best = _best_seconds(family, loaded, calls, frequency, progress, speed)
+    clock = _Clock(frequency, product, speed)
+    best = _best_seconds(family, loaded, calls, clock, progress)
+    if best is None:
+        return None
+    tiles = _possible_tiles(family, loaded, plain, best, clock)
+    if not tiles:
+        return None
     rows, columns = (
         round(max(1.0, best[in_place[operand]] / best[in_place[None]]), 2) for operand in InPlace
     )
@@ -167,12 +179,26 @@ def measure(
         family.dtype,
         family.bits,
         family.registers,
-        tiles_of({(call.shape, call.steps): best[call] for call in plain}, frequency),
+        tiles,
         rows,
         round(max(1.0, best[stores[ALIASED]] / best[stores[SPREAD]]), 2),
         round(prefetching / without, 2) if prefetching and without else None,
         columns,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """What seconds are judged by: Hz, cycles of a product at the peak, and the present speed."""
+
+    frequency: float
+    product: float
+    speed: Callable[[], float]
+
+    def least(self, call: TimedCall) -> float:
+        """Return the seconds of a tile below which none is a measurement."""
+        work = call.steps * call.shape.vectors * call.shape.columns * self.product
+        return (1 - tuning.PROBE_TOLERANCE) * work / self.frequency
 
 
 def _usual_shapes(family: Family) -> tuple[Shape, Shape]:
@@ -202,25 +228,60 @@ def _store_ways(shape: Shape) -> list[NonTemporalStores]:
 def _best_seconds(
     family: Family,
     loaded: LoadedCode,
-    calls: tuple[TimedCall, ...],
-    frequency: float,
+    calls: Sequence[TimedCall],
+    clock: _Clock,
     progress: Progress,
-    speed: Callable[[], float],
-) -> dict[TimedCall | None, float]:
-    """Return the seconds of one tile of each call in its best round, at the speed of each round."""
+) -> dict[TimedCall | None, float] | None:
+    """Return the seconds of one tile of each call in its best round, at the speed of each round.
+
+    A round in which some call seems faster than the peak is measured again: the speed was misread.
+    None is returned where that was so in all rounds.
+    """
     block = allocate_pages(_bytes(family)).view(np.int64)
     block[:] = 0
     best: dict[TimedCall | None, float] = dict.fromkeys(calls, inf)
-    pace, rounds = speed(), tuning.PROBE_ROUNDS
-    for number in range(rounds):
-        progress(number / rounds, f"{family.dtype}, round {number + 1} of {rounds}")
+    pace, rounds, done = clock.speed(), tuning.PROBE_ROUNDS, 0
+    for number in range(2 * rounds):
+        progress(done / rounds, f"{family.dtype}, round {done + 1} of {rounds}")
         shift = tuning.PROBE_SHIFT_BYTES * number % PAGE_BYTES
-        taken = [_seconds(loaded, call, (block.ctypes.data, shift), frequency) for call in calls]
-        before, pace = pace, speed()
-        for call, seconds in zip(calls, taken, strict=True):
-            # A disturbed reading of the speed is too low, and mostly only one of two is disturbed.
-            best[call] = min(best[call], max(before, pace) * seconds)
-    return best
+        memory = block.ctypes.data, shift
+        taken = [_seconds(loaded, call, memory, clock.frequency) for call in calls]
+        before, pace = pace, clock.speed()
+        # A disturbed reading of the speed is too low, and mostly only one of two is disturbed.
+        scaled = [max(before, pace) * seconds for seconds in taken]
+        if any(found < clock.least(call) for call, found in zip(calls, scaled, strict=True)):
+            continue
+        best = {call: min(best[call], found) for call, found in zip(calls, scaled, strict=True)}
+        done += 1
+        if done == rounds:
+            break
+    return best if done else None
+
+
+def _possible_tiles(
+    family: Family,
+    loaded: LoadedCode,
+    plain: Sequence[TimedCall],
+    best: dict[TimedCall | None, float],
+    clock: _Clock,
+) -> tuple[RegisterTile, ...]:
+    """Return the tiles that are no faster than the peak; others are measured once more before.
+
+    Where all short calls were disturbed and long ones were not, steps seem too short.
+    """
+
+    def tiles() -> dict[tuple[int, int], RegisterTile]:
+        seconds = {(call.shape, call.steps): best[call] for call in plain}
+        found = tiles_of(seconds, clock.frequency)
+        return {(one.vectors, one.columns): one for one in found if one.is_possible(clock.product)}
+
+    kept = tiles()
+    again = [one for one in plain if (one.shape.vectors, one.shape.columns) not in kept]
+    more = _best_seconds(family, loaded, again, clock, silent) if again else None
+    if more is not None:
+        best |= {call: min(best[call], more[call]) for call in again}
+        kept = tiles()
+    return tuple(kept.values())
 
 
 def tiles_of(best: Mapping[tuple[Shape, int], float], frequency: float) -> tuple[RegisterTile, ...]:

@@ -301,6 +301,17 @@ class TestEvaluation:
         assert machine.source("L1.bandwidth") == "measured"
         assert any("memory" in note for note in notes)
 
+    @pytest.mark.parametrize(("factor", "possible"), [(0.9, True), (1.03, True), (1.2, False)])
+    def test_all_cores_are_no_faster_than_one_by_one(self, factor, possible):
+        """What a busy computer measured of one core or of all contradicts the other."""
+        base = Machine.load("i7-6700k")
+        machine, _, notes = evaluate(base, simulated(base, slowdown={("fma", 4): factor}))
+        for peak in machine.peaks:
+            expected = pytest.approx(factor * 4 * peak.flops) if possible else None
+            assert peak.flops_all == expected
+        assert any("faster together than one by one" in note for note in notes) != possible
+        assert Machine.from_toml(machine.to_toml()) == machine
+
     def test_the_result_can_be_saved(self):
         """A machine that was measured reads back from its file as it was."""
         truth = Machine.load("e5-2680v4")
@@ -470,6 +481,25 @@ class TestCalibrate:
             with pytest.raises(CalibrationError, match=r"L2 seems faster.*L1.*repetitions"):
                 calibrate(quick=True)
             assert len(turns) == 1 + calibrate_module.REPEATS
+
+    @pytest.mark.parametrize("spoilt", [1, 99])
+    def test_impossible_peaks_are_measured_again(self, monkeypatch, spoilt):
+        """As often as levels out of order; then they are left out."""
+        turns, really = [], calibrate_module.evaluate
+
+        def pretend(*given):
+            machine, *others = really(*given)
+            turns.append(len(turns))
+            peaks = tuple(
+                replace(peak, flops_all=None if len(turns) <= spoilt else peak.flops)
+                for peak in machine.peaks
+            )
+            return machine.replace(peaks=peaks), *others
+
+        monkeypatch.setattr(calibrate_module, "evaluate", pretend)
+        found = tiny()
+        assert len(turns) == min(spoilt, calibrate_module.REPEATS) + 1
+        assert all(bool(peak.flops_all) == (spoilt == 1) for peak in found.machine.peaks)
 
 
 def example(name="i7-6700k", cores=4, reach=2**40):

@@ -22,6 +22,7 @@ from tilesolve.calibration.runs import RunTimes, measure_runs
 from tilesolve.calibration.staircase import (
     BEYOND_RATIO,
     LARGEST_RATIO,
+    NOISE_RATIO,
     Curve,
     Plateau,
     Sample,
@@ -162,7 +163,8 @@ def calibrate(
         for repeat in range(REPEATS + 1):
             try:
                 machine, levels, notes = evaluate(base, rates)
-                break
+                if repeat == REPEATS or all(peak.flops_all for peak in machine.peaks):
+                    break
             except CalibrationError as error:
                 if repeat == REPEATS:
                     raise CalibrationError(
@@ -177,7 +179,7 @@ def calibrate(
             machine, runs, more = measure_runs(machine, crew, limit, tell)
             notes = (*notes, *more)
     if repeat:
-        notes = (*notes, f"It took {repeat + 1} measurements to put the levels in order.")
+        notes = (*notes, f"It took {repeat + 1} measurements to get figures that can be.")
     tell(1.0, "done")
     return Calibration(machine, levels, _curves(rates), notes, time.monotonic() - begin, runs)
 
@@ -231,6 +233,12 @@ def evaluate(
         **_arithmetic(base, rates),
         sources=tuple((dict(base.sources) | sources | _MEASURED).items()),
     )
+    notes += [
+        f"All cores seemed to be faster together than one by one ({peak.dtype} at {peak.bits} "
+        "bits): that peak is not kept."
+        for peak in machine.peaks
+        if peak.flops_all is None
+    ]
     return machine, found, tuple(notes)
 
 
@@ -349,14 +357,15 @@ def _arithmetic(base: Machine, rates: Mapping[Probe, Sequence[float]]) -> dict[s
     # The chain starts an FMA when the one before is through, the peak as often as it can.
     chain = best["chain", "float64", width, 1]
     latency = max(1, round(2 * (width // 64) * frequency / chain))
-    peaks = tuple(
-        Peak(dtype, bits, flops, best["fma", dtype, bits, base.cores])
-        for (kernel, dtype, bits, cores), flops in best.items()
-        if kernel == "fma" and cores == 1
-    )
+    peaks = []
+    for (kernel, dtype, bits, cores), flops in best.items():
+        if kernel == "fma" and cores == 1:
+            every = best["fma", dtype, bits, base.cores]
+            possible = every <= NOISE_RATIO * base.cores * flops
+            peaks.append(Peak(dtype, bits, flops, every if possible else None))
     return {
         "frequency": frequency,
         "fma_latency": latency,
         "fma_rate": round(best["fma", "float64", width, 1] / chain / latency, 2),
-        "peaks": peaks,
+        "peaks": tuple(peaks),
     }

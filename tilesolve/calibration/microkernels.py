@@ -9,11 +9,13 @@ from tilesolve.contractions.errors import DtypeError, MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import build
-from tilesolve.kernels.dtypes import real_of
+from tilesolve.kernels.microkernel_costs import product_cycles
 from tilesolve.kernels.probes.microkernels import measure
 from tilesolve.kernels.progress import Progress, silent
+from tilesolve.machine.impossible import peak_of
 from tilesolve.machine.kernel_cache import family_of
 from tilesolve.machine.model import Machine
+from tilesolve.system.files import warn_once
 
 TURN_SECONDS, TURNS = 2e-4, 5
 """Seconds of one turn in which the arithmetic peak is measured, and how many there are."""
@@ -67,10 +69,27 @@ def measure_catalogues(
 
         tell(0.0, f"{dtype}, compiling")
         family = family_of(dtype, machine)
-        speed = _speed(machine, dtype)
-        found[dtype] = measure(family, LoadedCode(build(family)), machine.frequency, tell, speed)
+        peak = _measured_peak(machine, dtype)
+        cycles = product_cycles(dtype, family.bits, machine.frequency, peak) if peak else 0.0
+        code, speed = LoadedCode(build(family)), _speed(machine, dtype)
+        measured = measure(family, code, machine.frequency, tell, speed, cycles)
+        if measured is None:
+            _warn(dtype, "all register tiles", "what plans counted with before stays")
+            continue
+        found[dtype] = measured
+        listed = {(tile.vectors, tile.columns) for tile in measured.tiles}
+        if missing := [f"{v}x{c}" for v, c in family.tiles if (v, c) not in listed]:
+            _warn(dtype, f"register tiles ({', '.join(missing)})", "no plan takes them")
     progress(1.0, "done")
     return machine.replace(catalogues=tuple(found.values()))
+
+
+def _warn(dtype: str, what: str, effect: str) -> None:
+    """Say that figures were refused."""
+    warn_once(
+        f"{dtype}: {what} seemed faster than the arithmetic peak again and again, and {effect}: "
+        "other programs may be using this computer; measure again when it is idle"
+    )
 
 
 def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
@@ -79,9 +98,15 @@ def _speed(machine: Machine, dtype: str) -> Callable[[], float]:
     The best of some short turns counts, as others were disturbed. Without a measured peak the share
     is one.
     """
-    wanted = real_of(dtype), machine.vector_bits
-    peaks = [found.flops for found in machine.peaks if (found.dtype, found.bits) == wanted]
-    if not peaks or machine.source("peak") != "measured":
+    peak = _measured_peak(machine, dtype)
+    if not peak:
         return lambda: 1.0
     measured = peak_meter(machine, dtype, 1)
-    return lambda: max(measured(TURN_SECONDS) for _ in range(TURNS)) / max(peaks)
+    return lambda: max(measured(TURN_SECONDS) for _ in range(TURNS)) / peak
+
+
+def _measured_peak(machine: Machine, dtype: str) -> float:
+    """Return the measured flop/s of a core for the machine's vectors; 0 where there are none."""
+    if machine.source("peak") != "measured":
+        return 0.0
+    return peak_of(machine.peaks, dtype, machine.vector_bits)

@@ -19,6 +19,7 @@ from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, changed_costs
 from tilesolve.machine.cpu import detect_cpu
+from tilesolve.machine.impossible import split_catalogues
 from tilesolve.machine.level import (
     ASSUMED,
     Level,
@@ -390,9 +391,37 @@ def read_toml(text: str, origin: str) -> dict[str, Any]:
     """
     data = _document(text, origin)
     try:
-        return _machine_fields(data)
+        found = _machine_fields(data)
     except MachineError as error:
         raise MachineError(f"{origin}: {error}") from None
+    found["catalogues"], impossible = _possible_catalogues(found)
+    for told in impossible:
+        warn_once(
+            f"{origin}: kernels are not used that seem faster than the arithmetic peak ({told}): "
+            "measure again with 'tilesolve kernels' while nothing else runs"
+        )
+    return found
+
+
+def impossible_kernels(text: str) -> tuple[str, ...]:
+    """Return what is said of kernels of a machine file that are faster than its measured peak.
+
+    Examples
+    --------
+    >>> impossible_kernels(named_text("i7-6700k")[0])
+    ()
+    """
+    return _possible_catalogues(_machine_fields(tomllib.loads(text)))[1]
+
+
+def _possible_catalogues(
+    found: Mapping[str, Any],
+) -> tuple[tuple[Catalogue, ...], tuple[str, ...]]:
+    """Return the catalogues among a machine's fields that can be, and what is said of others."""
+    catalogues = found["catalogues"]
+    if dict(found["sources"]).get("peak") != "measured":
+        return catalogues, ()
+    return split_catalogues(catalogues, found["peaks"], found["frequency"])
 
 
 def _machine_fields(data: Mapping[str, Any]) -> dict[str, Any]:

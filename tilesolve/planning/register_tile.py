@@ -10,8 +10,8 @@ import numpy as np
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
-from tilesolve.kernels.dtypes import lanes, panel_columns, real_of
-from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.kernels.dtypes import lanes, panel_columns
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, product_cycles
 from tilesolve.machine.microkernel import Microkernel, default_microkernel, measured_microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
@@ -197,11 +197,9 @@ def _reached(catalogue: Catalogue, machine: Machine) -> float:
     The peak is that of FMAs alone. Microkernels also load what they multiply, and not every CPU
     starts as many FMAs beside these loads.
     """
-    group = lanes(catalogue.dtype, catalogue.bits)
-    products = group if real_of(catalogue.dtype) == catalogue.dtype else 4 * group
-    return min(
-        1.0, 2 * products * machine.frequency / catalogue.rate / machine.peak(catalogue.dtype)
-    )
+    peak = machine.peak(catalogue.dtype)
+    least = product_cycles(catalogue.dtype, catalogue.bits, machine.frequency, peak)
+    return min(1.0, least / catalogue.rate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tilesolve.contractions.errors import FileAccessError, MachineError, Setting
 from tilesolve.machine.costs import describe_costs
 from tilesolve.machine.cpu import PROC, SYS, detect_cpu
 from tilesolve.machine.detect import default_threads
-from tilesolve.machine.file import calibrated_text, machine_file, was_changed
+from tilesolve.machine.file import calibrated_text, impossible_kernels, machine_file, was_changed
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
@@ -345,6 +345,9 @@ def _machine_file(path: Path) -> Row:
     if was_changed(text):
         mend = f"tilesolve calibrate; or, if the change is yours: sed -i '/^# checksum/d' {path}"
         return Row("machine file", str(path), "changed after it was measured", mend)
+    if told := impossible_kernels(text):
+        value = f"{path}: kernels faster than the peak, which are not used ({'; '.join(told)})"
+        return Row("machine file", value, "impossible", "measure again: tilesolve kernels")
     return Row("machine file", str(path), "measured")
 
 
