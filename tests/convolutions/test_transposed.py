@@ -125,3 +125,31 @@ def test_bad_arguments():
         with pytest.raises(error, match=message):
             tilesolve.conv_transpose(**given)
     assert (out == 7).all()
+
+
+def test_phases_share_plans(monkeypatch):
+    """Twelve of eighteen phases have taps, of two shapes: two plans, though none is kept."""
+    planned = []
+
+    def count(problem, **given):
+        planned.append(problem)
+        return ReferencePlan(problem, **given)
+
+    monkeypatch.setenv("TILESOLVE_CACHE", "off")
+    monkeypatch.setattr("tilesolve.convolutions.layer_plans.plan", count)
+    forget_convolutions()
+    rng = np.random.default_rng(0)
+    x, w = (
+        (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype("complex64")
+        for shape in ((2, 8, 7, 8, 4), (4, 8, 4, 4, 2))
+    )
+    found = tilesolve.conv_transpose(x, w, stride=(2, 3, 3), layout="NHWC", groups=2)
+    assert len(planned) == 2
+    given = {"stride": (2, 3, 3), "padding": [(0, 0)] * 3, "more": (0,) * 3}
+    parts = [
+        [scatter(np.moveaxis(a, -1, 1), b, np.zeros(16), **given, dilation=(1,) * 3, groups=2)
+         for b in (w.real, w.imag)]
+        for a in (x.real, x.imag)
+    ]  # fmt: skip
+    expected = parts[0][0] - parts[1][1] + 1j * (parts[0][1] + parts[1][0])
+    np.testing.assert_allclose(found, np.moveaxis(expected, 1, -1), rtol=1e-3, atol=1e-4)
