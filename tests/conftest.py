@@ -27,12 +27,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @lru_cache(maxsize=256)
-def relax_once(setting, starts):
+def relax_once(setting, starts, convex):
     """Return the optima of a setting, which are the same for all tests that plan with it."""
-    return relaxation.relax(setting, starts=starts)
+    return relaxation.relax(setting, starts=starts, convex=convex)
 
 
-strategy.relax = lambda setting, *, starts=1: relax_once(setting, starts)
+strategy.relax = lambda setting, *, starts=1, convex=True: relax_once(setting, starts, convex)
 """What plans call. A test that changes the solver puts `relaxation.relax` in this place."""
 
 

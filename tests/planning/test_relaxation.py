@@ -1,5 +1,7 @@
 """The search over choices: proven bounds, no better choice left out, levels in order (Eq. 6)."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +15,14 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
 from tilesolve.model.price import stores
 from tilesolve.model.traffic import Store
+from tilesolve.planning.demand import Demand
+from tilesolve.planning.geometric import strategy
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import bounding, formulate
 from tilesolve.planning.geometric.relaxation import optimum, refine, relax
-from tilesolve.planning.policy import SOLVER_TOLERANCE
+from tilesolve.planning.policy import SOLVER_TOLERANCE, STARTS, TIME_TOLERANCE
 from tilesolve.planning.setting import Setting
+from tilesolve.planning.solve import solve
 
 CASES = ["abcd-ea-ebcd", "abcdef-degb-gfac", "ab-acd-dbc"]
 
@@ -145,3 +150,28 @@ def test_optimum_keeps_every_limit(sizes):
     assert all(values[a] <= values[b] * (1 + 1e-5) for a, b in program.nested)
     for name, (low, high) in program.variables.items():
         assert low * (1 - 1e-6) <= values[name] <= high * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes", "dtype"),
+    [
+        ("kx-c[x+r]-kcr", "k=16 x=24 c=8 r=3", "float32"),
+        ("nxgk-n[x+r]gc-grck", "n=2 x=9 g=2 k=8 r=2 c=4", "complex64"),
+        ("kxy-c[x+r][2y+s]-kcrs", "k=16 x=10 y=9 c=8 r=3 s=2", "float64"),
+    ],
+)
+def test_small_convolutions_are_solved_from_one_start(monkeypatch, spec, sizes, dtype):
+    """Where the second cache holds all of it, plans are as fast as from three starts."""
+    problem, machine = Problem.of(spec, sizes, dtype), Machine.load("i7-6700k")
+    starts = []
+
+    def relax_from(count, setting, **given):
+        starts.append(given["starts"])
+        return relax(setting, **(given | {"starts": count or given["starts"]}))
+
+    found = []
+    for count in (0, STARTS):
+        monkeypatch.setattr(strategy, "relax", partial(relax_from, count))
+        found.append(solve(problem, machine, 1, Demand()).seconds)
+    assert set(starts) == {1}
+    assert found[0] == pytest.approx(found[1], rel=TIME_TOLERANCE)

@@ -21,7 +21,7 @@ def guessed_tiles(seed: int) -> Iterator[None]:
     """Put drawn loops and tiles in the place of the solver's; they are made whole as its are."""
     luck = Random(seed)
 
-    def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
+    def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxation:
         offered = choices(setting)
         failed: SolverError | None = None
         for choice in luck.sample(offered, len(offered)):

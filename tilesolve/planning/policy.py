@@ -125,7 +125,8 @@ START_SHARES = (0.3, 0.05, 0.7, 0.5, 0.15)
 """Where IPOPT starts between the smallest tiles and the whole problem, in logarithms."""
 
 STARTS = 3
-"""Points that IPOPT starts from where the program is not convex."""
+"""Points that IPOPT starts from where the program is not convex, and tensors outgrow the second
+cache."""
 
 ROUNDED_OPTIMA = 4
 """Continuous optima that are made integer at most."""

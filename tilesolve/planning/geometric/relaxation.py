@@ -109,7 +109,7 @@ class Relaxation:
         return len(self.optima)
 
 
-def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
+def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxation:
     """Return the continuous optimum over all choices of innermost loops.
 
     Parameters
@@ -119,6 +119,8 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     starts
         Points to start IPOPT from. One is enough for a contraction, whose program is convex;
         a convolution's is not.
+    convex
+        Whether it is.
     """
     if not setting.levels:
         only = optimum(formulate(setting, ()), ())
@@ -136,7 +138,7 @@ def relax(setting: Setting, *, starts: int = 1) -> Relaxation:
     if not optima:
         raise failed[0]
     optima.sort(key=lambda found: found.score)
-    refined = refine(setting, optima[0], convex=starts == 1)
+    refined = refine(setting, optima[0], convex=convex)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
         (refined, *optima[1:]),

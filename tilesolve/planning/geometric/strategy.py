@@ -29,7 +29,7 @@ from tilesolve.planning.geometric.select import (
 )
 from tilesolve.planning.geometric.tilings import Chain, nest_of
 from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
-from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.register_tile import fits_second_cache, register_tile
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
@@ -203,7 +203,7 @@ def alternatives(best: Solution) -> list[Solution]:
     """
     setting = setting_for(best)
     share, machine, threads = best.share, best.machine, best.threads
-    relaxed = relax(setting, starts=1 if _convex(share.spec) else STARTS)
+    relaxed = _relax(setting, share, machine)
     found = {_walk_of(best.nest): best}
     for one in list_candidates(Target(setting, share, machine, threads), relaxed):
         other = replace(
@@ -278,21 +278,20 @@ def _relaxed(
         If a cache does not hold even one vector.
     """
     convex = _convex(share.spec)
-    starts = 1 if convex else STARTS
     group = lanes(share.dtype, machine.vector_bits)
     microkernel = register_tile(share, machine, non_temporal=output == "stream")
     setting = make_setting(share, machine, threads, output, microkernel, scattered=scattered)
     if setting.output != output:  # no cache holds whole sums
         return _relaxed(share, machine, threads, setting.output, scattered=scattered)
     try:
-        return setting, relax(setting, starts=starts)
+        return setting, _relax(setting, share, machine)
     except SolverError:
         if output == "stream":  # the smallest tiles fit, but with no choice of loops
             return _relaxed(share, machine, threads, "store", scattered=scattered)
         for narrower in _narrower(microkernel, group, least=group if convex else 1):
             smaller = make_setting(share, machine, threads, output, narrower, scattered=scattered)
             if satisfiable(smaller):
-                return smaller, relax(smaller, starts=starts)
+                return smaller, _relax(smaller, share, machine)
         if satisfiable(setting):
             raise
         limits = [f"{place.capacity:g} bytes of {place.name}" for place in setting.places[1:]]
@@ -300,6 +299,22 @@ def _relaxed(
             f"no tile fits the caches of machine {machine.name!r}: tiles may take at most "
             + ", ".join(limits)
         ) from None
+
+
+def _relax(setting: Setting, share: Problem, machine: Machine) -> Relaxation:
+    """Return the continuous optima: from several starts where these may differ.
+
+    Where the second cache holds all tensors they do not in time, see
+    ``docs/decisions/020-search-cut-offs.md``.
+    """
+    convex = _convex(share.spec)
+    if convex or fits_second_cache(share, machine):
+        try:
+            return relax(setting, starts=1, convex=convex)
+        except SolverError:
+            if convex:
+                raise
+    return relax(setting, starts=STARTS, convex=convex)
 
 
 def _narrower(microkernel: Microkernel, group: int, least: int) -> Iterator[Microkernel]:
