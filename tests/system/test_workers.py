@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from tilesolve.system.workers import run_together
+from tilesolve.system.cancellation import deadline
+from tilesolve.system.workers import run_together, run_unheard
 
 LATE = """
 import atexit, threading, time
@@ -55,3 +57,18 @@ def test_work_is_done_while_python_shuts_down(wait, start):
         [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_unheard_jobs_give_results_and_errors():
+    """Beside a thread that waits, and where the deadline of all work is over."""
+    main = threading.get_ident()
+    assert run_unheard(threading.get_ident) != main
+    assert run_unheard(lambda: run_unheard(threading.get_ident)) != main
+    with pytest.raises(ZeroDivisionError):
+        run_unheard(lambda: 1 / 0)
+    with deadline(0) as is_over:
+        while not is_over():
+            pass
+        with pytest.raises(TimeoutError, match="deadline was over"):
+            run_unheard(lambda: 1)
+    assert run_unheard(lambda: 1) == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tilesolve.planning.policy import (
     SOLVER_TOLERANCE,
 )
 from tilesolve.solver.ipopt import solve
+from tilesolve.system.workers import run_unheard
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def solve_tiles(setting: Setting) -> list[TemporalTiles]:
     for ends in _worth_a_look(setting):
         if not setting.fits(setting.least, ends.o, ends.threads):
             continue
-        relaxed = relax_tiles(setting, ends)
+        relaxed = run_unheard(partial(relax_tiles, setting, ends))
         if relaxed is not None:
             found.append(relaxed)
     repaired = []

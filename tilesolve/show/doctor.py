@@ -32,6 +32,7 @@ from tilesolve.system.files import (
 from tilesolve.system.trust import check_folder
 from tilesolve.system.units import format_duration, format_rate, format_size
 from tilesolve.system.version import __version__
+from tilesolve.system.workers import run_unheard
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -204,7 +205,7 @@ def _ipopt() -> Row:
         options = {"print_level": 0, "sb": "yes", "hessian_approximation": "limited-memory"}
         for name, value in options.items():
             program.add_option(name, value)
-        found, info = program.solve(np.array([0.5]))
+        found, info = run_unheard(lambda: program.solve(np.array([0.5])))
         version = ".".join(map(str, cyipopt.IPOPT_VERSION))
     except ModuleNotFoundError as error:
         return Row("IPOPT", f"not installed: {error}", "missing", mend, bad=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +18,8 @@ from tilesolve.contractions.errors import MemoryLimitError, SolverError, Tilesol
 from tilesolve.solver.exponentials import Program, Vector
 from tilesolve.solver.from_pyomo import read
 from tilesolve.solver.nlp import ExponentialNLP
+from tilesolve.system.cancellation import is_stopped
+from tilesolve.system.workers import run_unheard
 
 OPTIONS: Mapping[str, str | int | float] = {
     "print_level": 0,
@@ -41,6 +44,7 @@ _STATUS = {
     2: "infeasible",
     3: "search direction too small",
     4: "diverging",
+    5: "stopped",
     -1: "too many iterations",
     -2: "restoration failed",
     -3: "error in step computation",
@@ -221,7 +225,7 @@ def _try(
         x, duals = program.lower, np.zeros(len(program.constraints))
         code, message, iterations = 0, "No variable is free.", 0
     else:
-        x, duals, code, message, iterations = _ipopt(program, start, options)
+        x, duals, code, message, iterations = run_unheard(partial(_ipopt, program, start, options))
         x = np.clip(x, program.lower, program.upper)
     missed = program.violations(x)
     violation = float(missed.max(initial=0.0))
@@ -262,7 +266,7 @@ def _ipopt(
     def watch(*args: Any) -> bool:  # noqa: ANN401 - as pynumero calls it
         nonlocal iterations
         iterations = int(args[2])
-        return True
+        return not is_stopped()
 
     nlp = ExponentialNLP(program)
     solver = CyIpoptNLP(nlp, intermediate_callback=watch)

@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 _WORD = ctypes.c_int64()
 
@@ -34,7 +34,8 @@ _stops: dict[int, Stop] = {}
 class Stop:
     """What ends jobs early that other threads run.
 
-    As a context it is known to deadlines, and to what ends the calling thread's own runs.
+    As a context it is known to deadlines, and to what ends the calling thread's own runs; none of
+    its jobs outlives the block.
 
     Examples
     --------
@@ -58,7 +59,9 @@ class Stop:
         self.word.value = is_stopped()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self.end()  # again: one more signal may have come before the block's own word to
         del _stops[id(self)]
 
     def run(self, job: Callable[[], object]) -> object:
@@ -72,11 +75,15 @@ class Stop:
             _here.stop = before
 
     def end(self) -> None:
-        """End all jobs and wait until they have; another interrupt does not end the waiting."""
-        self._tell()
-        while len(self._ended) < len(self._begun):
-            with suppress(KeyboardInterrupt):
-                time.sleep(_LOOK_SECONDS)
+        """End all jobs and wait until they have; whatever handlers raise does not end that."""
+        while True:
+            try:
+                self._tell()
+                while len(self._ended) < len(self._begun):
+                    time.sleep(_LOOK_SECONDS)
+                return
+            except BaseException:  # of one more signal: the first one's is under way
+                continue
 
     def _tell(self) -> None:
         self.word.value = 1

@@ -14,11 +14,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
+from typing import TypeVar
 
 from tilesolve.system.cancellation import Stop
 
 Job = Callable[[], object]
 """What one thread does."""
+
+_Result = TypeVar("_Result")
 
 
 def run_together(jobs: Sequence[Job], *, long: bool = False) -> None:
@@ -66,6 +69,31 @@ def run_together(jobs: Sequence[Job], *, long: bool = False) -> None:
             raise
     if errors:
         raise errors[0]
+
+
+def run_unheard(job: Callable[[], _Result]) -> _Result:
+    """Return what a job returns, with no handler of a signal run amid it.
+
+    A handler that raises in a function which a C library called may leave the library with half an
+    answer, which it takes for a whole one. So another thread runs the job where the main one would;
+    see `run_together` for what comes of signals. A job of more than a moment looks at
+    `cancellation.is_stopped`.
+
+    Raises
+    ------
+    TimeoutError
+        If a `cancellation.deadline` was over before the job began.
+
+    Examples
+    --------
+    >>> run_unheard(lambda: 6 * 7)
+    42
+    """
+    found: list[_Result] = []
+    run_together([lambda: found.append(job())], long=True)
+    if not found:
+        raise TimeoutError("a deadline was over before the job began")
+    return found[0]
 
 
 class _Shared:

@@ -20,6 +20,7 @@ from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, 
 from tilesolve.model.signomials import Signomial
 from tilesolve.planning.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.planning.setting import Choice, Setting
+from tilesolve.system.workers import run_unheard
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +350,17 @@ def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -
     held
         Seconds that some times may take, instead of being minimised (Eq. 6).
     """
+    held = held or {}
+    if not set(program.times) - set(held):
+        raise SolverError("every time is held, nothing is left to minimise")
+    # Pyomo prints that a component failed, where an interrupt comes amid one.
+    return run_unheard(lambda: _write_model(program, held))
+
+
+def _write_model(program: Formulation, held: Mapping[str, float]) -> Any:  # noqa: ANN401
     import pyomo.environ as pyo
 
-    held = held or {}
     open_times = [name for name in program.times if name not in held]
-    if not open_times:
-        raise SolverError("every time is held, nothing is left to minimise")
     scale = program.unit
     model = pyo.ConcreteModel(name="tiling")
     model.tile = pyo.Var(
