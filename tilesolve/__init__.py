@@ -5,7 +5,6 @@ Public names load on first use, so that importing the package stays quick.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from tilesolve.system.version import __version__ as __version__
@@ -80,7 +79,9 @@ __all__ = [*_HOMES, *_MODULES]
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - each name has its own type, declared above
     if name not in __all__:
         raise AttributeError(f"module 'tilesolve' has no attribute {name!r}")
-    home = importlib.import_module(f"tilesolve.{_MODULES.get(name) or _HOMES[name]}")
+    from tilesolve.system.loading import load_module
+
+    home = load_module(f"tilesolve.{_MODULES.get(name) or _HOMES[name]}")
     value = home if name in _MODULES else getattr(home, name)
     globals()[name] = value
     return value

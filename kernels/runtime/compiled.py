@@ -28,7 +28,7 @@ from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.kept_objects import make_alone, write_object
-from tilesolve.system.locks import Lock
+from tilesolve.system.locks import make_lock
 from tilesolve.system.trust import kept_folder
 
 __all__ = ["INT", "PAIR", "POINTER", "REAL", "VOID"]
@@ -131,7 +131,7 @@ _functions: dict[str, list[Source]] = {}
 """The functions of each module that can be reached from elsewhere."""
 
 _loaded: dict[str, LoadedCode] = {}
-_lock = Lock()
+_lock = make_lock()
 
 
 def compiled(

@@ -8,7 +8,7 @@ import threading
 import pytest
 from patience import PATIENCE
 
-from tilesolve.system.locks import Lock
+from tilesolve.system.locks import make_lock
 
 FORKED = """
 import os, threading
@@ -38,7 +38,7 @@ with {module}.{lock}:
 
 def test_one_thread_at_a_time():
     """Whoever comes second waits."""
-    lock, order = Lock(), []
+    lock, order = make_lock(), []
     inside = threading.Event()
 
     def second():
@@ -74,3 +74,46 @@ def test_a_forked_process_does_not_wait_for_its_parents_threads(room, module, lo
         timeout=PATIENCE,
     )
     assert done.stdout == "7\n", done.stderr
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+from tilesolve.system.locks import make_lock
+
+lock, armed = make_lock(), False
+
+def interrupt(*_):
+    if armed:
+        raise KeyboardInterrupt
+
+def send():
+    for _ in range(100):
+        time.sleep(0.002)
+        os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, interrupt)
+sender = threading.Thread(target=send)
+sender.start()
+while sender.is_alive():
+    try:
+        armed = True
+        for _ in range(1000):
+            with lock:
+                pass
+        armed = False
+    except KeyboardInterrupt:
+        armed = False
+        assert not lock.locked()
+"""
+
+
+def test_an_interrupt_leaves_it_free():
+    """At whatever moment of taking, holding and freeing it."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from tilesolve.system.locks import Lock
+from tilesolve.system.locks import make_lock
 
 
 @dataclass(slots=True)
 class _Bound:
     """The bound in force, if any: how many contexts are in it, and the libraries' usual threads."""
 
-    lock: Lock = field(default_factory=Lock)
+    lock: threading.Lock = field(default_factory=make_lock)
     within: int = 0
     usual: list[tuple[Any, int]] = field(default_factory=list)
 

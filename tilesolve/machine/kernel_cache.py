@@ -15,13 +15,13 @@ from tilesolve.machine.model import Machine
 from tilesolve.system.files import POLL_SECONDS, remove_files
 from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.kept_objects import make_alone, write_object
-from tilesolve.system.locks import Lock
+from tilesolve.system.locks import make_lock
 from tilesolve.system.trust import kept_folder
 
 WAIT_SECONDS = 120.0
 """Seconds to wait for another process that compiles the same kernels."""
 
-_lock = Lock()
+_lock = make_lock()
 _loaded: dict[tuple[Family, bool], LoadedCode] = {}
 _makers: dict[tuple[Family, bool], subprocess.Popen[bytes]] = {}
 

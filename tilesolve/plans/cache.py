@@ -30,7 +30,7 @@ from tilesolve.plans.tries import settle
 from tilesolve.running.epilogue_tables import check_epilogue
 from tilesolve.system import files
 from tilesolve.system.cache_bound import bound_cache, note_use
-from tilesolve.system.locks import Lock
+from tilesolve.system.locks import make_lock
 from tilesolve.system.trust import NOWHERE, kept_folder, read_trusted
 from tilesolve.system.version import __version__
 
@@ -42,7 +42,7 @@ PACKAGES = ("tilesolve", "tilesolve.contractions", "tilesolve.kernels", "tilesol
 
 _memory: OrderedDict[Hashable, Any] = OrderedDict()
 _T = TypeVar("_T")
-_lock = Lock()
+_lock = make_lock()
 
 
 def is_enabled() -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tilesolve.system.files import is_switched_on, read_setting
-from tilesolve.system.locks import Lock
+from tilesolve.system.locks import make_lock
 
 PATIENCE_SECONDS = 1.0
 """Seconds of one kind of waiting after which a line tells of it."""
@@ -30,7 +30,7 @@ class _Wait:
             _tell(self.line)
 
 
-_lock = Lock()
+_lock = make_lock()
 _thread = threading.local()
 _compiling = _Wait("compiling kernels for this CPU, once")
 _planning = _Wait("planning for this machine, once for each problem")

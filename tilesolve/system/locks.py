@@ -1,4 +1,4 @@
-"""Locks that outlive a fork."""
+"""Locks that outlive a fork, and interrupts."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import os
 import threading
 
 
-class Lock:
-    """A lock that is free in a forked process, whoever held it in the parent.
+def make_lock() -> threading.Lock:
+    """Return a lock that is free in a forked process, whoever held it in the parent.
 
     A fork copies the lock but not the thread that holds it, so that nothing would ever free it.
+    It is Python's own: a context written in Python would stay held where an interrupt comes
+    between taking the lock and the block.
 
     Examples
     --------
-    >>> lock = Lock()
+    >>> lock = make_lock()
     >>> with lock:
     ...     print("alone")
     alone
     """
+    lock = threading.Lock()
 
-    def __init__(self) -> None:
-        self._renew()
-        os.register_at_fork(after_in_child=self._renew)
+    def free() -> None:
+        if lock.locked():
+            lock.release()
 
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    os.register_at_fork(after_in_child=free)
+    return lock

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.planning.geometric.integers import single_tile
@@ -24,6 +24,11 @@ from tilesolve.planning.policy import (
     TIE_WEIGHT,
 )
 from tilesolve.planning.setting import Choice, Setting
+from tilesolve.system.loading import load_module
+from tilesolve.system.workers import run_unheard
+
+if TYPE_CHECKING:
+    from tilesolve.solver.ipopt import Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +271,9 @@ def optimum(
             {f"longest[{longest}]": -1.0},
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
-    from tilesolve.solver import ipopt
-
-    model = pyomo_model(program, held)
     spots = _start_points(program, starts, near)
-    solution = ipopt.solve(model, starts=spots)
+    ipopt = load_module("tilesolve.solver.ipopt")  # and Pyomo, which takes a second
+    solution: Solution = run_unheard(lambda: ipopt.solve(pyomo_model(program, held), starts=spots))
     values = {
         symbol: exp(solution.values[f"tile[{symbol}]"])
         if f"tile[{symbol}]" in solution.values
