@@ -5,7 +5,10 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -15,11 +18,15 @@ from tilesolve.contractions.errors import TilesolveWarning
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.file import machine_file, save_machine
 from tilesolve.machine.model import Machine
+from tilesolve.show import doctor
 from tilesolve.show.console_tables import console, text_table
-from tilesolve.show.doctor import Diagnosis, Row, Section, diagnose, print_diagnosis
+from tilesolve.show.doctor import EXTRAS, Diagnosis, Row, Section, diagnose, print_diagnosis
 from tilesolve.system import files
 from tilesolve.system.files import write_atomically
+from tilesolve.system.trust import NOWHERE
 from tilesolve.system.units import format_size
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def rows(found, what):
@@ -68,7 +75,15 @@ def test_needed_module_missing(monkeypatch, name):
     assert row(found, name).mend == f"pip install --force-reinstall {name}"
 
 
-@pytest.mark.parametrize(("name", "extra"), [("matplotlib", "plot"), ("pyscipopt", "certify")])
+def test_all_extras_are_told():
+    """Those whose modules the library itself imports; others are for examples and peers."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (own,) = re.findall(r"\[(.*)\]", project["optional-dependencies"]["dev"][0])
+    assert {*own.split(",")} - {"ecosystem"} == {*EXTRAS.values()}
+    assert all(row(diagnose(), name).source.startswith("optional, ") for name in EXTRAS)
+
+
+@pytest.mark.parametrize(("name", "extra"), EXTRAS.items())
 def test_extra_missing(monkeypatch, name, extra):
     """A missing extra is told, but nothing needed is missing."""
     monkeypatch.setitem(sys.modules, name, None)
@@ -274,13 +289,15 @@ def test_folders(home, monkeypatch):
 
 @pytest.mark.parametrize("below", ["", "deep/er"])
 def test_folder_that_cannot_be_written(home, monkeypatch, below):
-    """A file in the place of a folder is unhealthy, and the setting that helps is named."""
+    """A folder of temporary files serves instead, if there is one; the report says what helps."""
     (home / "file").write_text("")
     (home / "file").chmod(0o755)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(home / "file" / below))
-    found = row(diagnose(), "cache folder")
-    assert found.bad
-    assert "export TILESOLVE_CACHE_DIR=" in found.mend
+    for private, source in ((home, f"{home} serves instead"), (NOWHERE, "damaged")):
+        monkeypatch.setattr(doctor, "private_folder", lambda private=private: private)
+        found = row(diagnose(), "cache folder")
+        assert (found.source, found.bad) == (source, private == NOWHERE)
+        assert "export TILESOLVE_CACHE_DIR=" in found.mend
 
 
 @pytest.mark.parametrize(
@@ -363,31 +380,38 @@ diagnose()
 warnings.simplefilter("error")
 os.environ |= {"TILESOLVE_CONFIG_DIR": sys.argv[1], "TILESOLVE_CACHE_DIR": sys.argv[1]}
 if os.geteuid() == 0:
-    os.seteuid(12345)  # root may read everything
+    os.setuid(12345)  # root may read everything
 found = diagnose()
 for section in found.sections:
     for row in section.rows:
-        if row.bad:
-            print(row.what, row.mend, sep=": ")
+        if row.bad or row.mend.startswith("export"):
+            print(row.what, row.mend, row.bad, sep=": ")
 """
 
 
-@pytest.mark.parametrize("below", ["", "deep/er"])
-def test_folders_that_cannot_be_read(home, below):
-    """The report is whole, and says which lines mend it."""
-    folder = home / "closed"
-    folder.mkdir(mode=0)
-    done = subprocess.run(
-        [sys.executable, "-c", UNREADABLE, str(folder / below)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.parametrize(("mode", "below"), [(0o000, ""), (0o000, "deep/er"), (0o555, "deep/er")])
+def test_folders_that_cannot_be_used(mode, below):
+    """All works from a folder of temporary files; the report says which lines better it.
+
+    Whether an unreadable folder has a machine file, nobody knows.
+    """
+    with TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+        folder = Path(above) / "closed"
+        folder.mkdir(mode=mode)
+        done = subprocess.run(
+            [sys.executable, "-c", UNREADABLE, str(folder / below)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
-    mends = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    for what, variable in (("settings", "CONFIG"), ("cache", "CACHE")):
-        line = f"export TILESOLVE_{variable}_DIR=<a folder that can be written>"
-        assert mends[f"{what} folder"] == line
+    expected = {
+        f"{what} folder: export TILESOLVE_{variable}_DIR=<a folder that can be written>: False"
+        for what, variable in (("settings", "CONFIG"), ("cache", "CACHE"))
+    }
+    unreadable = set() if mode else {"machine file: tilesolve calibrate: True"}
+    assert set(done.stdout.splitlines()) == expected | unreadable
 
 
 def test_full_folders(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,9 +27,11 @@ from tilesolve.system.files import (
     config_dir,
     find_obstacle,
     is_switched_on,
+    nearest_existing,
     read_setting,
+    takes_files,
 )
-from tilesolve.system.trust import check_folder
+from tilesolve.system.trust import NOWHERE, check_folder, private_folder
 from tilesolve.system.units import format_duration, format_rate, format_size
 from tilesolve.system.version import __version__
 from tilesolve.system.workers import run_unheard
@@ -49,7 +51,13 @@ NEEDED = (
 )
 """Modules that nothing works without, beside the command line's own."""
 
-EXTRAS = {"matplotlib": "plot", "pyscipopt": "certify", "onnx": "onnx"}
+EXTRAS = {
+    "matplotlib": "plot",
+    "pyscipopt": "certify",
+    "onnx": "onnx",
+    "ml_dtypes": "bfloat16",
+    "islpy": "polyhedral",
+}
 """Optional modules, and the extra that brings each."""
 
 
@@ -321,8 +329,10 @@ def _files() -> Iterable[Row]:
         others = len([file for file in path.parent.glob("*.toml") if file != path])
         if others:
             yield Row("machine files of other CPUs", str(others), str(path.parent))
-    yield _folder("settings folder", config_dir(), "TILESOLVE_CONFIG_DIR")
-    yield _folder("cache folder", cache_dir(), "TILESOLVE_CACHE_DIR")
+    settings, kept = config_dir(), cache_dir()
+    idle = "nothing but measuring writes there"
+    yield _folder("settings folder", settings, "TILESOLVE_CONFIG_DIR", lambda: idle)
+    yield _folder("cache folder", kept, "TILESOLVE_CACHE_DIR", lambda: _stand_in(kept))
     try:
         yield Row("bound of the cache", format_size(cache_limit()))
     except SettingError as error:
@@ -352,10 +362,16 @@ def _machine_file(path: Path) -> Row:
     return Row("machine file", str(path), "measured")
 
 
-def _folder(what: str, path: Path, variable: str) -> Row:
-    """Tell a folder's size, and whether it, or else its nearest parent, serves to keep files."""
+def _folder(what: str, path: Path, variable: str, otherwise: Callable[[], str]) -> Row:
+    """Tell a folder's size, and whether it, or else its nearest parent, serves to keep files.
+
+    Where nobody lets this process write, that is no fault if something says how it works otherwise.
+    """
     mend = f"export {variable}=<a folder that can be written>"
     try:
+        there = nearest_existing(path)
+        if not takes_files(there):
+            return _unwritable(what, f"{path}: {there} cannot be written", mend, otherwise())
         if obstacle := find_obstacle(path):
             return Row(what, f"{path}: {obstacle}", "damaged", mend, True)
         check_folder(path)
@@ -365,8 +381,21 @@ def _folder(what: str, path: Path, variable: str) -> Row:
     except FileAccessError as error:
         return Row(what, str(error), "damaged", mend, True)
     except OSError as error:
-        return Row(what, f"{path}: {error.strerror}", "damaged", mend, True)
+        return _unwritable(what, f"{path}: {error.strerror}", mend, otherwise())
     return Row(what, str(path), format_size(used))
+
+
+def _unwritable(what: str, why: str, mend: str, otherwise: str) -> Row:
+    return Row(what, why, otherwise or "damaged", mend, not otherwise)
+
+
+def _stand_in(folder: Path) -> str:
+    """Say what serves if the cache folder takes no files; an empty text if nothing does."""
+    with suppress(OSError):
+        if any(folder.iterdir()):
+            return "what is there is used"
+    private = private_folder()
+    return "" if private == NOWHERE else f"{private} serves instead"
 
 
 def _settings() -> Iterable[Row]:
