@@ -186,7 +186,7 @@ def check_place(path: Path) -> None:
 
 
 def save_machine(path: Path, text: str) -> None:
-    """Write a measured machine, as TOML, with a checksum.
+    """Write a measured machine, as TOML, after its checksum, so that a file cut short is told.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def save_machine(path: Path, text: str) -> None:
         If the file cannot be written.
     """
     seal = _SEAL.format(checksum_of(tomllib.loads(text)))
-    write_atomically(path, f"{text}{seal}", mode=0o644)
+    write_atomically(path, f"{seal}{text}", mode=0o644)
 
 
 def was_changed(text: str) -> bool:
@@ -207,8 +207,13 @@ def was_changed(text: str) -> bool:
     >>> was_changed("format = 1\n"), was_changed("format = 1\n# checksum 0123456789abcdef: ...")
     (False, True)
     """
-    seals = [line for line in text.splitlines() if line.startswith(_SEAL.partition("{")[0])]
-    return bool(seals) and seals[-1].split()[2].rstrip(":") != checksum_of(tomllib.loads(text))
+    begin = _SEAL.partition("{")[0]
+    said = [
+        line.removeprefix(begin).partition(":")[0]
+        for line in text.splitlines()
+        if line.startswith(begin)
+    ]
+    return bool(said) and said[-1] != checksum_of(tomllib.loads(text))
 
 
 def write_toml(values: Mapping[str, Any]) -> str:
@@ -254,7 +259,7 @@ def _document(text: str, origin: str) -> dict[str, Any]:
         )
     if was_changed(text):
         warn_once(
-            f"{origin} was changed after it was measured: remove its last line, the checksum, if "
+            f"{origin} was changed after it was measured: remove its line '# checksum' if "
             "you changed it by hand; else measure again with 'tilesolve calibrate'"
         )
     return data

@@ -1,0 +1,103 @@
+"""Files that tilesolve keeps, with drawn bytes damaged: reported and not believed, or the same."""
+
+import warnings
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilesolve
+from tilesolve.contractions.errors import PlanError
+from tilesolve.machine.cpu import detect_cpu
+from tilesolve.machine.file import machine_file, save_machine
+from tilesolve.machine.model import Machine
+from tilesolve.plans.plan import Plan
+from tilesolve.system import files
+from tilesolve.system.files import write_atomically
+from tilesolve.system.kept_objects import read_object, write_object
+
+CODE = bytes(range(256)) * 4
+
+
+@st.composite
+def damages(draw, whole):
+    """Draw what is left of some bytes: one bit is another, or some are gone, zero, or repeated."""
+    at = draw(st.integers(0, len(whole) - 1))
+    how = draw(st.sampled_from(["flip", "flip", "digit", "cut", "zero", "append", "repeat"]))
+    some = draw(st.integers(1, 64))
+    if how == "digit":
+        places = [place for place, byte in enumerate(whole) if chr(byte).isdigit()] or [at]
+        at = draw(st.sampled_from(places))
+        return (
+            whole[:at] + bytes([whole[at] ^ draw(st.sampled_from([1, 2, 3, 4]))]) + whole[at + 1 :]
+        )
+    return {
+        "flip": whole[:at] + bytes([whole[at] ^ 1 << some % 8]) + whole[at + 1 :],
+        "cut": whole[:at],
+        "zero": whole[:at] + bytes(len(whole[at : at + some])) + whole[at + some :],
+        "append": whole + whole[at : at + some],
+        "repeat": whole[: at + some] + whole[at:],
+    }[how]
+
+
+@cache
+def planned():
+    """A plan, and the bytes of its file."""
+    found = tilesolve.plan("ik-ij-jk", 24, "i7-6700k", cache=False)
+    return found, found.to_json().encode()
+
+
+@given(st.data())
+def test_plans(data):
+    """A damaged text of a plan is that plan still, or none."""
+    found, whole = planned()
+    damaged = data.draw(damages(whole))
+    with suppress(PlanError, UnicodeDecodeError):
+        assert Plan.from_json(damaged.decode()) == found
+
+
+@given(st.data())
+def test_compiled_code(tmp_path_factory, data):
+    """Damaged code is never given; it is reported once, and can be written again."""
+    path = tmp_path_factory.mktemp("code") / "some.o"
+    write_object(path, CODE)
+    name = data.draw(st.sampled_from(["some.o", "some.o", "key"]))
+    whole = path.with_name(name).read_bytes()
+    damaged = data.draw(damages(whole))
+    path.with_name(name).write_bytes(damaged)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert read_object(path) in ((CODE,) if damaged == whole else (None,))
+        read_object(path)
+    assert len(caught) == (damaged != whole)
+    write_object(path, CODE)
+    assert read_object(path) == CODE
+
+
+@cache
+def measured():
+    """A machine that was measured here, and the bytes of its file."""
+    here = Machine.load("i7-6700k").replace(name="mine", fingerprint=detect_cpu().fingerprint)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "mine.toml"
+        save_machine(path, here.to_toml())
+        return here, path.read_bytes()
+
+
+@given(st.data())
+def test_machine_files(data):
+    """A damaged machine file says so, or all that it said before; else it is not used."""
+    here, whole = measured()
+    damaged = data.draw(damages(whole))
+    files.write_atomically(machine_file(), damaged)
+    files._warned.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = Machine.load()
+        Machine.load()
+    assert len({str(one.message) for one in caught}) == len(caught)
+    if not caught:
+        assert found == here
