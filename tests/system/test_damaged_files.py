@@ -16,7 +16,6 @@ from tilesolve.machine.file import machine_file, save_machine
 from tilesolve.machine.model import Machine
 from tilesolve.plans.plan import Plan
 from tilesolve.system import files
-from tilesolve.system.files import write_atomically
 from tilesolve.system.kept_objects import read_object, write_object
 
 CODE = bytes(range(256)) * 4
@@ -28,14 +27,14 @@ def damages(draw, whole):
     at = draw(st.integers(0, len(whole) - 1))
     how = draw(st.sampled_from(["flip", "flip", "digit", "cut", "zero", "append", "repeat"]))
     some = draw(st.integers(1, 64))
-    if how == "digit":
-        places = [place for place, byte in enumerate(whole) if chr(byte).isdigit()] or [at]
-        at = draw(st.sampled_from(places))
-        return (
-            whole[:at] + bytes([whole[at] ^ draw(st.sampled_from([1, 2, 3, 4]))]) + whole[at + 1 :]
-        )
+    if how == "digit":  # the next one: no draw may depend on bytes that are random
+        places = (*range(at, len(whole)), *range(at))
+        at = next((place for place in places if chr(whole[place]).isdigit()), at)
+    bit = 1 << some % (3 if how == "digit" else 8)
+    flipped = whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :]
     return {
-        "flip": whole[:at] + bytes([whole[at] ^ 1 << some % 8]) + whole[at + 1 :],
+        "flip": flipped,
+        "digit": flipped,
         "cut": whole[:at],
         "zero": whole[:at] + bytes(len(whole[at : at + some])) + whole[at + some :],
         "append": whole + whole[at : at + some],
