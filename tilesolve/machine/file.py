@@ -34,6 +34,7 @@ from tilesolve.system.files import (
     check_writable,
     config_dir,
     read_regular,
+    remove_leftovers,
     warn_once,
     write_atomically,
 )
@@ -195,6 +196,8 @@ def save_machine(path: Path, text: str) -> None:
     """
     seal = _SEAL.format(checksum_of(tomllib.loads(text)))
     write_atomically(path, f"{seal}{text}", mode=0o644)
+    if path == machine_file():
+        remove_leftovers(path.parent)
 
 
 def was_changed(text: str) -> bool:

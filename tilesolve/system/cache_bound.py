@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilesolve.contractions.errors import SettingError
-from tilesolve.system.files import read_setting
+from tilesolve.system.files import read_setting, remove_leftovers
 from tilesolve.system.units import parse_size
 
 DEFAULT_LIMIT_BYTES = 512 * 1024**2
@@ -104,8 +104,9 @@ def note_use(path: Path) -> None:
 def bound_cache(written: Path) -> None:
     """Remove what was not used for longest, if a file that was written makes it too much.
 
-    All folders beside that of the file count. A process looks at them when it has written its first
-    file, and then whenever it has written so much that it may matter.
+    All folders beside that of the file count; what killed writers left there goes. A process looks
+    at them when it has written its first file, and then whenever it has written so much that it may
+    matter.
 
     Parameters
     ----------
@@ -127,6 +128,8 @@ def bound_cache(written: Path) -> None:
     if _unseen[root] <= slack:
         return
     _unseen[root] = 0
+    for name in KEPT:
+        remove_leftovers(root / name)
     files = [file for name in KEPT for file in list_kept(root, name)]
     total = sum(file.size for file in files)
     if total <= limit:

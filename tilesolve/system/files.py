@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import EINVAL
 from pathlib import Path
 
@@ -38,6 +38,9 @@ PROBE_BYTES = 65536
 
 POLL_SECONDS = 0.02
 """Seconds between two looks at a lock that another process holds."""
+
+LEFTOVER_SECONDS = 3600.0
+"""Age from which a temporary file is what a writer left that was killed."""
 
 _warned: set[str] = set()
 
@@ -275,6 +278,19 @@ def write_atomically(
             raise
     except OSError as error:
         raise FileAccessError(f"cannot write {Path(path)}: {describe_error(error)}") from error
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed writers left in a folder of tilesolve's own.
+
+    Examples
+    --------
+    >>> remove_leftovers(Path("/no/such/folder"))
+    """
+    for path in folder.glob(f".*.{'[0-9a-f]' * 8}.tmp"):
+        with suppress(OSError):  # its writer has removed it, or nobody may
+            if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
+                path.unlink()
 
 
 def remove_files(folder: Path, pattern: str) -> int:
