@@ -5,10 +5,14 @@ argument that no other function has.
 """
 
 import inspect
+from contextlib import suppress
 from functools import cache, partial
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
 
 import tilesolve
 from tilesolve.contractions.errors import TilesolveError
@@ -302,3 +306,36 @@ def test_wrong_arguments_are_errors_of_ours(name, monkeypatch):
             except Exception as error:
                 found.append(f"{parameter.name}={kind}: {type(error).__name__}: {error}")
     assert found == [], "\n".join(found)
+
+
+TEXTS = ("ij,jk->ik", "ij,jk", "ii->i", "[h+r]c,rck->hk", "...i,i->...", "a b, b c -> a c", "i,i->")
+ODD = (
+    *(make() for kind, make in WRONG.items() if kind not in ("rank", "generator")),
+    *(2**63, 2**64 - 1, True, np.int8(3), (), {}, {0: 1}, [0], (1, 2), "auto", [(0, 1)], [(0, 5)]),
+    *(["einsum_path", (0, 1)], ["einsum_path", (0,)], np.dtype("f4"), ">f8", "O", "c16"),
+)
+
+
+@hypothesis.given(st.data())
+@settings(max_examples=150)
+def test_drawn_expressions(data):
+    """Texts with letters exchanged, shapes and options of all kinds: results, or errors of ours."""
+    text = data.draw(st.sampled_from(TEXTS))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(text)))
+        text = (
+            text[:at] + data.draw(st.sampled_from([*"ijké,->[]+*.: 2|\x00", text])) + text[at + 1 :]
+        )
+    shapes = [(4,) * len(part) for part in text.split("->")[0].split(",")]
+    if data.draw(st.booleans()):
+        shapes[data.draw(st.integers(0, len(shapes) - 1))] = data.draw(st.sampled_from(ODD))
+    names = ("dtype", "threads", "optimize", "memory_limit", "constants")
+    options = data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from(ODD), max_size=2))
+    with suppress(TilesolveError):
+        tilesolve.expression(text, *shapes, **options)
+
+
+def test_orders_that_are_none():
+    """What opt_einsum takes for no wish at all is an error, too."""
+    with pytest.raises(TilesolveError, match=r"optimize=\{\}"):
+        tilesolve.expression("ij,jk,kl->il", (4, 4), (4, 4), (4, 4), optimize={})

@@ -28,6 +28,11 @@ _UsageError: Any = typer.BadParameter.__base__
 """What arguments that a command does not take raise."""
 
 
+def _say_error(message: str) -> None:
+    """Print an error as one line, whatever the names in it."""
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+
+
 class _Commands(TyperGroup):
     """The subcommands, with errors and warnings as one line each instead of a traceback."""
 
@@ -35,13 +40,13 @@ class _Commands(TyperGroup):
         try:
             status = super().main(*arguments, **{**options, "standalone_mode": False})
         except _UsageError as error:
-            if message := " ".join(error.format_message().split()):  # none with the help itself
-                typer.echo(f"error: {message}", err=True)
+            if message := error.format_message():  # none with the help itself
+                _say_error(message)
             sys.exit(FAILED)
         except OSError as error:
             from tilesolve.system.files import describe_error
 
-            typer.echo(f"error: {describe_error(error)}", err=True)
+            _say_error(describe_error(error))
             with suppress(OSError):  # a full standard output would fail again at the very end
                 sys.stdout.close()
             sys.exit(FAILED)
@@ -71,7 +76,7 @@ class _Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except TilesolveError as error:
-                typer.echo(f"error: {error}", err=True)
+                _say_error(str(error))
                 raise typer.Exit(FAILED) from None
             except KeyboardInterrupt:
                 # CPython notes an interrupt that leaves an `exec` of text, such as dataclasses

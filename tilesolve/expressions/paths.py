@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, cast
+from typing import Any
 
 from tilesolve.contractions.errors import MemoryLimitError, PathError
 from tilesolve.expressions.dispatch import Request
@@ -112,7 +112,10 @@ def find_path(request: Request, operands: Sequence[str], output: str) -> Path:
             f"no order of {','.join(operands)}->{output} keeps each intermediate result within "
             f"memory_limit={options.memory_limit} bytes"
         )
-    return cast(Path, given_path(path, count))
+    found = given_path(path, count)
+    if found is None:  # of an empty mapping, say
+        raise PathError(f"opt_einsum finds no order for optimize={asked!r}")
+    return found
 
 
 def split_path(operands: Sequence[str], output: str, path: Path) -> list[Pair]:
