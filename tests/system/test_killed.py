@@ -61,14 +61,14 @@ def finish(process):
 
 
 def check_folder(folder):
-    """Refuse a file that is not whole, and a lock that is held."""
+    """Refuse a file that is not whole, and a lock that is held for good."""
     for path in folder.rglob("*.o"):
         assert read_object(path) is not None
     for path in folder.rglob("*.json"):
         Plan.from_json(path.read_text())
     for path in folder.rglob("*.lock"):
         try:
-            with hold_lock(path.with_suffix("")):
+            with hold_lock(path.with_suffix(""), wait_seconds=PATIENCE):  # a maker may go on
                 pass
         except FileAccessError as error:
             raise AssertionError(path) from error
