@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from tilesolve import __version__, suite
 from tilesolve.cli import app
 from tilesolve.contractions.suites import suites
-from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_file
 from tilesolve.system.files import write_atomically
 
 

@@ -13,8 +13,8 @@ from tilesolve.bench.run import suite_sweep
 from tilesolve.calibration import calibrate as calibration
 from tilesolve.calibration import microkernels
 from tilesolve.cli import app
-from tilesolve.machine.file import machine_file
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_file
 from tilesolve.system.files import write_atomically
 
 CALLBACKS = {

@@ -149,7 +149,8 @@ def calibrate(
     """
     from tilesolve.calibration.calibrate import calibrate as measure
     from tilesolve.calibration.calibrate import keep_others
-    from tilesolve.machine.file import check_place, machine_file, save_machine
+    from tilesolve.machine.file import save_machine
+    from tilesolve.machine.places import check_place, machine_file
     from tilesolve.show.calibration_tables import calibration_tables
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture
@@ -201,8 +202,9 @@ def _kernels(
     from tilesolve.calibration.microkernels import measure_catalogues
     from tilesolve.contractions.errors import MachineError
     from tilesolve.contractions.problem import DTYPES, dtype_name
-    from tilesolve.machine.file import check_place, machine_file, save_machine
+    from tilesolve.machine.file import save_machine
     from tilesolve.machine.model import Machine
+    from tilesolve.machine.places import check_place, machine_file
     from tilesolve.show.calibration_tables import catalogue_table
     from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.show.pictures import check_picture

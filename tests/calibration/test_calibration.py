@@ -38,9 +38,9 @@ from tilesolve.calibration.staircase import (
 from tilesolve.cli import app
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
 from tilesolve.kernels.tuning import SWEEP_BYTES
-from tilesolve.machine.file import machine_file
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_file
 from tilesolve.show import drawings, pictures
 from tilesolve.show.calibration_tables import calibration_tables
 from tilesolve.system.files import hold_lock

@@ -16,8 +16,9 @@ from tilesolve.contractions.errors import TilesolveWarning
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.probes import microkernels as probe
-from tilesolve.machine.file import impossible_kernels, machine_file, save_machine
+from tilesolve.machine.file import impossible_kernels, save_machine
 from tilesolve.machine.microkernel import default_microkernel
+from tilesolve.machine.places import machine_file
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.show.doctor import diagnose
 from tilesolve.system import files

@@ -16,9 +16,9 @@ from machine_strategies import machines
 from tilesolve.contractions.errors import MachineError, TilesolveWarning
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import SHIPPED, machine_file
 from tilesolve.machine.level import Level, Peak
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import SHIPPED, machine_file
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.system import files
 

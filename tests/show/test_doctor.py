@@ -16,8 +16,9 @@ from rich.console import Console
 
 from tilesolve.contractions.errors import TilesolveWarning
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file, save_machine
+from tilesolve.machine.file import save_machine
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_file
 from tilesolve.show import doctor
 from tilesolve.show.console_tables import console, text_table
 from tilesolve.show.doctor import EXTRAS, Diagnosis, Row, Section, diagnose, print_diagnosis

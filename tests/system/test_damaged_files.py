@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import tilesolve
 from tilesolve.contractions.errors import PlanError
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file, save_machine
+from tilesolve.machine.file import save_machine
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_file
 from tilesolve.plans.plan import Plan
 from tilesolve.system import files
 from tilesolve.system.kept_objects import read_object, write_object

@@ -16,7 +16,7 @@ import tilesolve
 from tilesolve import contractions, kernels, packing
 from tilesolve.contractions.errors import FileAccessError, SettingError, TilesolveWarning
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file
+from tilesolve.machine.places import machine_file
 from tilesolve.system import files
 from tilesolve.system.files import (
     check_writable,

@@ -10,8 +10,9 @@ import pytest
 from patience import PATIENCE
 
 from tilesolve.contractions.errors import FileAccessError
-from tilesolve.machine.file import machine_file, save_machine
+from tilesolve.machine.file import save_machine
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_file
 from tilesolve.plans.plan import Plan
 from tilesolve.system.files import LEFTOVER_SECONDS, hold_lock
 from tilesolve.system.kept_objects import read_object, write_object

@@ -16,7 +16,8 @@ from tilesolve.contractions.errors import (
     TilesolveWarning,
 )
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import check_place, machine_file, save_machine, was_changed
+from tilesolve.machine.file import save_machine, was_changed
+from tilesolve.machine.places import check_place, machine_file
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.files import dump, load
 from tilesolve.system import trust

@@ -18,8 +18,8 @@ from tilesolve.contractions.errors import SizeError
 from tilesolve.contractions.problem import OPERAND_DTYPES
 from tilesolve.contractions.roles import Roles
 from tilesolve.machine.costs import DEFAULT_COSTS, Costs
-from tilesolve.machine.file import machine_folder
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import machine_folder
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting
 

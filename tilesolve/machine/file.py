@@ -1,4 +1,4 @@
-"""The file format of machines: fields of `Machine` from TOML and to TOML, and where files lie.
+"""The file format of machines: fields of `Machine` from TOML and to TOML.
 
 ``[costs]`` holds the costs that differ from their default or have a source, so that a default is
 still one when a file is read again. A cost that a file gives without a source is ``"given"``.
@@ -6,9 +6,8 @@ still one when a file is read again. A cost that a file gives without a source i
 
 from __future__ import annotations
 
-import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import tomli_w
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, changed_costs
-from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.impossible import split_catalogues
 from tilesolve.machine.level import (
     ASSUMED,
@@ -29,19 +27,13 @@ from tilesolve.machine.level import (
     check_name,
     check_positive,
 )
+from tilesolve.machine.places import machine_file
 from tilesolve.system.checksums import checksum_of
 from tilesolve.system.files import (
-    check_writable,
-    config_dir,
-    read_regular,
     remove_leftovers,
     warn_once,
     write_atomically,
 )
-from tilesolve.system.trust import check_folder, read_trusted
-
-SHIPPED = Path(__file__).parent / "data"
-"""Folder of the machine files that come with the package."""
 
 FORMAT = 1
 """Version of the TOML format; a file of another version is refused."""
@@ -71,119 +63,6 @@ _SINGLE = ("cores", "threads_per_core", "frequency", *_VECTOR.values())
 
 _FIRST = ("name", "fingerprint", "cores", "threads_per_core", "frequency")
 """Entries that a file begins with, each a field of the machine."""
-
-
-def machine_file() -> Path:
-    """Return the path of this CPU's calibrated machine file, which need not exist yet.
-
-    The name carries the CPU's fingerprint, so that a home directory shared by different
-    computers keeps one file for each.
-
-    Examples
-    --------
-    >>> machine_file().suffix
-    '.toml'
-    """
-    here = detect_cpu()
-    return machine_folder() / f"{here.name}-{here.fingerprint}.toml"
-
-
-def machine_folder() -> Path:
-    """Return the folder of calibrated machine files; where it is missing, there is none."""
-    return config_dir() / "machines"
-
-
-def named_text(wanted: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return the text of a shipped machine, which only text can name, or of a file; and its path.
-
-    Raises
-    ------
-    MachineError
-        If there is none, or it cannot be read.
-
-    Examples
-    --------
-    >>> named_text("i7-6700k")[0].splitlines()[3]
-    'name = "i7-6700k"'
-    """
-    names = sorted(file.stem for file in SHIPPED.glob("*.toml"))
-    path = SHIPPED / f"{wanted}.toml" if wanted in names else Path(wanted)  # no path equals a text
-    text = file_text(path, read_regular)
-    if text is None:
-        raise MachineError(
-            f"no machine {os.fspath(wanted)!r}: give the path of a machine file or one of "
-            f"the shipped names: {', '.join(names)}"
-        )
-    return text, str(path)
-
-
-def check_machine(wanted: object) -> None:
-    """Raise `MachineError` unless something may name a machine: text that is not empty, or a path.
-
-    Examples
-    --------
-    >>> check_machine(7)
-    Traceback (most recent call last):
-        ...
-    tilesolve.contractions.errors.MachineError: machine must be a Machine, a name or a path, got 7
-    """
-    if not isinstance(wanted, str | os.PathLike) or not str(wanted):
-        raise MachineError(f"machine must be a Machine, a name or a path, got {wanted!r:.80}")
-    try:
-        named = os.fsencode(wanted)
-    except UnicodeError as error:
-        raise MachineError(f"machine {wanted!r:.80} is no path: {error}") from None
-    if 0 in named:
-        raise MachineError(f"machine {wanted!r:.80} is no path: it has a null character")
-
-
-def calibrated_text() -> str | None:
-    """Return the text of this CPU's calibrated file; None if it is not there.
-
-    Raises
-    ------
-    MachineError
-        If it cannot be read, or somebody else could have written it.
-    """
-    return file_text(machine_file(), lambda path: read_trusted(path).decode("utf-8"))
-
-
-def file_text(path: Path, read: Callable[[Path], str]) -> str | None:
-    """Return the text of a machine file; None if it is not there.
-
-    Raises
-    ------
-    MachineError
-        If it cannot be read.
-    """
-    try:
-        return read(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise MachineError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise MachineError(f"{path}: not UTF-8 text: {error}") from None
-
-
-def check_place(path: Path) -> None:
-    """Refuse the place of a machine file, before anyone measures for it.
-
-    Raises
-    ------
-    FileAccessError
-        If it cannot be written; or if it is where plans look for it, and somebody else could
-        change it there, so that it would not be read.
-
-    Examples
-    --------
-    >>> check_place(Path("/"))
-    Traceback (most recent call last):
-    tilesolve.contractions.errors.FileAccessError: cannot write /: it is a folder
-    """
-    check_writable(path)
-    if path == machine_file():
-        check_folder(path.parent)
 
 
 def save_machine(path: Path, text: str) -> None:

@@ -19,15 +19,9 @@ from tilesolve.machine.costs import COST_NAMES, DEFAULT_COSTS, Costs, measured_c
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.machine.detect import detect
 from tilesolve.machine.fields import check_fields
-from tilesolve.machine.file import (
-    calibrated_text,
-    check_machine,
-    machine_file,
-    named_text,
-    read_toml,
-    write_toml,
-)
+from tilesolve.machine.file import read_toml, write_toml
 from tilesolve.machine.level import Level, Peak, Source, assumed_figures
+from tilesolve.machine.places import calibrated_text, check_machine, machine_file, named_text
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting, warn_once
 

@@ -20,8 +20,8 @@ from tilesolve.contractions.errors import FileAccessError, PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import check_machine, machine_file
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import check_machine, machine_file
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.arguments import Sizes, problem_of

@@ -15,9 +15,10 @@ from tilesolve.contractions.errors import FileAccessError, MachineError, Setting
 from tilesolve.machine.costs import describe_costs
 from tilesolve.machine.cpu import PROC, SYS, detect_cpu
 from tilesolve.machine.detect import default_threads
-from tilesolve.machine.file import calibrated_text, impossible_kernels, machine_file, was_changed
+from tilesolve.machine.file import impossible_kernels, was_changed
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
+from tilesolve.machine.places import calibrated_text, machine_file
 from tilesolve.show.console_tables import text_table
 from tilesolve.show.machine_tables import cost_text, machine_facts
 from tilesolve.system.cache_bound import cache_limit

@@ -23,7 +23,7 @@ def learn(
 
     Example: $ tilesolve learn gemm.json
     """
-    from tilesolve.machine.file import check_place
+    from tilesolve.machine.places import check_place
     from tilesolve.ranking.learning.judging import Judgement, judge
     from tilesolve.ranking.learning.learned import keep_learned, learned_file
     from tilesolve.ranking.learning.teaching import describe, list_rows, teach

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.file import machine_file
+from tilesolve.machine.places import machine_file
 from tilesolve.plans.plan import Plan
 from tilesolve.ranking.learning.features import list_sets, list_times, name_times
 from tilesolve.ranking.learning.logistic import Numbers
