@@ -138,6 +138,7 @@ def offset_table(
         put(table_fields.STEADY, count_steady(target))
         lanes = source[starts[:, None] + np.minimum(np.arange(group), counts[:, None] - 1)]
         put(table_fields.LANES, lanes.ravel())
+        put(table_fields.GROUP_ENDS, lanes[:, -1])
         units = (source[starts],) * 3
         if any(transposed):
             _, alike = np.unique(lanes - lanes[:, :1], axis=0, return_inverse=True)
@@ -262,15 +263,18 @@ def _split_run(
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Return the blocks of a run, those of few entries, its rest, and an entry of each line.
 
-    The last block of few entries begins early enough to be full, and packs some entries again. A
-    run that may begin amid a line may end in one line more (docs/decisions/042).
+    The last block of few entries begins early enough to be full, and packs some entries again. Of
+    each part as long as a line the last entry is listed: wherever the tensor begins, only the first
+    line of a run may be missing. Where all runs are whole lines long, that is read with the run
+    before it; else the first entry is listed, too (docs/decisions/042).
     """
     cut = len(run) // how.lanes * how.lanes
-    lines = run[:: max(1, ALIGNMENT_BYTES // how.element)]
+    line = max(1, ALIGNMENT_BYTES // how.element)
+    lines = run[np.minimum(np.arange(line - 1, len(run) + line - 1, line), len(run) - 1)]
     if not (
         how.whole_lines and begin % ALIGNMENT_BYTES == len(run) * how.element % ALIGNMENT_BYTES == 0
     ):
-        lines = np.append(lines, run[-1:])
+        lines = np.append(run[:1], lines)
     if len(run) < how.few:
         return run[:0], run[:0], run, lines
     begins = np.minimum(np.arange(cut, len(run), how.few), len(run) - how.few)

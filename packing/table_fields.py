@@ -47,6 +47,9 @@ last index, so that all can be read."""
 STEADY = 40
 """For each index how many, itself included, follow each other at one distance in the output."""
 
+GROUP_ENDS = 41
+"""For each group the offset of its last index in the operand."""
+
 SIZE = 44
 """Words before the data."""
 

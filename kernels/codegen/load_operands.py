@@ -263,7 +263,11 @@ def _held(found: list[ir.Value]) -> Rows:
 
 
 def _in_place_loader(tile: TileEmitter) -> StepLoader:
-    """Return the loader of kernels that read operands in place."""
+    """Return the loader of kernels that read operands in place.
+
+    Of the vectors that a line has room for the line of the last element is prefetched: where they
+    begin amid a line, that of the first element was read with what lies before them.
+    """
     builder, shape = tile.builder, tile.shape
     a, b = tile.field("a"), tile.field("b")
     rows_a, columns_b = tile.field("rows_a"), tile.field("columns_b")
@@ -275,7 +279,8 @@ def _in_place_loader(tile: TileEmitter) -> StepLoader:
         builder.add(b, tile.load_integer(columns_b, WORD_BYTES * c)) for c in range(shape.columns)
     ]
     prefetch_columns = _column_prefetcher(tile, columns_b, sums_b, b_ahead)
-    vectors_per_line = max(1, LINE_BYTES // (tile.parts * shape.bits // 8))
+    vector = tile.parts * shape.bits // 8
+    together = max(1, LINE_BYTES // vector)
 
     def load(step: ir.Value, beyond: int = 0, prefetches: Prefetches = EVERYTHING) -> Operands:
         at = builder.mul(builder.add(step, INT64(beyond)), INT64(WORD_BYTES))
@@ -285,8 +290,10 @@ def _in_place_loader(tile: TileEmitter) -> StepLoader:
         place_b = builder.add(b, at_b)
         scalars = [(builder.add(column, at_b), 0) for column in columns]
         if prefetches.next_rows:
-            for place in places[::vectors_per_line]:
-                _prefetch(tile, builder.add(place, a_ahead))
+            for first in range(0, shape.vectors, together):
+                place = places[min(first + together, shape.vectors) - 1]
+                last = builder.add(place, INT64(vector - tile.element))
+                _prefetch(tile, builder.add(last, a_ahead))
         if prefetches.listed:
             prefetch_columns(at, place_b)
         return loaded, _broadcasts(tile, scalars)
@@ -299,14 +306,15 @@ def _column_prefetcher(
 ) -> Callable[[ir.Value, ir.Value], None]:
     """Return what emits the prefetches of columns in place: one of each group of columns.
 
-    Where steps of k are within a line, the columns of a group take turns.
+    It is the group's last column. Where steps of k are within a line, the columns take turns.
     """
     builder, shape = tile.builder, tile.shape
     within = _is_within_line(tile, sums_b)
-    mask = builder.select(within, INT64(WORD_BYTES * (shape.group - 1)), INT64(0))
+    mask = INT64(WORD_BYTES * (shape.group - 1))
+    least = builder.select(within, INT64(0), mask)
 
     def prefetch(at: ir.Value, place_b: ir.Value) -> None:
-        turn = builder.and_(at, mask)
+        turn = builder.or_(builder.and_(at, mask), least)
         for first in range(0, shape.columns, shape.group):
             last = WORD_BYTES * (min(shape.columns - first, shape.group) - 1)
             entry = turn

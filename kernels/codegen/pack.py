@@ -172,7 +172,7 @@ class _PackerEmitter:
 
             def copy_group(group: ir.Value) -> None:
                 row = self.load_integer(rows, group)
-                vectors.prefetch(builder, vectors.to_pointer(builder, ahead, row))
+                self._prefetch([ahead], row, self.lanes)
                 place = vectors.to_pointer(builder, near, row)
                 value = self.load_numbers(place, self.kind)
                 where = vectors.to_pointer(builder, far, builder.mul(group, panel))
@@ -195,11 +195,15 @@ class _PackerEmitter:
         )
 
     def _prefetch(
-        self, sources: Sequence[ir.Value], offset: ir.Value, *, near: bool = True
+        self, sources: Sequence[ir.Value], offset: ir.Value, count: int, *, near: bool = True
     ) -> None:
-        """Prefetch the lines at an offset from each source."""
+        """Prefetch the line of the last of so many elements at an offset from each source.
+
+        Where they begin amid a line, that of the first one was read with what lies before them.
+        """
+        last = self.builder.add(offset, INT64((count - 1) * self.read * self.parts))
         for source in sources:
-            place = vectors.to_pointer(self.builder, source, offset)
+            place = vectors.to_pointer(self.builder, source, last)
             vectors.prefetch(self.builder, place, near=near)
 
     def _lane_addresses(self, base: ir.Value) -> list[ir.Value]:
@@ -237,10 +241,11 @@ class _PackerEmitter:
         next_rows = [self.load_integer(later, INT64(lane)) for lane in range(self.lanes)]
         count = self.field("count")
 
-        def prefetch(trip: ir.Value, offset: ir.Value) -> None:
+        def prefetch(trip: ir.Value, offset: ir.Value, elements: int) -> None:
             ahead = builder.mul(self._entry_ahead(first, trip, count), INT64(length))
-            self._prefetch(places, self.load_integer(sums, self.load_integer(steps, ahead)))
-            self._prefetch(next_rows, builder.add(source, offset), near=False)
+            ahead = self.load_integer(sums, self.load_integer(steps, ahead))
+            self._prefetch(places, ahead, elements)
+            self._prefetch(next_rows, builder.add(source, offset), elements, near=False)
 
         size = length * self.read * self.parts
 
@@ -252,12 +257,12 @@ class _PackerEmitter:
                 entry = builder.mul(builder.add(first, trip), INT64(length))
                 ks = [self.load_integer(steps, builder.add(entry, INT64(i))) for i in range(length)]
                 offset = self.load_integer(sums, ks[0])
-                if follows is None:
-                    prefetch(trip, offset)
+                if follows is None:  # runs have few blocks of few entries
+                    prefetch(trip, offset, length * (together if length == self.lanes else 1))
                 else:
                     elsewhere = builder.icmp_signed("!=", offset, follows)
                     with builder.if_then(elsewhere, likely=False):
-                        prefetch(trip, offset)
+                        prefetch(trip, offset, length)
                 follows = builder.add(offset, INT64(size))
                 self._transpose_block(
                     [builder.add(place, offset) for place in places],
@@ -313,7 +318,7 @@ class _PackerEmitter:
                 groups = load_entries(steps, entry, length)
                 lanes = load_entries(rows, builder.mul(groups[0], INT64(self.lanes)), self.lanes)
                 panels = [builder.mul(group, panel) for group in groups]
-                self._prefetch(add_offsets(ahead, lanes, self.lanes), INT64(0), near=False)
+                self._prefetch(add_offsets(ahead, lanes, self.lanes), INT64(0), length, near=False)
                 self._transpose_block(
                     add_offsets(near, lanes, self.lanes), add_offsets(far, panels, length)
                 )

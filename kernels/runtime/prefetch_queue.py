@@ -59,7 +59,7 @@ def _enqueue(s, side, x, k, b, tables, source, tiles, level):
     if kind == state.KIND_COPY:
         first, end = find_tiles(X, level, x)
         low, high = X[X[table.GROUPS] + first], X[X[table.GROUPS] + end]
-        inner, inners = own + WORD_BYTES * (X[table.GROUP_OFFSETS] + low), high - low
+        inner, inners = own + WORD_BYTES * (X[table.GROUP_ENDS] + low), high - low
     elif kind == state.KIND_TRANSPOSE_ROWS:
         low, high = X[X[bounds] + x], X[X[bounds] + x + 1]
         inner, inners = own + WORD_BYTES * (X[lines] + low), high - low
