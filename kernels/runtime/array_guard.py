@@ -1,7 +1,7 @@
 """Array guard: compiled code checks whether arrays are like those that a run was prepared for.
 
-It compares shapes, strides, dtypes and, where that matters, alignment, and checks that the output
-can be written and shares no memory with an operand. Python would take longer than a small
+It compares shapes, strides and dtypes, and checks that the output can be written and shares no
+memory with an operand. Python would take longer than a small
 contraction, see docs/decisions/054. All of that is read where NumPy's C interface says that an
 array has it (`PyArrayObject_fields`), behind what every object has: the address of its first
 element, the number of its axes, the addresses of its shape and strides, what it is part of, its
@@ -11,7 +11,7 @@ dtype, and its flags.
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,18 +19,13 @@ from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array, address_range
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import ALIGNMENT_BYTES
 
 _AXES, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 5, 6
 _HALF = 0 if sys.byteorder == "little" else 32
 _WRITEABLE = 0x400
 
 
-_ANYWHERE, _AT_LINE, _AMID_LINE = range(3)
-"""Where an array has to begin."""
-
-
-def describe_arrays(given: Sequence[Array], aligned: Container[int] = ()) -> Integers:
+def describe_arrays(given: Sequence[Array]) -> Integers:
     """Return what `match_arrays` compares other arrays with.
 
     Whoever keeps it has to keep the dtypes, too, so that no other dtype gets the same address.
@@ -39,24 +34,19 @@ def describe_arrays(given: Sequence[Array], aligned: Container[int] = ()) -> Int
     ----------
     given
         The arrays.
-    aligned
-        Positions of those for which it matters whether they begin with a line.
 
     Examples
     --------
     >>> array = np.zeros((2, 3))
     >>> axes, dtype, low, high, *others = describe_arrays([array]).tolist()
     >>> axes, dtype == id(array.dtype), low, high, others
-    (2, True, 0, 48, [0, 2, 3, 24, 8])
+    (2, True, 0, 48, [2, 3, 24, 8])
     """
     words: list[int] = []
-    for at, array in enumerate(given):
+    for array in given:
         begin = array.ctypes.data
         low, high = address_range(array)
-        where = _ANYWHERE
-        if at in aligned:
-            where = _AMID_LINE if begin % ALIGNMENT_BYTES else _AT_LINE
-        words += [array.ndim, id(array.dtype), low - begin, high - begin, where]
+        words += [array.ndim, id(array.dtype), low - begin, high - begin]
         words += [*array.shape, *array.strides]
     return np.array(words, np.int64)
 
@@ -92,14 +82,12 @@ def match_arrays(words, given):
     begin = end = 0
     for number in range(wanted[call_fields.GIVEN]):
         array = as_pointer(row[number] + OBJECT_HEADER_BYTES)
-        count, where = wanted[at], wanted[at + 4]
+        count = wanted[at]
         if (array[_AXES] >> _HALF) & 0xFFFFFFFF != count or array[_DTYPE] != wanted[at + 1]:
-            return 0
-        if where and (where == _AMID_LINE) != (array[0] & (ALIGNMENT_BYTES - 1) != 0):
             return 0
         low, high = array[0] + wanted[at + 2], array[0] + wanted[at + 3]
         shape, strides = as_pointer(array[_SHAPE]), as_pointer(array[_STRIDES])
-        at += 5
+        at += 4
         for axis in range(count):
             if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + count + axis]:
                 return 0

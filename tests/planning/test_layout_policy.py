@@ -10,7 +10,7 @@ from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.planning import solve as solving
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.layout_policy import levels_if_unaligned, policy_of
+from tilesolve.planning.layout_policy import policy_of
 from tilesolve.planning.solve import solve
 from tilesolve.running.execution import Layout
 
@@ -76,12 +76,6 @@ def test_large_copies_are_not_near():
         near = machine.second_cache
         wanted = machine.costs.kept_share * near.usable if near else float("inf")
         assert policy.near_copy_bytes == wanted
-
-
-def test_nothing_is_packed_for_its_place_where_the_second_cache_holds_all():
-    """A line that is fetched twice costs little there."""
-    solution = solve(Problem.of("mn-mk-kn", 16), MACHINE, 1, Demand())
-    assert levels_if_unaligned(solution) == {}
 
 
 def test_the_fastest_solution_of_a_strategy_is_taken(monkeypatch):

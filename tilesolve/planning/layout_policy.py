@@ -87,7 +87,6 @@ def policy_of(
     solution: Solution,
     part: Problem,
     strides: Sequence[Strides],
-    unaligned: Collection[int] = (),
     prepared: Collection[int] = (),
 ) -> LayoutPolicy:
     """Return how a thread's part of a solution with two operands is run.
@@ -100,8 +99,8 @@ def policy_of(
         What the thread computes, see `Solution.parts`.
     strides
         Of the output, the first and the second operand.
-    unaligned, prepared
-        The numbers of operands that begin amid a line, and of those with prepared copies.
+    prepared
+        The numbers of operands with prepared copies.
     """
     machine, dtype, half = solution.machine, part.dtype, is_half(part.dtype)
     streams = solution.output == "stream" and not half
@@ -112,7 +111,7 @@ def policy_of(
     output, rows, columns = (
         {letter: -step if letter in last else step for letter, step in of.items()} for of in given
     )
-    levels = _copy_levels(solution, unaligned)
+    levels = solution.nest.packed or (None, None)
     copies = tuple(None if at in prepared else levels[at] for at in (first, 1 - first))
     windows = tuple(
         _has_windows(solution, at) or bool(lane and steps.get(lane, 0) != part.itemsize)
@@ -180,27 +179,6 @@ def roles_of(problem: Problem) -> Roles:
     return Roles.of_problem(problem, rows=rows_operand(problem))
 
 
-def levels_if_unaligned(solution: Solution) -> dict[int, str]:
-    """Return the operands that are packed only if they begin amid a line, and in which level.
-
-    The solution reads them in place. Amid a line each vector touches two lines, and each line is
-    fetched twice where the nearest cache does not keep it. So they are packed, where that happens
-    to each element once and the second cache does not hold all tensors anyway. See
-    ``docs/decisions/011-layouts.md``.
-    """
-    problem, bands = solution.share, solution.nest.bands
-    if shared_lane(problem) or fits_second_cache(problem, solution.machine):
-        return {}
-    found = {}
-    for at, copy in enumerate(solution.nest.packed or (None, None)):
-        own = problem.spec.operands[at].letters
-        others = [letter for letter in problem.sizes if letter not in own]
-        once = [band for band in bands[1:-1] if all(band[i] >= problem.sizes[i] for i in others)]
-        if copy is None and once and solution.nest.kind(at) == "in place":
-            found[at] = once[0].level
-    return found
-
-
 def _has_windows(solution: Solution, at: int) -> bool:
     """Return whether an operand has window copies: also where zeros are packed with it."""
     padded = any(one.tensor == at + 1 for one in solution.problem.padding)
@@ -238,17 +216,6 @@ def letter_of_row_vectors(problem: Problem, roles: Roles, output: Strides) -> st
     rows = [letter for letter in roles.rows if problem.sizes[letter] > 1]
     preferred = (contiguous_letter(problem, output), problem.vector, *rows)
     return next((letter for letter in preferred if letter in rows), None)
-
-
-def _copy_levels(solution: Solution, unaligned: Collection[int]) -> tuple[str | None, ...]:
-    """Return for each operand the level that its packed copy lives in."""
-    levels = solution.nest.packed or (None, None)
-    if not unaligned:
-        return levels
-    instead = levels_if_unaligned(solution)
-    return tuple(
-        instead.get(at, level) if at in unaligned else level for at, level in enumerate(levels)
-    )
 
 
 def _reversed_letters(problem: Problem, strides: Sequence[Strides]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.price import stores
 from tilesolve.planning.composition.describe import scheme_of
-from tilesolve.planning.layout_policy import LayoutPolicy, levels_if_unaligned, policy_of
+from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
@@ -261,9 +261,7 @@ def _read(solution: Solution, policy: LayoutPolicy | None, at: int) -> str:
         if band := policy.packed[side]:
             packed_into = policy.run.nest.bands[band].level
             return f"packed into {packed_into}: it has no whole vectors of rows side by side"
-    found = "read in place: packing it would cost more"
-    level = levels_if_unaligned(solution).get(at) if policy else None
-    return f"{found}, unless it begins amid a line: then into {level}" if level else found
+    return "read in place: packing it would cost more"
 
 
 def _prefetches(solution: Solution, policy: LayoutPolicy, sizes: Sequence[int]) -> Iterator[str]:

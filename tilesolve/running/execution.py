@@ -20,9 +20,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.tuning import MAX_LAYOUT_BYTES
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
-from tilesolve.packing.sizes import ALIGNMENT_BYTES
 from tilesolve.planning import policy
-from tilesolve.planning.layout_policy import levels_if_unaligned
 from tilesolve.planning.solution import Solution
 from tilesolve.running.addition import Addition
 from tilesolve.running.array_bytes import array_bytes
@@ -46,8 +44,6 @@ class Layout:
         Of the output.
     tasks
         What each thread does; nothing if the output is empty.
-    aligned
-        Operands that are read in place only if they begin with a line, see `levels_if_unaligned`.
     addition
         How the parts of a sum that threads divide are added; None if each writes its part of C.
     recent
@@ -61,7 +57,6 @@ class Layout:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     tasks: list[Task]
-    aligned: tuple[int, ...]
     addition: Addition | None = None
     recent: Recent | None = None
     used: int = 0
@@ -77,14 +72,10 @@ class Layout:
         first: Array,
         second: Array,
         out: Array | None,
-        unaligned: Sequence[int] = (),
         prepared: Sequence[Prepared] = (),
         operands: Sequence[Array] = (),
     ) -> Self:
-        """Check what the arrays alone tell and work out the tasks.
-
-        The numbers of operands that begin amid a line matter for those in `aligned` only.
-        """
+        """Check what the arrays alone tell and work out the tasks."""
         problem = solution.problem
         _check_count(problem)
         problem.check_operands(first, second)
@@ -99,7 +90,7 @@ class Layout:
             steps = out.strides
         strides = (steps, first.strides, second.strides)
         if not prod(shape):
-            return cls(shape, dtype, [], ())
+            return cls(shape, dtype, [])
         ready = [one.operand for one in prepared]
         chain = solution.epilogue.operands if solution.epilogue else []
         others = [
@@ -114,13 +105,13 @@ class Layout:
             written[1:] = [(like, *strides[1:])] * solution.partial_outputs
             solution, others = replace(solution, epilogue=None), []
         tasks = [
-            Task.of(solution, *part, of, unaligned, ready, others)
+            Task.of(solution, *part, of, ready, others)
             for part, of in zip(solution.parts, written, strict=True)
         ]
         for one in prepared:
             for task in tasks:
                 one.use_in(task)
-        return cls(shape, dtype, tasks, tuple(levels_if_unaligned(solution)), addition)
+        return cls(shape, dtype, tasks, addition)
 
     def run_tasks(
         self,
@@ -225,7 +216,7 @@ class Executor:
             if not (prepared or others or tasks[0].schedule.block):
                 if layout.recent is None:
                     told = Argument(out, out), (Argument(first, first), Argument(second, second))
-                    layout.recent = Recent.of(tasks[0], *told, aligned=layout.aligned)
+                    layout.recent = Recent.of(tasks[0], *told)
                 self.recent = layout.recent
         return out
 
@@ -243,12 +234,7 @@ class Executor:
         if len(layout.tasks) != 1 or layout.tasks[0].schedule.block or self.long:
             return None  # sums of halves lie in no array; compiled code hears no interrupts
         return Recent.of(
-            layout.tasks[0],
-            out,
-            (first, Argument(second.array)),
-            others,
-            aligned=layout.aligned,
-            kept=(second,),
+            layout.tasks[0], out, (first, Argument(second.array)), others, kept=(second,)
         )
 
     def prepare(self, operand: str, array: npt.ArrayLike) -> Prepared:
@@ -338,19 +324,6 @@ class Executor:
                 Layout.of(self.solution, first, second, out, prepared=prepared, operands=others),
             )
         layout.used = next(_CALLS)
-        if layout.aligned:
-            unaligned = tuple(
-                at for at in layout.aligned if (first, second)[at].ctypes.data % ALIGNMENT_BYTES
-            )
-            if unaligned:
-                key += unaligned
-                layout = self.layouts.get(key)
-                if layout is None:
-                    layout = self._keep(
-                        key,
-                        Layout.of(self.solution, first, second, out, unaligned, prepared, others),
-                    )
-                layout.used = next(_CALLS)
         return layout
 
     def _keep(self, key: tuple[Any, ...], layout: Layout) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -75,7 +75,6 @@ class Recent:
         operands: tuple[Argument, Argument],
         others: Sequence[Argument] = (),
         *,
-        aligned: Container[int] = (),
         kept: tuple[object, ...] = (),
     ) -> Self | None:
         """Note what a call is given; None where compiled code could not tell another by it.
@@ -86,8 +85,6 @@ class Recent:
             What the call does.
         out, operands, others
             The output, which is given, both operands, and those of the epilogue.
-        aligned
-            Numbers of the operands for which it matters whether they begin with a line.
         kept
             What has to stay as long as this does.
         """
@@ -96,8 +93,7 @@ class Recent:
             return None
         if not all(one.is_known for one in tensors):
             return None
-        given = [(at - 1, one.given) for at, one in enumerate(tensors) if one.given is not None]
-        arrays = [array for _, array in given]
+        arrays = [one.given for one in tensors if one.given is not None]
         places = np.array(
             [0 if one.given is not None else one.view.ctypes.data for one in others], np.int64
         )
@@ -110,8 +106,7 @@ class Recent:
         ]
         words[call_fields.PLACES] = places.ctypes.data
         words[call_fields.PLACE_COUNT] = len(others)
-        told = [place for place, (at, _) in enumerate(given) if at in aligned and at >= 0]
-        call = prepare_call(np.concatenate([words, describe_arrays(arrays, told)]))
+        call = prepare_call(np.concatenate([words, describe_arrays(arrays)]))
         same = [one.view for one in tensors if one.given is None]
         stays = (task, same, places, [array.dtype for array in arrays], *kept)
         return cls(call, task.workspace_bytes, arrays[0].shape, arrays[0].dtype, stays)

@@ -91,7 +91,6 @@ class Task:
         problem: Problem,
         start: dict[str, int],
         strides: Sequence[tuple[int, ...]],
-        unaligned: Sequence[int] = (),
         prepared: Sequence[int] = (),
         operands: Sequence[Strides] = (),
     ) -> Task:
@@ -105,15 +104,15 @@ class Task:
             The part, and where its letters begin.
         strides
             Of the output and the operands.
-        unaligned, prepared
-            The numbers of operands that begin amid a line, and of those with prepared copies.
+        prepared
+            The numbers of operands with prepared copies.
         operands
             Bytes along each letter, of each of the epilogue's operands.
         """
         family = family_of(problem.dtype, solution.machine)
         tensors = solution.problem.spec.tensors
         given = [tensor.strides(steps) for tensor, steps in zip(tensors, strides, strict=True)]
-        policy = policy_of(solution, problem, given, unaligned, prepared)
+        policy = policy_of(solution, problem, given, prepared)
         windows = lay_out_windows(solution.problem, problem, policy, strides)
         block = SumBlock.of(problem, policy)
         output, *read = read_strides(policy, windows)

@@ -9,14 +9,13 @@ from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.kernels.runtime import call_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
-from tilesolve.packing.buffers import allocate
 
 SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
 
 
-def told(arrays, aligned=()):
+def told(arrays):
     """Return the words of a run for such arrays."""
-    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(arrays, aligned))
+    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(arrays))
     words[call_fields.GIVEN] = len(arrays)
     return words
 
@@ -83,20 +82,6 @@ def test_an_output_that_may_share_memory_is_not_apart(out_at, at, backwards, sec
         [np.zeros(20)[::2][::step], operand] if second else [operand, np.zeros(20)[::2][::step]]
     )
     assert held(words, [out, *operands]) == (not np.may_share_memory(out, operand))
-
-
-@pytest.mark.parametrize("begins", [0, 1])
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_where_an_array_begins_is_told_if_it_matters(count, begins):
-    """With a line, or amid one: of the arrays that were named, and of no others."""
-    memory = [allocate(4096).view(np.float32) for _ in range(count)]
-    arrays = [one[begins:][:16] for one in memory]
-    other = [*arrays[:-1], memory[-1][1 - begins :][:16]]
-    for aligned, same in (((), True), ((count - 1,), False), ((0,), True)):
-        words = told(arrays, aligned)
-        assert held(words, arrays)
-        assert held(words, other) == same
-    assert held(told(arrays, (count - 1,)), [*arrays[:-1], memory[-1][16 + begins :][:16]])
 
 
 def test_bad_calls_after_good_ones_are_as_bad():
