@@ -223,8 +223,9 @@ def _prefetches_c(tile: TileEmitter) -> ir.Value:
     builder = tile.builder
     enough = INT64(tuning.MIN_STEPS_TO_PREFETCH_C)
     many = builder.icmp_signed(">=", tile.field("k"), enough)
-    streams = builder.icmp_signed("==", tile.field("mode"), INT64(int(Mode.STREAM)))
-    return builder.and_(many, builder.not_(streams))
+    beyond = builder.sub(tile.field("mode"), INT64(int(Mode.STREAM)))
+    last = INT64(int(Mode.STREAM_PIECES) - int(Mode.STREAM))
+    return builder.and_(many, builder.icmp_unsigned(">", beyond, last))
 
 
 def _lines_of_c(tile: TileEmitter) -> list[ir.Value]:

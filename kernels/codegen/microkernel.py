@@ -31,9 +31,9 @@ with all of the tile in registers. The contract, in the fields of a frame (`shap
 * C is written in place: element (r, c) at ``c + rows_c[r] + columns_c[c]``. ``mode`` says how
   (`shape.Mode`); only the first ``rows`` rows are touched, and C is read only by the modes that add
   to it. The vector modes need all groups to be full and each to be contiguous in C; ``STREAM``
-  also needs it aligned to the vector. The part modes need the same of all groups but the last,
-  whose rows need be contiguous only. The scattered modes need nothing. But for ``STREAM``, C is
-  prefetched while long sums are computed.
+  also needs it aligned to the vector, ``STREAM_PIECES`` to 16 bytes. The part modes need the same
+  of all groups but the last, whose rows need be contiguous only. The scattered modes need nothing.
+  But for the two that stream, C is prefetched while long sums are computed.
 * ``alpha`` and ``beta`` are elements of the dtype in the frame; ``k`` may be 0.
 * One call computes ``more`` further tiles of the same size: after each, the fields named in
   `advanced_fields` grow by their ``_move``. The frame itself is only read.

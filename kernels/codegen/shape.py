@@ -66,13 +66,15 @@ class Mode(IntEnum):
     """Vectors of ``alpha * sum + beta * C``."""
     STREAM = 2
     """Aligned vectors by non-temporal stores; C is not read."""
-    PART = 3
+    STREAM_PIECES = 3
+    """As `STREAM`, but vectors in pieces of 16 bytes, and aligned to these alone."""
+    PART = 4
     """As `STORE`, but of the last group only the rows that it has."""
-    PART_ADD = 4
+    PART_ADD = 5
     """As `ADD`, but of the last group only the rows that it has."""
-    SCATTER = 5
+    SCATTER = 6
     """Element by element; C is not read."""
-    SCATTER_ADD = 6
+    SCATTER_ADD = 7
     """Element by element, ``beta * C`` added."""
 
 

@@ -18,10 +18,10 @@ from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import StepLoader
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES, WORD_BYTES
 
 WHOLE_VECTOR_MODES = (Mode.STORE, Mode.ADD, Mode.STREAM)
-"""Modes that write whole vectors."""
+"""Modes that write whole vectors from registers."""
 
 
 def interleaved_steps(shape: Shape) -> int:
@@ -177,12 +177,19 @@ def write_tile(tile: TileEmitter, sums: list[ir.Value], scaling: ir.Value) -> No
     builder.branch(end)
     builder.position_at_end(otherwise)
     scratch = _store_to_scratch(tile, scaled)
-    adding = builder.icmp_signed("==", mode, INT64(int(Mode.PART_ADD)))
-    with builder.if_else(adding) as (parts, elements):
-        with parts:
-            _add_part(tile, scratch)
-        with elements:
-            _scatter(tile, scratch, builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD))))
+    elements = function.append_basic_block("elements")
+    choice = builder.switch(mode, elements)
+    writers = {Mode.PART_ADD: _add_part}
+    if not tile.shape.halved:
+        writers[Mode.STREAM_PIECES] = _stream_pieces
+    for copied, write in writers.items():
+        block = function.append_basic_block(copied.name.lower())
+        choice.add_case(INT64(int(copied)), block)
+        builder.position_at_end(block)
+        write(tile, scratch)
+        builder.branch(end)
+    builder.position_at_end(elements)
+    _scatter(tile, scratch, builder.icmp_signed("==", mode, INT64(int(Mode.SCATTER_ADD))))
     builder.branch(end)
     builder.position_at_end(end)
 
@@ -311,6 +318,29 @@ def _add_part(tile: TileEmitter, scratch: ir.Value) -> None:
             _store_part(tile, tile.interleave(values), place, last)
 
     vectors.repeat(builder, INT64(shape.columns), add_column)
+
+
+def _stream_pieces(tile: TileEmitter, scratch: ir.Value) -> None:
+    """Emit non-temporal stores of a scratch tile in the smallest vectors, whole groups of them.
+
+    Straight from registers they would make compilation half as long again (docs/decisions/041).
+    """
+    builder, shape = tile.builder, tile.shape
+    rows, size = tile.c_row_addresses(), shape.lanes * tile.element
+    piece = vectors.vector_type(shape.real, 8 * VECTOR_BYTES)
+
+    def write_column(column: ir.Value) -> None:
+        offset = tile.load_integer(tile.field("columns_c"), builder.mul(column, INT64(WORD_BYTES)))
+        spot = builder.add(scratch, builder.mul(column, INT64(_column_bytes(tile))))
+        for i, row in enumerate(rows):
+            place = builder.add(row, offset)
+            for at in range(0, size, VECTOR_BYTES):
+                source = vectors.to_pointer(builder, spot, i * size + at)
+                value = vectors.load(builder, source, piece, VECTOR_BYTES)
+                target = vectors.to_pointer(builder, place, at)
+                vectors.store(builder, value, target, VECTOR_BYTES, non_temporal=True)
+
+    vectors.repeat(builder, INT64(shape.columns), write_column)
 
 
 def last_masks(tile: TileEmitter) -> list[ir.Value]:

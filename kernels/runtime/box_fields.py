@@ -14,11 +14,13 @@ TILES = 7
 HAS_FIRST_SUM = 9
 """Whether the box has the first k of all."""
 
-ALIGNED = 10
-"""Whether every vector of C is whole lines away from the box's origin."""
+VECTOR_PLACES = 10
+"""How many bytes the vectors of C are away from the box's origin, all numbers in one by bitwise or:
+a power of two divides it if it divides each."""
 
 STAGED = 11
-"""Whether C that does not lie in whole lines goes through the staging buffer."""
+"""Whether C that lies neither in whole lines nor in pieces of them goes through the staging
+buffer."""
 
 CHANGED = 12
 """Whether the rows' and the columns' operand differ from those of the box before."""
@@ -52,4 +54,8 @@ SUM_COUNT = 27
 OPERANDS = 28
 """Address of what an epilogue reads in the box, see `epilogue_fields`; 0 without one."""
 
-SIZE = 29
+STREAMS_PIECES = 29
+"""Whether C is written in whole vectors and long runs: they may go past the caches in pieces of
+lines."""
+
+SIZE = 30

@@ -18,7 +18,7 @@ from tilesolve.kernels.runtime.compiled import (
 )
 from tilesolve.packing import window_fields
 from tilesolve.packing.offset_tables import TileLayout
-from tilesolve.packing.sizes import WORD_BYTES
+from tilesolve.packing.sizes import VECTOR_BYTES, WORD_BYTES
 
 # What `on_stack` makes room for has to be a plain global.
 _STATE_WORDS = state.SIZE
@@ -57,9 +57,14 @@ def enter_box(s, record, number):
     s[state.SUM_COUNT] = box[box_fields.SUM_COUNT]
     s[state.BOX_OPERANDS] = box[box_fields.OPERANDS]
     width = s[state.NON_TEMPORAL_BYTES]
-    streams = width > 0 and box[box_fields.ALIGNED] and s[state.OUTPUT] % max(width, 1) == 0
-    s[state.FIRST_MODES + TileLayout.WHOLE] = Mode.STREAM if streams else s[state.WHOLE_MODE]
-    s[state.STAGES_OUTPUT] = width > 0 and not streams and box[box_fields.STAGED]
+    places = s[state.OUTPUT] | box[box_fields.VECTOR_PLACES]
+    mode = s[state.WHOLE_MODE]
+    if width and places % max(width, 1) == 0:
+        mode = Mode.STREAM
+    elif width and places % VECTOR_BYTES == 0 and box[box_fields.STREAMS_PIECES]:
+        mode = Mode.STREAM_PIECES
+    s[state.FIRST_MODES + TileLayout.WHOLE] = mode
+    s[state.STAGES_OUTPUT] = width > 0 and mode == s[state.WHOLE_MODE] and box[box_fields.STAGED]
 
 
 @compiled(INT, INT, INT, INT)

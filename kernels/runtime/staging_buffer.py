@@ -1,11 +1,11 @@
 """Staging buffer: collects tiles of C that do not lie in whole lines, and writes them as runs.
 
-A non-temporal store writes a line. Where a tile of C begins or ends amid lines, as in NumPy's own
-arrays, which begin 16 bytes after one, microkernels write a few tiles to a small buffer in the
-first cache. There they lie as in C, so that what is side by side is flushed line by line. The part
-of a line that a run ends in is kept for the tiles that go on there. A box says whether it is staged
-(`box_fields.STAGED`); see docs/decisions/051. `s` is a state (`state`); `R` and `N` are the tables
-of rows and columns (`table_fields`).
+A non-temporal store writes a line, or a part of one that is a multiple of 16 bytes away from
+others. Where vectors of C do not lie at such multiples, microkernels write a few tiles to a small
+buffer in the first cache. There they lie as in C, so that what is side by side is flushed line by
+line. The part of a line that a run ends in is kept for the tiles that go on there. A box says
+whether it is staged (`box_fields.STAGED`); see docs/decisions/051. `s` is a state (`state`); `R`
+and `N` are the tables of rows and columns (`table_fields`).
 """
 
 from __future__ import annotations

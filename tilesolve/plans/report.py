@@ -250,7 +250,7 @@ def _written(solution: Solution, policy: LayoutPolicy | None) -> str:
     if policy and not policy.non_temporal:
         return "overwritten through the caches: lines of non-temporal stores would alias"
     staged = policy and policy.stages_output
-    through = ", through a staging buffer where it is not in whole lines" if staged else ""
+    through = ", through a staging buffer where it lies amid pieces of lines" if staged else ""
     return "overwritten by non-temporal stores, as it would not stay in the last cache" + through
 
 

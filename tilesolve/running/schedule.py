@@ -26,7 +26,7 @@ from tilesolve.kernels.runtime.state import (
 )
 from tilesolve.model.nest import Nest
 from tilesolve.packing import table_fields
-from tilesolve.packing.offset_tables import TransposedBlocks, offset_table
+from tilesolve.packing.offset_tables import TileLayout, TransposedBlocks, offset_table
 from tilesolve.packing.offsets import Integers, RoleAxis, RoleTile, build_axis
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, packed_bytes
 from tilesolve.planning.layout_policy import (
@@ -52,10 +52,12 @@ class Box:
         The same for the macrokernel.
     panels, sums, batches
         The largest packed segment of each operand: its micro-panels, steps of k and batches.
-    aligned
-        Whether every vector of C is a multiple of a vector away from the box's first element.
+    vector_places
+        How many bytes the vectors of C are away from the box's first element, by bitwise or.
     has_long_runs
-        Whether calls write C in runs that are long enough to be staged.
+        Whether calls write C in runs that are long enough to go past the caches in parts of lines.
+    is_whole
+        Whether all register tiles are whole vectors side by side in C: no line is written by masks.
     """
 
     axes: tuple[RoleAxis, ...]
@@ -63,8 +65,9 @@ class Box:
     panels: tuple[int, int]
     sums: tuple[int, int]
     batches: tuple[int, int]
-    aligned: bool
+    vector_places: int
     has_long_runs: bool
+    is_whole: bool
 
     def segment_bytes(self, side: int, step: int) -> int:
         """Return the most bytes of a packed segment of an operand, given those of one k."""
@@ -274,14 +277,16 @@ class Schedule:
             tables.append(known[key][1])
         segments = [self._largest_segment(side, axes, tables) for side in (ROWS, COLUMNS)]
         panels, sums, batches = zip(*segments, strict=True)
+        stored = _array(tables[ROWS], table_fields.STORED, table_fields.ALIKE)
         return Box(
             tuple(axes),
             tuple(tables),
             panels,
             sums,
             batches,
-            self._is_aligned(axes, tables),
+            self._vector_places(axes, tables),
             _mean_run_bytes(axes, self.problem.sum_itemsize) >= tuning.MIN_STAGED_RUN_BYTES,
+            bool(np.all(stored == TileLayout.WHOLE)),
         )
 
     def _largest_segment(
@@ -325,14 +330,11 @@ class Schedule:
             transposed=blocks,
         )
 
-    def _is_aligned(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> bool:
-        width = self.family.bits // 8
+    def _vector_places(self, axes: Sequence[RoleAxis], tables: Sequence[Integers]) -> int:
         starts = _array(tables[ROWS], table_fields.GROUP_STARTS, table_fields.GROUP_COUNTS)
         rows = axes[ROWS].offsets[0][starts]
-        return not any(
-            np.any(offsets % width)
-            for offsets in (rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0])
-        )
+        every = rows, axes[COLUMNS].offsets[0], axes[BATCHES].offsets[0]
+        return int(np.bitwise_or.reduce(np.concatenate(every)))
 
     def group(self, side: int) -> int:
         """Return the rows or columns of one micro-panel."""

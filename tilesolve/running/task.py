@@ -281,7 +281,9 @@ def tabulate_boxes(
             box.register_tiles(ROWS),
             box.register_tiles(COLUMNS),
         )
-        row[box_fields.ALIGNED], row[box_fields.STAGED] = box.aligned, box.has_long_runs and stages
+        row[box_fields.VECTOR_PLACES] = box.vector_places
+        row[box_fields.STREAMS_PIECES] = box.has_long_runs and box.is_whole
+        row[box_fields.STAGED] = box.has_long_runs and stages
     rows = kinds[boxes.kinds]
     tensors = schedule.corner_strides
     strides = np.array([[of.get(i, 0) for i in letters] for of in tensors], np.int64)

@@ -17,6 +17,7 @@ from tilesolve.kernels.codegen.microkernel import advanced_fields
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.tuning import MIN_STEPS_TO_PREFETCH_C
+from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 
 COUNTS = (
     0,
@@ -46,7 +47,16 @@ ALONE = {f"{name}_move": 0 for name in ADVANCED} | {
 }
 """Fields of a call that computes one tile: it leaves the frame as it was."""
 
-IN_VECTORS = (Mode.STORE, Mode.ADD, Mode.STREAM, Mode.PART, Mode.PART_ADD)
+IN_VECTORS = (
+    Mode.STORE,
+    Mode.ADD,
+    Mode.STREAM,
+    Mode.STREAM_PIECES,
+    Mode.PART,
+    Mode.PART_ADD,
+)
+ALIGNMENTS = {Mode.STREAM: LINE_BYTES, Mode.STREAM_PIECES: VECTOR_BYTES}
+"""Bytes that all vectors of C are multiples of, in modes that need it."""
 ADDING = (Mode.ADD, Mode.PART_ADD, Mode.SCATTER_ADD)
 REAL_FACTORS = ((1, 1), (2.5, -0.5), (-1, 0), (0, 2), (1, 0))
 COMPLEX_FACTORS = (*REAL_FACTORS, (1j, 2 - 1j), (1 + 0.5j, 1), (1, -1j), (0.5 - 2j, 0))
@@ -208,7 +218,7 @@ def output(memory, generator, shape, mode, rows, edge):
     size = np.dtype(shape.dtype).itemsize
     columns = np.arange(shape.columns)
     if mode in IN_VECTORS:
-        line = 64 if mode is Mode.STREAM else size
+        line = ALIGNMENTS.get(mode, size)
         group = shape.lanes * size + line * int(generator.integers(0, 2))
         group += -group % line
         heads = generator.permutation(shape.vectors) * group
@@ -224,7 +234,9 @@ def output(memory, generator, shape, mode, rows, edge):
             column_offsets = column_offsets // shape.rows
     if generator.integers(0, 2):
         column_offsets = -column_offsets
-    shift = 0 if mode is Mode.STREAM else int(generator.choice((0, 1, size)))
+    shift = int(generator.choice((0, 1, size)))
+    if mode in ALIGNMENTS:
+        shift = ALIGNMENTS[mode] * int(generator.integers(0, 4))
     written = row_offsets[:rows] if rows else row_offsets
     base = put(memory, written, column_offsets, size, shift, None if mode is Mode.STREAM else edge)
     places = base + row_offsets[:rows, None] + column_offsets
@@ -298,7 +310,7 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
 
 
 @kernels
-@pytest.mark.parametrize("mode", [Mode.STORE, Mode.ADD, Mode.STREAM])
+@pytest.mark.parametrize("mode", [Mode.STORE, Mode.ADD, Mode.STREAM, Mode.STREAM_PIECES])
 def test_whole_vectors(dtype, bits, plain, mode):
     """Any k, factors and order of groups and columns; only where C is added to is it read.
 
@@ -450,5 +462,5 @@ def test_c_is_prefetched_where_sums_are_long_and_it_is_read(mode):
         frame = np.zeros(len(FIELDS), np.int64)
         frame[FIELDS.index("k")], frame[FIELDS.index("mode")] = steps, mode
         assert prefetches(frame.ctypes.data) == (
-            steps >= MIN_STEPS_TO_PREFETCH_C and mode is not Mode.STREAM
+            steps >= MIN_STEPS_TO_PREFETCH_C and mode not in ALIGNMENTS
         )

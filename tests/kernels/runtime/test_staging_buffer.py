@@ -12,15 +12,17 @@ from running_cases import WIDTHS, check_result, draw_operands, make_shallow_mach
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
+from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
+from tilesolve.kernels.dtypes import lanes
+from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile
 from tilesolve.kernels.runtime import call_fields, copy_lines
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.packing import table_fields
 from tilesolve.packing.offset_tables import offset_table
 from tilesolve.packing.offsets import RoleTile, build_axis
-from tilesolve.packing.sizes import LINE_BYTES
+from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 from tilesolve.running.execution import Layout
 
 GUARD = 5 * LINE_BYTES
@@ -125,14 +127,53 @@ def test_last_vectors_spoil_nothing(width, dtype, n, monkeypatch):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("offset", [0, 3, 8, 56])
+@pytest.mark.parametrize("offset", [0, 3, 8, 16, 32, 48, 56])
 def test_long_runs_go_past_the_caches(width, offset, monkeypatch):
-    """All calls for one output go the same way: to have a line on both ways would be slow."""
+    """All calls for one output go the same way: to have a line on both ways would be slow.
+
+    Vectors go as they are from where they are aligned, in pieces from where these are, and from
+    anywhere else by the staging buffer.
+    """
     problem = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": 5})
-    assert modes_at(streamed(problem, *width), offset) == {Mode.STREAM}
+    whole = offset % (width[0] // 8) == 0
+    pieces = not whole and offset % VECTOR_BYTES == 0
+    expected = Mode.STREAM_PIECES if pieces else Mode.STREAM
+    assert modes_at(streamed(problem, *width), offset) == {expected}
     monkeypatch.setattr(tuning, "MIN_STAGED_RUN_BYTES", 1 << 20)
     through = modes_at(streamed(problem, *width), offset)
-    assert through == ({Mode.STORE} if offset else {Mode.STREAM})
+    assert through == ({Mode.STREAM} if whole else {Mode.STORE})
+
+
+@settings(unshrunk, max_examples=40)
+@given(
+    st.sampled_from(WIDTHS),
+    st.sampled_from(["float32", "float64", "complex64", "complex128", "float16"]),
+    st.tuples(st.integers(-1, 1), st.integers(-1, 1), st.integers(0, 6)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(0, 16), st.integers(0, 16), st.integers(0, 16)),
+    st.sampled_from([0.0, 1.0, -0.5]),
+)
+def test_around_register_tiles_at_any_elements(width, dtype, sides, tiles, offsets, beta):
+    """A, B and C begin so many elements behind a line, and what is around C stays as it was."""
+    columns, rows = default_tile(dtype, *width)[1], lanes(summed_dtype(dtype), width[0])
+    m, n = tiles[0] * columns + sides[0], tiles[1] * rows + sides[1]
+    problem = Problem.of("mn-mk-kn", {"m": max(1, m), "n": max(1, n), "k": 1 + sides[2]}, dtype)
+    given, size = draw_operands(problem), problem.itemsize
+    first, second = (
+        placed(one.shape, one.dtype, size * at % LINE_BYTES)[0]
+        for one, at in zip(given, offsets, strict=False)
+    )
+    first[...], second[...] = given
+    out, memory, begin = placed(problem.shapes[0], first.dtype, size * offsets[2] % LINE_BYTES)
+    before = np.zeros_like(out)
+    if beta:
+        before[...] = out[...] = np.random.default_rng(m).uniform(-1, 1, out.shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "MIN_STAGED_RUN_BYTES", 0)
+        streamed(problem, *width)(first, second, out=out, beta=beta)
+    check_result(problem, out, reference(problem, *given) + beta * before, given)
+    assert (memory[:begin] == 0xFF).all()
+    assert (memory[begin + out.nbytes :] == 0xFF).all()
 
 
 def test_a_near_third_cache_is_gone_through():
@@ -145,7 +186,8 @@ def test_a_near_third_cache_is_gone_through():
         memory, bandwidth=third.bandwidth / DEFAULT_COSTS.near_l3_memory_ratio, read=None
     )
     found = varied(found, machine=found.machine.replace(levels=(*near, third, memory)))
-    assert modes_at(found, 16) == {Mode.STORE}
+    assert modes_at(found, 8) == {Mode.STORE}
+    assert modes_at(found, 48) == {Mode.STREAM_PIECES}
     assert modes_at(found, 0) == {Mode.STREAM}
 
 
