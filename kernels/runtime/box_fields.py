@@ -55,7 +55,7 @@ OPERANDS = 28
 """Address of what an epilogue reads in the box, see `epilogue_fields`; 0 without one."""
 
 STREAMS_PIECES = 29
-"""Whether C is written in whole vectors and long runs: they may go past the caches in pieces of
-lines."""
+"""Whether C is written in whole vectors and long runs, after sums too short to prefetch it: these
+may go past the caches in pieces of lines."""
 
 SIZE = 30

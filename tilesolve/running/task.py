@@ -20,7 +20,11 @@ from tilesolve.kernels.runtime import box_fields, call_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.boxes import pack_boxes
 from tilesolve.kernels.runtime.compiled import address
-from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
+from tilesolve.kernels.tuning import (
+    MAX_TILE_COLUMNS,
+    MAX_TILE_VECTORS,
+    MIN_STEPS_TO_PREFETCH_C,
+)
 from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.packing.buffers import Bytes, workspace
 from tilesolve.packing.memory_overlap import Array
@@ -282,7 +286,8 @@ def tabulate_boxes(
             box.register_tiles(COLUMNS),
         )
         row[box_fields.VECTOR_PLACES] = box.vector_places
-        row[box_fields.STREAMS_PIECES] = box.has_long_runs and box.is_whole
+        short = box.axes[SUMS].size < MIN_STEPS_TO_PREFETCH_C
+        row[box_fields.STREAMS_PIECES] = box.has_long_runs and box.is_whole and short
         row[box_fields.STAGED] = box.has_long_runs and stages
     rows = kinds[boxes.kinds]
     tensors = schedule.corner_strides

@@ -188,6 +188,9 @@ def test_a_near_third_cache_is_gone_through():
     found = varied(found, machine=found.machine.replace(levels=(*near, third, memory)))
     assert modes_at(found, 8) == {Mode.STORE}
     assert modes_at(found, 48) == {Mode.STREAM_PIECES}
+    long = Problem.of("mn-mk-kn", {"m": 40, "n": 72, "k": tuning.MIN_STEPS_TO_PREFETCH_C})
+    again = varied(streamed(long, 256, 16), machine=found.machine)
+    assert modes_at(again, 48) == {Mode.STORE}  # C is prefetched meanwhile
     assert modes_at(found, 0) == {Mode.STREAM}
 
 
