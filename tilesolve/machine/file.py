@@ -295,6 +295,7 @@ def impossible_kernels(text: str) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from tilesolve.machine.places import named_text
     >>> impossible_kernels(named_text("i7-6700k")[0])
     ()
     """

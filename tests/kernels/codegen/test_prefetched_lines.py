@@ -9,6 +9,7 @@ from llvmlite import ir
 from machine_code import WIDTHS
 
 from tilesolve.kernels.codegen import object_code, vectors
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import emit_microkernel
 from tilesolve.kernels.codegen.pack import FIELDS as PACK_FIELDS
 from tilesolve.kernels.codegen.pack import MicroPanel, emit_packers
@@ -36,7 +37,7 @@ class Recorded:
         module.triple = machine.triple
         emit(module)
         parsed = llvm.parse_assembly(str(module))
-        self.code = object_code.LoadedCode(machine.emit_object(parsed))
+        self.code = LoadedCode(machine.emit_object(parsed))
 
     def _record(self, builder, where, **_):
         begin = INT64(self.log.ctypes.data)
