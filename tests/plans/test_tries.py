@@ -9,7 +9,6 @@ from tilesolve import plan
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric.score import score
 from tilesolve.planning.solve import list_tries, rank
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans import tries
@@ -41,7 +40,7 @@ def test_the_plan_without_tries_is_tried_first():
     found = list_tries(problem, machine, 1, replace(Demand(), tries=5))
     assert found[0] == rank(problem, machine, 1, Demand())[0]
     assert len({(one.nest.walked, one.nest.packed) for one in found}) == len(found) > 2
-    scores = [score(one) for one in found[1:]]
+    scores = [one.score for one in found[1:]]
     assert scores == sorted(scores)
 
 

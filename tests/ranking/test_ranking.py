@@ -13,7 +13,6 @@ from tilesolve import Ranking, rank
 from tilesolve.cli import app
 from tilesolve.contractions.errors import MemoryLimitError, ModelError, PlanError
 from tilesolve.machine.model import Machine
-from tilesolve.planning.geometric.score import score
 from tilesolve.ranking import rankers
 from tilesolve.ranking import ranking as ranking_module
 from tilesolve.ranking.picture import draw_ranking, list_bars
@@ -48,7 +47,7 @@ def test_variants_stand_by_their_score(found):
     """The price is the score that the solver compares by; the order of another ranker is his."""
     scores = found.scores_by("price")
     assert list(scores) == sorted(scores)
-    assert list(scores) == [score(plan.solution) for plan in found.plans]
+    assert list(scores) == [plan.solution.score for plan in found.plans]
     assert found.solver == tilesolve.plan("mn-mk-kn", SIZES, "i7-6700k", dtype="float32")
     for name in found.rankers:
         other = found.sorted_by(name)

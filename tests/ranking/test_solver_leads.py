@@ -14,7 +14,6 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric.score import score
 from tilesolve.planning.geometric.strategy import alternatives, with_tiles
 from tilesolve.planning.solve import rank
 from tilesolve.ranking.grid import draw_tilings, make_grids
@@ -88,7 +87,7 @@ def check(name, problem, count):
     fastest = min(one.seconds for one in variants)
     leads = best.seconds <= fastest / (1 - LEAD)
     assert leads or name in PREDICTED_LOWER, (name, best.seconds / fastest)
-    lower = score(best) * (1 - LEAD) > min(map(score, variants))
+    lower = best.score * (1 - LEAD) > min(one.score for one in variants)
     assert not lower or name in SCORED_LOWER, name
 
 

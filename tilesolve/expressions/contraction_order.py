@@ -119,11 +119,11 @@ def _layout(
     if there != "plan" or 2 * work < request.costs.einsum_layout_flops:
         return panel
 
-    def seconds(letters: str) -> float:
-        following = _planned(request, letters, known, after).plan.seconds
-        return _planned(request, first, second, letters).plan.seconds + following
+    def score(letters: str) -> float:
+        following = _planned(request, letters, known, after).plan.solution.score
+        return _planned(request, first, second, letters).plan.solution.score + following
 
-    return min(dict.fromkeys((panel, batch + kept + summed, natural)), key=seconds)
+    return min(dict.fromkeys((panel, batch + kept + summed, natural)), key=score)
 
 
 # Steps

@@ -133,7 +133,7 @@ class Costs:
         70.0, "cycles/row", "line that two rows of a nest share, where they go past the caches"
     )
     level_overlap: float = _share(
-        0.9, "of the time of all levels together that shows beside the slowest one"
+        0.48, "of the time of other levels that shows beside the slowest one's"
     )
     feeding_ratio: float = _cost(
         1.4, "ratio", "bandwidth of a cache to a register tile's need, from which on it feeds it"

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.machine.model import Machine
+from tilesolve.model.score import score
 from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass
 from tilesolve.nests.planning import plan_nest
-from tilesolve.nests.price import price_nest, score_nest
+from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
@@ -92,7 +93,7 @@ def price_choices(
             streamed=bool(one.non_temporal),
             later=later,
         )
-        total += score_nest(cost, machine)
+        total += score(cost, machine.costs.level_overlap)
     return total
 
 

@@ -14,12 +14,13 @@ from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import Price
+from tilesolve.model.score import score
 from tilesolve.nests.blocks import make_blocks
 from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.classify import NestClass, classify, find_move, is_written_once, tile_class
 from tilesolve.nests.interference import Sets
-from tilesolve.nests.price import has_whole_lines, price_nest, region_share, score_nest
-from tilesolve.nests.product_plans import predict_seconds
+from tilesolve.nests.price import has_whole_lines, price_nest, region_share
+from tilesolve.nests.product_plans import score_choice
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
 from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
@@ -49,6 +50,10 @@ class _Wish:
     def lanes(self, dtype: str) -> int:
         """Return the elements of a vector."""
         return lanes_of(dtype, self.machine)
+
+    def score(self, cost: Price) -> float:
+        """Return what loops are compared by."""
+        return score(cost, self.machine.costs.level_overlap)
 
 
 def plan_nest(
@@ -176,9 +181,9 @@ def _region(found: NestChoice, wish: _Wish) -> NestChoice | None:
         return made
     if len(blocks.kinds) > NEST_BLOCK_KINDS:
         return None
-    limit = sum(one.seconds or 0.0 for one in plan_loops(found.computation))
-    seconds = predict_seconds(made, wish.machine, wish.threads)
-    return made if seconds <= limit else None
+    loops = plan_loops(found.computation)
+    limit = sum(score_choice(one, wish.machine, wish.threads) for one in loops)
+    return made if score_choice(made, wish.machine, wish.threads) <= limit else None
 
 
 def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:
@@ -193,11 +198,11 @@ def _nest(position: int, computation: Computation, wish: _Wish) -> NestChoice:
     cost = _price(computation, found.nest, wish, streamed)
     if streamed and wish.mode != "thesis":
         cached = _price(computation, found.nest, wish, False)
-        if score_nest(cached, wish.machine) <= score_nest(cost, wish.machine):
+        if wish.score(cached) <= wish.score(cost):
             streamed, cost = False, cached
     if wish.mode == "default" and kind is NestClass.TEMPORAL and found.nest is not plain:
         untiled = _price(computation, plain, wish, streamed)
-        if score_nest(untiled, wish.machine) < score_nest(cost, wish.machine):
+        if wish.score(untiled) < wish.score(cost):
             found = _Tiled(plain, {}, "", "tiles would cost more than they save")
             cost = untiled
     past = frozenset([stage.name] if streamed else [])
@@ -270,7 +275,7 @@ def _pick(
     streamed = _streams(computation, stage, wish)
     return min(
         nests,
-        key=lambda pair: score_nest(_price(computation, pair[1], wish, streamed), wish.machine),
+        key=lambda pair: wish.score(_price(computation, pair[1], wish, streamed)),
     )
 
 

@@ -25,7 +25,6 @@ from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.references import Reference
 from tilesolve.nests.steps import arithmetic_seconds
-from tilesolve.planning.geometric.score import total_seconds
 from tilesolve.planning.policy import NEST_CROWDED_SHARE, NEST_REGION_POINTS
 
 
@@ -111,14 +110,6 @@ def has_whole_lines(array: ArrayInfo, line: int) -> bool:
     """
     row = array.shape[-1] * np.dtype(array.dtype).itemsize if array.shape else 0
     return row % line == 0 or prod(array.shape[:-1]) == 1
-
-
-def score_nest(cost: Price, machine: Machine) -> float:
-    """Return the seconds that a nest is compared by with others of its statement.
-
-    They are those of all levels together, as of plans: other levels than the slowest one show, too.
-    """
-    return total_seconds(cost, 0.0, machine.costs.level_overlap)
 
 
 def region_share(stage: Stage, extents: Mapping[str, int]) -> float:

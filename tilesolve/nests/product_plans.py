@@ -1,8 +1,9 @@
-"""Plans of the products of a contraction, and what its blocks are predicted to take."""
+"""Plans of the products of a contraction, and what choices are compared by."""
 
 from __future__ import annotations
 
 from tilesolve.machine.model import Machine
+from tilesolve.model.score import score
 from tilesolve.nests.choices import NestChoice
 from tilesolve.plans.plan import Plan, plan
 
@@ -22,14 +23,15 @@ def plan_products(choice: NestChoice, machine: Machine, threads: int) -> tuple[P
     )
 
 
-def predict_seconds(choice: NestChoice, machine: Machine, threads: int) -> float:
-    """Return the predicted time of loops, of a contraction, or of one in blocks."""
+def score_choice(choice: NestChoice, machine: Machine, threads: int) -> float:
+    """Return the score of loops, of a contraction, or of one in blocks; 0 for a transpose."""
     if choice.blocks is not None:
         kinds = [
-            sum(predict_seconds(one, machine, threads) for one in kind)
-            for kind in choice.blocks.kinds
+            sum(score_choice(one, machine, threads) for one in kind) for kind in choice.blocks.kinds
         ]
         return sum(kinds[kind] for kind, _ in choice.blocks.places)
-    if choice.seconds is not None:
-        return choice.seconds
-    return sum(one.seconds for one in plan_products(choice, machine, threads))
+    if choice.cost is not None:
+        return score(choice.cost, machine.costs.level_overlap)
+    if choice.contraction is None:
+        return 0.0
+    return sum(one.solution.score for one in plan_products(choice, machine, threads))

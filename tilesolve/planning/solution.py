@@ -21,9 +21,11 @@ from tilesolve.model.footprints import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price, packing_share
+from tilesolve.model.score import score
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.policy import PARTIAL_OUTPUTS_SHARE
 from tilesolve.planning.setting import Choice
+from tilesolve.planning.waiting import waiting_seconds
 
 Chains = tuple[tuple[str, tuple[int, ...]], ...]
 """For each class its tile sizes, nearest cache first."""
@@ -232,6 +234,12 @@ class Solution:
     def seconds(self) -> float:
         """The predicted time."""
         return self.cost.seconds
+
+    @property
+    def score(self) -> float:
+        """The seconds that it is compared by with other solutions of its problem."""
+        waiting = waiting_seconds(self.share, self.nest, self.cost, self.machine)
+        return score(self.cost, self.machine.costs.level_overlap, waiting)
 
     @property
     def packing_share(self) -> float:

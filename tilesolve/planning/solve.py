@@ -10,7 +10,6 @@ from tilesolve.machine.model import Machine
 from tilesolve.planning.composition.given import GivenScheme
 from tilesolve.planning.composition.strategy import Composition
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric.score import score
 from tilesolve.planning.geometric.strategy import GeometricProgram, alternatives
 from tilesolve.planning.slicing.strategy import Slicing
 from tilesolve.planning.solution import Search, Solution
@@ -25,9 +24,9 @@ STRATEGIES: Mapping[str, Strategy] = {
 
 
 def solve(problem: Problem, machine: Machine, threads: int, demand: Demand) -> Solution:
-    """Return the solution that is predicted to take the least time, of the demanded strategy's.
+    """Return the solution of the least score, of the demanded strategy's.
 
-    Of equally fast solutions it is the first one.
+    Of solutions that score alike it is the first one.
 
     Raises
     ------
@@ -67,12 +66,12 @@ def list_tries(problem: Problem, machine: Machine, threads: int, demand: Demand)
     """
     best, *others = rank(problem, machine, threads, demand)
     if demand.tries > 1 and isinstance(best.origin, Search):
-        others = sorted((*others, *alternatives(best)), key=score)
+        others = sorted((*others, *alternatives(best)), key=lambda one: one.score)
     return [best, *others][: demand.tries]
 
 
 def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> list[Solution]:
-    """Return all solutions, the fastest by their price first.
+    """Return all solutions, those of the least score first.
 
     Raises
     ------
@@ -90,4 +89,4 @@ def rank(problem: Problem, machine: Machine, threads: int, demand: Demand) -> li
         names = ", ".join(STRATEGIES)
         raise PlanError(f"there is no strategy {demand.strategy!r}; there are {names}")
     found = strategy.solutions(problem, machine, threads, demand)
-    return sorted(found, key=lambda solution: solution.seconds)
+    return sorted(found, key=lambda one: one.score)

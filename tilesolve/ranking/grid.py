@@ -14,9 +14,10 @@ from math import log, prod
 import numpy as np
 
 from tilesolve.contractions.roles import Roles
+from tilesolve.model.score import score_times
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.strategy import setting_for
-from tilesolve.planning.geometric.tilings import Chain, survey, total_of
+from tilesolve.planning.geometric.tilings import Chain, survey
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Solution
 
@@ -186,7 +187,7 @@ def draw_tilings(grids: Sequence[Grid], count: int, seed: int) -> Iterator[Tiled
         numbers = sorted(draw.sample(range(size), each)) if size > each else range(size)
         tilings = [grid.tiling(number) for number in numbers]
         times, fits = survey(grid.setting, grid.choice, tilings)
-        seconds = np.broadcast_to(total_of(times, grid.setting.overlap), len(tilings))
+        seconds = np.broadcast_to(score_times(times, grid.setting.overlap), len(tilings))
         drawn += [
             Tiled(grid, *found)
             for found in zip(tilings, seconds.tolist(), fits.tolist(), strict=True)

@@ -10,7 +10,6 @@ from typing import Protocol, runtime_checkable
 from tilesolve.contractions.errors import PlanError
 from tilesolve.model.set_costs import cost_of_reuses, cost_of_sets
 from tilesolve.model.working_sets import Reuse
-from tilesolve.planning.geometric.score import score
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.plan import Plan
@@ -54,7 +53,7 @@ class PriceRanker:
 
     def score(self, plan: Plan) -> float:
         """Return the seconds that a plan is compared by."""
-        return score(plan.solution)
+        return plan.solution.score
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tilesolve.model.copies import repeats
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
 from tilesolve.model.price import price, stores, with_passes
+from tilesolve.model.score import score
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
@@ -145,7 +146,8 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         cost = price(built.share, nest, machine, microkernel=kernel, threads=target.threads)
         found.append((nest, cost))
     good = [one for one in found if reads_well(built.share, one[0], machine)]
-    nest, cost = min(good or found, key=lambda one: one[1].ranking)
+    overlap = machine.costs.level_overlap
+    nest, cost = min(good or found, key=lambda one: score(one[1], overlap))
     demand, threads = target.demand, target.threads
     partials = count_partials(target.problem, built.split, threads)
     solution = Solution(

@@ -16,6 +16,7 @@ from tilesolve.machine.microkernel import Microkernel as Costs
 from tilesolve.model.loop_order import innermost_first
 from tilesolve.model.nest import REGISTER, CopyKind
 from tilesolve.model.price import arithmetic
+from tilesolve.model.score import score_times
 from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, traffic
 from tilesolve.packing.cover import Combination
@@ -259,11 +260,8 @@ class Space:
             tuple(i for role in (*roles, BATCHES) for i in letters[role]) for roles in permutation
         ]
 
-    def seconds(self, permutation: Permutation, place: Place) -> NDArray[np.float64]:
-        """Return the time of each completion by its volumes, its calls and its packing.
-
-        Of all levels together, as levels work at once only in part.
-        """
+    def scores(self, permutation: Permutation, place: Place) -> NDArray[np.float64]:
+        """Return the score of each completion by its volumes, its calls and its packing."""
         names = [store.name for store in place.stores]
         levels = names[1 : len(BANDS)] + [""] * (len(BANDS) - len(names))
         levels[len(BANDS) - 2] = names[-1]
@@ -281,10 +279,8 @@ class Space:
         times = [store.seconds(volumes) for store, volumes in pairs]
         times.append(arithmetic(self.problem, place.costs, place.rate, place.frequency, found))
         all_times = np.stack([np.broadcast_to(np.asarray(time), (len(self),)) for time in times])
-        longest: NDArray[np.float64] = all_times.max(axis=0)
-        others = all_times.sum(axis=0) - longest
-        together: NDArray[np.float64] = longest + place.overlap * others
-        return together
+        scores: NDArray[np.float64] = score_times(all_times, place.overlap)
+        return scores
 
     def calls_sums(self) -> NDArray[np.int64]:
         """Return how many products a call sums, for each completion."""
@@ -319,8 +315,8 @@ def permutations() -> list[Permutation]:
 
 
 def best_permutation(space: Space, place: Place) -> Permutation:
-    """Return the permutation some completion of which takes the least time."""
-    return min(permutations(), key=lambda one: float(space.seconds(one, place).min()))
+    """Return the permutation some completion of which scores least."""
+    return min(permutations(), key=lambda one: float(space.scores(one, place).min()))
 
 
 def select(sums: NDArray[np.int64], seconds: NDArray[np.float64], most: int) -> list[int]:

@@ -105,12 +105,12 @@ def schemes(target: Target, most: int = MOST_SCHEMES) -> Schemes:
     found: list[tuple[float, int, Scheme]] = []
     each = max(1, most // max(1, len(spaces)))
     for split, space, place, permutation in spaces:
-        seconds = space.seconds(permutation, place)
-        for number in select(space.calls_sums(), seconds, each):
+        scores = space.scores(permutation, place)
+        for number in select(space.calls_sums(), scores, each):
             scheme = space.scheme(number, permutation)
             if split is not None:
                 scheme = Scheme((Tile(target.threads, split), *scheme.specifiers))
-            found.append((float(seconds[number]), len(found), scheme))
+            found.append((float(scores[number]), len(found), scheme))
     if not found:
         raise SolverError(
             f"no scheme of whole vectors of {target.lanes} covers {target.problem}"

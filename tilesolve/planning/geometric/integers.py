@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
+from tilesolve.model.score import score_times
 from tilesolve.planning.geometric.tilings import (
     Chain,
     Integral,
@@ -23,10 +24,8 @@ from tilesolve.planning.geometric.tilings import (
     feasible,
     groups_of,
     integral_of,
-    score_of,
     tilings_of,
     times_of,
-    total_of,
 )
 from tilesolve.planning.policy import (
     EVEN_RANGE,
@@ -37,8 +36,6 @@ from tilesolve.planning.policy import (
     SHORT_RUN_LIMIT,
     SHRINK_FACTORS,
     SOLVER_TOLERANCE,
-    TIME_CONCESSION,
-    TIME_TOLERANCE,
 )
 from tilesolve.planning.setting import Choice, Setting
 
@@ -74,6 +71,8 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     while best.score < before * (1 - ROUND_GAIN):
         before = best.score
         best = _improve(setting, choice, best, wide)
+    shorter = _add_shorter_sums(setting, best.tiling, wide)
+    best = _improve(setting, choice, best, shorter) if shorter != wide else best
     for index in (i for i, _ in setting.even if i in setting.fused.reduced):
         even = _best_even(setting, choice, best, wide, index)
         taken = even if even.score <= best.score * (1 + RAGGED_CONCESSION) else best
@@ -88,16 +87,12 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Best:
-    """The best tiling so far, its times, and how many were priced."""
+    """The best tiling so far, its times and its score, and how many were priced."""
 
     tiling: dict[str, Chain]
     times: NDArray[np.float64]
+    score: float
     priced: int
-
-    @property
-    def score(self) -> float:
-        """What tilings are compared by."""
-        return float(score_of(self.times))
 
 
 def _improve(
@@ -113,8 +108,8 @@ def _improve(
     """
     for group in groups_of(options):
         combined = tilings_of(best.tiling if around is None else around, options, group)
-        tiling, times, count = best_of(setting, choice, combined)
-        found = _Best(tiling, times, best.priced + count)
+        tiling, times, score, count = best_of(setting, choice, combined)
+        found = _Best(tiling, times, score, best.priced + count)
         best = found if found.score < best.score else replace(best, priced=found.priced)
     return best
 
@@ -162,55 +157,13 @@ def _best_even(
     The others' options are tried around them. Its times are infinite if there is none.
     """
     chain = best.tiling[index]
-    found = _Best(best.tiling, np.array([np.inf]), best.priced)
+    found = _Best(best.tiling, np.array([np.inf]), np.inf, best.priced)
     low, high = (share * chain[0] for share in EVEN_RANGE)
     near = [size for size in dict(setting.even)[index] if low <= size <= high]
     for even in _even_chains(setting, index, chain, near):
         around = {**best.tiling, index: even}
         found = _improve(setting, choice, found, {**options, index: [even]}, around)
     return found
-
-
-def relieve_levels(
-    setting: Setting, choice: Choice, tiles: Mapping[str, float], found: Integral
-) -> Integral:
-    """Return the tiling near continuous tile sizes with the smallest total of all levels.
-
-    It is about as fast as a given one by the longest time, and cuts sums as evenly. Shorter sums
-    leave room for wider tiles, which move less.
-
-    Parameters
-    ----------
-    setting
-        The problem and the machine.
-    choice
-        The loops around each tile.
-    tiles
-        Tile sizes by symbol, as `relax` returns them.
-    found
-        What `repair` returned for them.
-    """
-    best, priced, conceded = dict(found.chains), found.priced, TIME_CONCESSION
-    options = {
-        i: _chains_near(setting, choice, tiles, i, (*SHRINK_FACTORS, *GROWTH_FACTORS)) for i in best
-    }
-    even = dict(setting.even)
-    for index in setting.fused.reduced:
-        if index in even:
-            options[index] = [best[index], *_even_chains(setting, index, best[index], even[index])]
-        elif shorter := _shorter_chains(setting, index, best[index]):
-            options[index] += shorter
-            conceded = TIME_TOLERANCE
-    times, limit = np.array(found.times), (1 + conceded) * found.score
-    for group in groups_of(options):
-        tilings = tilings_of(best, options, group)
-        priced += len(tilings)
-        taken = times_of(setting, choice, tilings)
-        totals = np.where(score_of(taken) <= limit, total_of(taken, setting.overlap), np.inf)
-        at = int(np.argmin(totals))
-        if totals[at] < total_of(times, setting.overlap) * (1 - ROUND_GAIN):
-            best, times = tilings[at], taken[:, at]
-    return integral_of(setting, choice, best, times, priced)
 
 
 def _even_chains(
@@ -222,6 +175,27 @@ def _even_chains(
         even = tuple(min(extent, size * max(1, round(tile / chain[0]))) for tile in chain)
         if all(tile >= setting.smallest(index, at) for at, tile in enumerate(even, start=1)):
             yield even
+
+
+def _add_shorter_sums(
+    setting: Setting, best: Mapping[str, Chain], options: Mapping[str, Sequence[Chain]]
+) -> dict[str, list[Chain]]:
+    """Return options with shorter sums besides, which leave room for wider tiles: these move less.
+
+    Letters that should be cut evenly get none.
+    """
+    even = dict(setting.even)
+    return {
+        index: [
+            *chains,
+            *(
+                _shorter_chains(setting, index, best[index])
+                if index in setting.fused.reduced and index not in even
+                else ()
+            ),
+        ]
+        for index, chains in options.items()
+    }
 
 
 def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:
@@ -238,7 +212,7 @@ def resize_outermost(setting: Setting, choice: Choice, found: Integral) -> list[
 
     Two reasons for that are not in the programs: larger tiles have longer runs in memory, and
     copies of smaller ones may stay in a nearer cache than the last. A tiling is left out if a
-    larger one along the same index takes no longer by all levels. Where reading an operand takes
+    larger one along the same index scores no more. Where reading an operand takes
     long, tiles of half the size and less that take about as long stay in, up to where a smaller
     tile pays: their runs may be long enough.
 
@@ -266,10 +240,11 @@ def resize_outermost(setting: Setting, choice: Choice, found: Integral) -> list[
     for index, family in families:
         times = together[:, begin : begin + len(family)]
         begin += len(family)
-        sizes, totals = [tiling[index][-1] for tiling in family], total_of(times, setting.overlap)
+        sizes = [tiling[index][-1] for tiling in family]
+        scores = score_times(times, setting.overlap)
         others += [
             integral_of(setting, choice, family[at], times[:, at], priced)
-            for at in _unbeaten(sizes, totals.tolist(), halves=long)
+            for at in _unbeaten(sizes, scores.tolist(), halves=long)
         ]
     return [other for other in others if other.chains != found.chains]
 

@@ -16,8 +16,8 @@ from tilesolve.machine.model import Machine
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.price import Price, price
+from tilesolve.model.score import score, score_times
 from tilesolve.planning.geometric.integers import (
-    relieve_levels,
     repair,
     resize_outermost,
     single_tile,
@@ -26,31 +26,18 @@ from tilesolve.planning.geometric.integers import (
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
-from tilesolve.planning.geometric.score import (
-    late_seconds,
-    outermost_tile,
-    total_seconds,
-    waiting_seconds,
-)
-from tilesolve.planning.geometric.tilings import (
-    Integral,
-    integral_of,
-    score_of,
-    times_of,
-    total_of,
-)
+from tilesolve.planning.geometric.tilings import Integral, times_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.policy import (
     ROUNDED_OPTIMA,
-    SHORT_RUN_LIMIT,
     SHORT_RUN_SHARE,
-    TIE_WEIGHT,
     TIME_CONCESSION,
     TIME_TOLERANCE,
 )
 from tilesolve.planning.prefetch import cut_to_stay
 from tilesolve.planning.reading import reads_well
 from tilesolve.planning.setting import Setting
+from tilesolve.planning.waiting import late_seconds, outermost_tile, waiting_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +69,9 @@ class Candidate:
     overlap: float
 
     @property
-    def seconds(self) -> float:
-        """The time that candidates are compared by: of all levels together, and of waiting."""
-        return total_seconds(self.price, self.waiting, self.overlap)
+    def score(self) -> float:
+        """What candidates are compared by."""
+        return score(self.price, self.overlap, self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,56 +95,37 @@ class Target:
 
 
 def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
-    """Return the best tiling of the best continuous optimum.
+    """Return the tiling of the least score; of those that score alike the one of the least room.
 
-    Runners-up are looked at where rounding costs that optimum much, or all its tilings have short
-    runs in memory. Of tilings that are about as fast by the slowest level, the total of all levels
-    decides; of those that are about as fast then, the shortest runs; then the least room. A tiling
-    that is slower than a trivial one, such as one tile for the whole problem, must have a smaller
-    total. See ``docs/decisions/020-search-cut-offs.md``.
+    Runners-up of the best continuous optimum are looked at where rounding costs that much, or all
+    its tilings have short runs in memory. See ``docs/decisions/020-search-cut-offs.md``.
+
+    Raises
+    ------
+    SolverError
+        If no tiling keeps all limits.
     """
-    setting = target.setting
     found: list[_Rounding] = []
     for one in relaxed.optima[:ROUNDED_OPTIMA]:
         found.append(_round(target, relaxed, one))
         if found[-1].close:
             break
     else:
-        fastest = min((tiling.integral.score for tiling in _candidates(found)), default=np.inf)
-        if fastest > (1 + TIME_TOLERANCE) * relaxed.best.seconds:
-            others = _ruled_out(setting, relaxed, fastest)
+        least = min((one.integral.score for one in _candidates(found)), default=np.inf)
+        if least > (1 + TIME_TOLERANCE) * relaxed.best.score(target.setting.overlap):
+            others = _ruled_out(target.setting, relaxed, least)
             found += [_round(target, relaxed, one) for one in others]
     candidates = _candidates(found)
     if not candidates:
         raise next(rounded.error for rounded in found if rounded.error)
-    trivial = [tiling for rounded in found for tiling in rounded.trivial]
-    fastest = min(one.integral.score for one in candidates)
-    return _settle(
-        [
-            one
-            for one in candidates
-            if one.integral.score <= (1 + TIME_TOLERANCE) * fastest
-            and all(_repays(one.integral, other, setting.overlap) for other in trivial)
-        ]
-    )
+    least = min(one.score for one in candidates)
+    alike = [one for one in candidates if one.score <= (1 + TIME_CONCESSION) * least]
+    return min(alike, key=lambda one: (one.taken, one.score))
 
 
 def list_candidates(target: Target, relaxed: Relaxation) -> list[Candidate]:
     """Return the tilings of all continuous optima: those about as fast as the best of each."""
     return _candidates([_round(target, relaxed, one) for one in relaxed.optima])
-
-
-def _settle(equal: Sequence[Candidate]) -> Candidate:
-    """Return the candidate to take of those that are as fast by the slowest level."""
-    equal = [one for one in equal if one.waiting <= SHORT_RUN_LIMIT * one.price.seconds] or equal
-    least = min(one.seconds for one in equal)
-    alike = [one for one in equal if one.seconds <= (1 + TIME_TOLERANCE) * least]
-    quickest = min(one.price.seconds for one in alike)
-    alike = [one for one in alike if one.price.seconds <= (1 + TIME_CONCESSION) * quickest]
-    waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
-    return min(
-        (one for one in alike if one.waiting <= waiting), key=lambda one: (one.taken, one.seconds)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +136,6 @@ class _Rounding:
     """
 
     candidates: Sequence[Candidate] = ()
-    trivial: Sequence[Integral] = ()
     close: bool = False
     error: SolverError | None = None
 
@@ -182,17 +149,15 @@ def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
         integral = repair(setting, choice, optimum.tiles)
     except SolverError as error:
         return _Rounding(error=error)
-    lighter = relieve_levels(setting, choice, optimum.tiles, integral)
-    tilings = (integral, lighter, *resize_outermost(setting, choice, lighter))
+    tilings = (integral, *resize_outermost(setting, choice, integral))
     candidates = [
         _candidate(target, optimum, tiling)
         for tiling in {other.chains: other for other in tilings}.values()
         if tiling.score <= (1 + TIME_TOLERANCE) * integral.score
     ]
-    close = integral.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds and any(
-        one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates
-    )
-    return _Rounding(candidates, _trivial_integrals(setting, optimum), close)
+    near = integral.score <= (1 + TIME_TOLERANCE) * relaxed.best.score(setting.overlap)
+    runs = any(one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates)
+    return _Rounding(candidates, close=near and runs)
 
 
 def _candidates(found: Sequence[_Rounding]) -> list[Candidate]:
@@ -200,8 +165,8 @@ def _candidates(found: Sequence[_Rounding]) -> list[Candidate]:
     return [one for rounded in found for one in rounded.candidates]
 
 
-def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Optimum]:
-    """Return the optimum of the unsolved choice with the fastest trivial tiling, if that is faster.
+def _ruled_out(setting: Setting, relaxed: Relaxation, least: float) -> list[Optimum]:
+    """Return the optimum of the unsolved choice with the best trivial tiling, if that scores less.
 
     Programs are solved as if a cache held its tile and nothing else. Prices also count what else
     stays in it, so that a choice which no program favours may have the better integer tiles. A
@@ -210,35 +175,17 @@ def _ruled_out(setting: Setting, relaxed: Relaxation, fastest: float) -> list[Op
     solved = {one.choice for one in relaxed.optima}
     trivial = trivial_tilings(setting)
     scores = {
-        choice: float(score_of(times_of(setting, choice, trivial)).min())
+        choice: float(score_times(times_of(setting, choice, trivial), setting.overlap).min())
         for choice in choices(setting)
         if choice not in solved
     }
     best = min(scores, key=scores.__getitem__, default=())
-    if scores.get(best, np.inf) >= fastest:
+    if scores.get(best, np.inf) >= least:
         return []
     try:
         return [optimum(formulate(setting, best), best)]
     except SolverError:
         return []
-
-
-def _trivial_integrals(setting: Setting, optimum: Optimum) -> list[Integral]:
-    """Return the trivial tilings; the times of those that break a limit are infinite."""
-    tilings = trivial_tilings(setting)
-    times = times_of(setting, optimum.choice, tilings)
-    return [
-        integral_of(setting, optimum.choice, tiling, taken, len(tilings))
-        for tiling, taken in zip(tilings, times.T, strict=True)
-    ]
-
-
-def _repays(one: Integral, other: Integral, overlap: float) -> bool:
-    """Return whether a tiling is as fast as another one, or takes less by all levels."""
-    if one.seconds <= (1 + TIE_WEIGHT) * other.seconds:
-        return True
-    total, least = (total_of(np.array(tiling.times), overlap) for tiling in (one, other))
-    return bool(total < least)
 
 
 def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidate:
@@ -260,10 +207,10 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     box, register_box = outermost_tile(usual.nest), dict(usual.nest.bands[0].box)
     most: dict[str, int] = {}
     for number, seconds in late_seconds(share, usual.nest, usual.price, machine).items():
-        if seconds > TIME_TOLERANCE * usual.seconds:
+        if seconds > TIME_TOLERANCE * usual.score:
             most |= cut_to_stay(share, number, box, register_box, machine)
     smaller = within(most) if most else usual
-    return min(usual, smaller, key=lambda one: one.seconds)
+    return min(usual, smaller, key=lambda one: one.score)
 
 
 def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nest, Price]:
@@ -313,6 +260,6 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
         if packed != tiles.packed and not reads_well(share, candidate, machine):
             continue
         cost = price(share, candidate, machine, microkernel=microkernel, threads=target.threads)
-        priced.append((score_of(np.array(cost.ranking)), candidate, cost))
+        priced.append((score(cost, target.setting.overlap), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])
     return chosen, cost

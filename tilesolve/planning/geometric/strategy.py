@@ -19,7 +19,6 @@ from tilesolve.model.price import stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric.make_setting import make_setting, satisfiable
 from tilesolve.planning.geometric.relaxation import Relaxation, relax
-from tilesolve.planning.geometric.score import score
 from tilesolve.planning.geometric.select import (
     Candidate,
     Target,
@@ -217,7 +216,8 @@ def alternatives(best: Solution) -> list[Solution]:
             origin=_search(one, relaxed),
         )
         found.setdefault(_walk_of(one.nest), other)
-    return sorted((one for one in found.values() if one is not best), key=score)
+    others = (one for one in found.values() if one is not best)
+    return sorted(others, key=lambda one: one.score)
 
 
 def _walk_of(nest: Nest) -> tuple[object, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,10 @@ from numpy.typing import NDArray
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
+from tilesolve.model.score import score_times
 from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import traffic
-from tilesolve.planning.policy import (
-    TIE_WEIGHT,
-    TILINGS_AT_ONCE,
-)
+from tilesolve.planning.policy import TILINGS_AT_ONCE
 from tilesolve.planning.setting import Choice, Setting
 
 Chain = tuple[int, ...]
@@ -38,6 +35,8 @@ class Integral:
         For each index its tile sizes, nearest level first.
     times
         The exact predicted seconds of every server and of the arithmetic.
+    score
+        What tilings are compared by.
     priced
         Number of tilings that were compared.
     """
@@ -45,17 +44,13 @@ class Integral:
     nest: Nest
     chains: tuple[tuple[str, Chain], ...]
     times: tuple[float, ...]
+    score: float
     priced: int
 
     @property
     def seconds(self) -> float:
         """The exact predicted time: the longest."""
         return max(self.times)
-
-    @property
-    def score(self) -> float:
-        """That time with a small weight on all others, by which tilings are compared."""
-        return float(score_of(np.array(self.times)))
 
 
 def integral_of(
@@ -67,7 +62,8 @@ def integral_of(
 ) -> Integral:
     """Return a tiling with its nest, given its times and how many were priced."""
     nest = nest_of(setting, choice, chains)
-    return Integral(nest, tuple(chains.items()), tuple(times.tolist()), priced)
+    score = float(score_times(times, setting.overlap))
+    return Integral(nest, tuple(chains.items()), tuple(times.tolist()), score, priced)
 
 
 def tilings_of(
@@ -88,11 +84,12 @@ def tilings_of(
 
 def best_of(
     setting: Setting, choice: Choice, combined: Sequence[Mapping[str, Chain]]
-) -> tuple[dict[str, Chain], NDArray[np.float64], int]:
-    """Return the best of some tilings, its times, and how many they were."""
+) -> tuple[dict[str, Chain], NDArray[np.float64], float, int]:
+    """Return the best of some tilings, its times, its score, and how many they were."""
     times = times_of(setting, choice, combined)
-    at = int(np.argmin(score_of(times)))
-    return dict(combined[at]), times[:, at], len(combined)
+    scores = score_times(times, setting.overlap)
+    at = int(np.argmin(scores))
+    return dict(combined[at]), times[:, at], float(scores[at]), len(combined)
 
 
 def times_of(
@@ -115,30 +112,6 @@ def survey(
     # Without indices all tilings are the same one, which is priced once.
     width = len(combined)
     return np.broadcast_to(times, (len(times), width)), np.broadcast_to(fits, width)
-
-
-def score_of(times: NDArray[np.float64]) -> Any:  # noqa: ANN401 - a number or an array
-    """Return the longest time with a small weight on all: for one tiling, or for many of them.
-
-    Examples
-    --------
-    >>> float(score_of(np.array([3.0, 1.0])))
-    3.02
-    """
-    return times.max(axis=0) + TIE_WEIGHT * times.mean(axis=0)
-
-
-def total_of(times: NDArray[np.float64], overlap: float) -> Any:  # noqa: ANN401 - a number or an array
-    """Return the longest time and a share of all: levels work at once only in part.
-
-    For one tiling, or for many of them.
-
-    Examples
-    --------
-    >>> float(total_of(np.array([3.0, 1.0]), 0.9))
-    6.6
-    """
-    return times.max(axis=0) + overlap * times.sum(axis=0)
 
 
 def groups_of(options: Mapping[str, Sequence[Chain]]) -> list[tuple[str, ...]]:

@@ -6,7 +6,6 @@ from math import log
 
 from tilesolve.model.price import packing_seconds, stores
 from tilesolve.model.set_costs import fill_levels
-from tilesolve.planning.geometric.score import score
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.plans.plan import Plan
 
@@ -48,7 +47,7 @@ def list_times(plan: Plan) -> tuple[float, ...]:
     if arithmetic <= 0:
         return (0.0,) * len(name_times(plan))
     levels = (log(level.seconds) for level in found.cost.levels)
-    return (*levels, log(arithmetic), log(found.cost.compute / arithmetic), log(score(found)))
+    return (*levels, log(arithmetic), log(found.cost.compute / arithmetic), log(found.score))
 
 
 def list_sets(plan: Plan) -> tuple[float, ...]:

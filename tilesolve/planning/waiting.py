@@ -1,8 +1,6 @@
-"""The score of solutions: seconds that count all levels, and waiting."""
+"""Waiting: seconds that a solution loses at the ends of runs in memory, and for late lines."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
@@ -12,41 +10,7 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
 from tilesolve.model.price import Price, stores
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.planning.geometric.tilings import total_of
 from tilesolve.planning.prefetch import is_packed_late
-from tilesolve.planning.solution import Solution
-
-
-def score(found: Solution) -> float:
-    """Return the seconds that a solution is compared by with others of its problem.
-
-    They are more than the predicted time, which is that of the slowest level alone.
-
-    Examples
-    --------
-    >>> from tilesolve.planning.demand import Demand
-    >>> from tilesolve.planning.solve import solve
-    >>> found = solve(Problem.of("ik-ij-jk", 64), Machine.load("i7-6700k"), 1, Demand())
-    >>> score(found) > found.seconds
-    True
-    """
-    waiting = waiting_seconds(found.share, found.nest, found.cost, found.machine)
-    return total_seconds(found.cost, waiting, found.machine.costs.level_overlap)
-
-
-def total_seconds(cost: Price, waiting: float, overlap: float) -> float:
-    """Return the seconds of all levels together, and of waiting.
-
-    Parameters
-    ----------
-    cost
-        What the levels take.
-    waiting
-        What `waiting_seconds` returns.
-    overlap
-        Share of the time of other levels that shows beside the slowest one's.
-    """
-    return waiting + float(total_of(np.array(cost.ranking), overlap))
 
 
 def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:

@@ -1,0 +1,53 @@
+"""The score: the seconds by which ways to run one problem are compared.
+
+Levels work at once only in part. So the score is the longest time, a share of all others, and what
+is waited for besides. Every comparison of solutions is made by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tilesolve.model.price import Price
+
+
+def score(price: Price, overlap: float, waiting: float = 0.0) -> float:
+    """Return the seconds that a price is compared by.
+
+    They are no less than the predicted time, which is that of the slowest level alone.
+
+    Parameters
+    ----------
+    price
+        What the levels and the arithmetic take.
+    overlap
+        Share of the time of other levels that shows beside the slowest one's.
+    waiting
+        Seconds that are lost besides.
+
+    Examples
+    --------
+    >>> from tilesolve.model.price import LevelPrice
+    >>> level = LevelPrice("L1", "register", (8.0,), (8.0,), (0.0,), 3.0)
+    >>> score(Price((level,), 1.0, 1.0, ()), 0.5, 0.25)
+    3.75
+    """
+    return waiting + float(score_times(price.ranking, overlap))
+
+
+def score_times(times: ArrayLike, overlap: float) -> Any:  # noqa: ANN401 - a number or an array
+    """Return the score of the seconds of all levels and of the arithmetic: of one way, or of many.
+
+    Examples
+    --------
+    >>> float(score_times([3.0, 1.0], 0.5))
+    3.5
+    >>> score_times([[3.0, 1.0], [1.0, 1.0]], 0.5)
+    array([3.5, 1.5])
+    """
+    taken = np.asarray(times, dtype=np.float64)
+    # Infinite where a way breaks a limit: no times are subtracted.
+    return (1 - overlap) * taken.max(axis=0) + overlap * taken.sum(axis=0)
