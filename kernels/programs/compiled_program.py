@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import count
 from typing import Any
@@ -107,7 +107,7 @@ def _digest(program: Program, layout: Layout, bits: int, cpu: TargetCpu) -> str:
     return hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest()[:24]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompiledProgram:
     """A program as machine code.
 
@@ -170,23 +170,51 @@ class CompiledProgram:
         """
         given = self._complete(arrays)
         self._check(given)
-        words = self._words(given, params or {})
+        self.run_checked(given, params or {}, threads=threads, parts=parts, long=long)
+
+    def run_checked(
+        self,
+        arrays: Mapping[str, Array],
+        params: Mapping[str, float],
+        *,
+        threads: int = 1,
+        parts: int | None = None,
+        long: bool = False,
+    ) -> None:
+        """Run the program on arrays that are known to be as it has them, and apart; see `run`."""
+        words = self._words(arrays, params)
         parts = threads if parts is None else parts
-        teams = [_Member(self, words.copy()) for _ in range(threads)]
-        for number, body in enumerate(split_phases(self.program.body)):
-            function = _CALL(self.code.address(f"phase{number}"))
-            count_parts = parts if has_threads(body) else 1
+        teams = [_Member(self, words if number == 0 else words.copy()) for number in range(threads)]
+        for function, divided in self._phases:
+            count_parts = parts if divided else 1
             numbers = count()
             jobs = [partial(one.run, function, numbers, count_parts) for one in teams[:count_parts]]
             run_together(jobs, long=long)
             for member in teams:
                 member.check()
 
+    @cached_property
+    def _arrays(self) -> tuple[ArrayInfo, ...]:
+        """The arrays that the code is given, in the order of its words."""
+        return tuple(external_arrays(self.program))
+
+    @cached_property
+    def _phases(self) -> tuple[tuple[Any, bool], ...]:
+        """The function of each part between barriers, and whether threads divide it."""
+        return tuple(
+            (_CALL(self.code.address(f"phase{number}")), has_threads(body))
+            for number, body in enumerate(split_phases(self.program.body))
+        )
+
+    @cached_property
+    def _arena_bytes(self) -> int:
+        return max(1, arena_bytes(self.program))
+
     def _complete(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return all arrays in memory, with new ones for what stages hand to others."""
         computation, found = self.program.computation, {}
         outer = (*computation.inputs, computation.output.name)
-        for info in external_arrays(self.program):
+        for info in self._arrays:
             if info.name in arrays:
                 found[info.name] = arrays[info.name]
             elif info.name in outer:
@@ -197,7 +225,7 @@ class CompiledProgram:
 
     def _check(self, arrays: Mapping[str, Array]) -> None:
         written = {stage.name for stage in self.program.computation.stages}
-        for info in external_arrays(self.program):
+        for info in self._arrays:
             _check_array(info, arrays[info.name], self.layout.unit(info.name))
             if info.name in written and not arrays[info.name].flags.writeable:
                 raise SpecError(f"{info.name} cannot be written")
@@ -211,7 +239,7 @@ class CompiledProgram:
     ) -> npt.NDArray[np.int64]:
         """Return the words of a call, those of a thread's own still 0."""
         found = [0] * FIRST_ARRAY
-        for info in external_arrays(self.program):
+        for info in self._arrays:
             array = arrays[info.name]
             found += [array.ctypes.data, *array.strides]
         words = np.zeros(len(found) + len(self.program.computation.params), np.int64)
@@ -229,7 +257,7 @@ class _Member:
     def __init__(self, compiled: CompiledProgram, words: npt.NDArray[np.int64]) -> None:
         self._compiled, self._words = compiled, words
         self._failure = np.zeros(2, np.int64)
-        self._arena = buffers.allocate(max(1, arena_bytes(compiled.program)))
+        self._arena = buffers.allocate(compiled._arena_bytes)
         words[FAILURE] = self._failure.ctypes.data
         words[ROOMS] = self._arena.ctypes.data
 

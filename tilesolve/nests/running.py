@@ -74,21 +74,24 @@ class _Loops:
 
     def __init__(self, choice: NestChoice, threads: int, long: bool) -> None:
         self.choice, self.threads, self.long = choice, threads, long
-        self.compiled: dict[Layout, CompiledProgram] = {}
+        self.names = tuple(one.name for one in choice.computation.arrays)
+        self.compiled: dict[tuple[tuple[int, ...], ...], CompiledProgram] = {}
 
     def run(self, held: Held, params: Params) -> None:
         """Compute the statement."""
         program = self.choice.program
         assert program is not None
-        arrays = {one.name: held[one.name] for one in program.computation.arrays}
-        layout = Layout.of(arrays)
-        code = self.compiled.get(layout)
+        arrays = {name: held[name] for name in self.names}
+        strides = tuple([array.strides for array in arrays.values()])
+        code = self.compiled.get(strides)
         if code is None:
             if len(self.compiled) >= MOST_LAYOUTS:
                 self.compiled.clear()
-            code = self.compiled[layout] = compile_program(program, layout)
-        own = {name: params[name] for name, _ in program.computation.params}
-        code.run(arrays, own, threads=self.threads, long=self.long)
+            layout = Layout.of(arrays)
+            alike = (one for one in self.compiled.values() if one.layout == layout)
+            code = next(alike, None) or compile_program(program, layout)
+            self.compiled[strides] = code
+        code.run_checked(arrays, params, threads=self.threads, long=self.long)
 
 
 def _contraction_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
