@@ -39,12 +39,13 @@ package: $(READY)
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(BIN)/python -m pip install --quiet --no-deps --target $(TREE) dist/*.whl
 
-# Types are checked on that package. The same wheel is then used from an empty environment, outside
+# Types and imports between folders are checked on that package. The same wheel is then used from an empty environment, outside
 # the checkout.
 lint: package
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(TREE) $(BIN)/mypy -p tilesolve
+	cd $(TREE) && $(CURDIR)/$(BIN)/lint-imports $(CURDIR)/pyproject.toml
 	rm -rf $(CLEAN)
 	$(PYTHON) -m venv $(CLEAN)
 	$(CLEAN)/bin/python -m pip install --quiet dist/*.whl

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/support")
 
 from simulation_cases import CASES, draw_nests, make_machine
 
-from tilesolve.bench.studies.misses import compare_misses
+from tilesolve.studies.misses import compare_misses
 
 
 def main() -> None:

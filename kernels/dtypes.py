@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilesolve.constants.tuning import BROADCAST_REGISTERS, MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.contractions.half_precision import summed_dtype
-from tilesolve.kernels.tuning import BROADCAST_REGISTERS, MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 
 _REALS = {"complex64": "float32", "complex128": "float64"}
 _BYTES = {"float32": 4, "float64": 8, "int64": 8}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Self
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import MachineError
-from tilesolve.kernels import tuning
 from tilesolve.kernels.dtypes import lanes, max_columns, real_of
 
 MANY_REGISTERS = 32

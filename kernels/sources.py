@@ -10,19 +10,21 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from tilesolve.constants import tuning
 from tilesolve.packing import buffers
 
 
 def sources() -> list[Path]:
-    """Return all modules of kernels and packing.
+    """Return all modules of kernels and packing, and the constants of these.
 
     Examples
     --------
     >>> sorted({path.parent.name for path in sources()})
-    ['codegen', 'kernels', 'packing', 'probes', 'programs', 'runtime']
+    ['codegen', 'constants', 'kernels', 'packing', 'probes', 'programs', 'runtime']
     """
     folders = (Path(__file__).parent, Path(buffers.__file__).parent)
-    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    found = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    return [*found, Path(tuning.__file__)]
 
 
 def checksum(files: Iterable[Path]) -> int:

@@ -3,58 +3,12 @@
 import ast
 import re
 import tomllib
-from itertools import pairwise
 from pathlib import Path
 
 import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parent.parent
-
-LAYERS = (
-    "contractions",
-    "contractions.statements",
-    "packing",
-    "system",
-    "kernels",
-    "kernels.codegen",
-    "kernels.programs",
-    "kernels.runtime",
-    "kernels.probes",
-    "machine",
-    "calibration",
-    "planning.policy",
-    "model",
-    "simulation",
-    "solver",
-    "planning.composition.scheme",
-    "planning",
-    "planning.composition",
-    "planning.geometric",
-    "planning.slicing",
-    "planning.solve",
-    "running",
-    "plans",
-    "transposes",
-    "expressions",
-    "convolutions",
-    "nests",
-    "caches",
-    "show",
-    "bench",
-    "bench.results",
-    "bench.run",
-    "ranking",
-    "bench.studies",
-    "ranking.learning.trial_files",
-    "ranking.learning.command",
-    "bench.command",
-    "plan_command",
-    "cli",
-    "__main__",
-    "",
-)
-"""Rooms from the lowest on; the last one is the package itself. A module may be a layer."""
 
 
 def modules():
@@ -85,22 +39,7 @@ def imported(path):
         )
 
 
-def layer(module):
-    """The position of the layer that a module belongs to: the longest name counts."""
-    parts = module.split(".")
-    names = [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
-    return LAYERS.index(next(name for name in names if name in LAYERS))
-
-
 IMPORTS = [(name, other) for name, path in MODULES.items() for other in imported(path)]
-
-
-def test_no_import_points_upward():
-    """What a module imports is of its own layer, or of a lower one."""
-    upward = [
-        f"{name} imports {other}" for name, other in IMPORTS if layer(other) > layer(name) >= 0
-    ]
-    assert upward == []
 
 
 def test_no_circle():
@@ -153,13 +92,6 @@ def test_functions_fit_a_screen(name):
     assert [found.name for found in functions(tree) if body_lines(found) > 60] == []
 
 
-def test_layers_are_all_there():
-    """Each layer has modules, and none is listed twice."""
-    assert len(set(LAYERS)) == len(LAYERS)
-    assert {layer(name) for name in MODULES} == set(range(len(LAYERS)))
-    assert all(first != second for first, second in pairwise(LAYERS))
-
-
 def plain_lines(path):
     """The lines of a file, with their numbers, that belong to no example."""
     inside = False
@@ -177,7 +109,7 @@ CPU_NAME = re.compile(
 
 CPU_NAMES = {
     "bench.contenders": {"SkylakeX", "haswell"},  # what libraries call their kernels
-    "bench.studies.misses": {"e5-2680v4"},  # the machine of a table of the paper
+    "studies.misses": {"e5-2680v4"},  # the machine of a table of the paper
 }
 """Names of CPUs that code has to know."""
 
@@ -208,7 +140,7 @@ def test_no_case_of_a_benchmark_is_a_reason():
     assert found == []
 
 
-FREE = {"machine.costs", "planning.policy", "kernels.tuning"}
+FREE = {"machine.costs", "constants.policy", "constants.tuning"}
 """Modules of numbers: costs of a CPU, cut-offs of the search, and what generated code is like."""
 
 NUMBERS = {
@@ -332,17 +264,16 @@ NUMBERS = {
         "bench.run.sweep": "SPARE_BYTES START_SECONDS",
         "bench.run.team": "MESSAGE_CHARACTERS EXIT_SECONDS POLL_SECONDS",
         "bench.run.turn": "PEAK_SHARE LEAST_PEAK_SECONDS",
-        "bench.studies.ranked": "FIRST_FEW",
-        "bench.studies.ranking": "VARIANTS VARIANT_SECONDS",
-        "bench.studies.misses": "TABLE_2 SIMULATED_ELEMENTS",
+        "studies.ranked": "FIRST_FEW",
+        "studies.ranking": "VARIANTS VARIANT_SECONDS",
+        "studies.misses": "TABLE_2 SIMULATED_ELEMENTS",
         "bench.run.timed_plans": "HOPELESS_RATIO",
-        "bench.studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS "
-        "CHECK_SECONDS",
-        "bench.studies.trials": "FAR_EXCESS",
-        "bench.studies.tiled": "SHARES",
-        "bench.studies.tilings": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
+        "studies.tiles": "RUNNER_UP_PLANS RANDOM_PLANS NEARBY_FACTOR MOST_DRAWS CHECK_SECONDS",
+        "studies.trials": "FAR_EXCESS",
+        "studies.tiled": "SHARES",
+        "studies.tilings": "RANDOM_TILINGS DIVISOR TILING_SECONDS",
         "nests.draws": "DRAWS_PER_TILING",
-        "bench.studies.tries": "TRIES TRIES_SECONDS ANSWERS",
+        "studies.tries": "TRIES TRIES_SECONDS ANSWERS",
     },
     "how long tries are timed": {"plans.tries": "TURNS_SECONDS MOST_TURNS FLUSHED_CACHES"},
     "which variants are ranked": {

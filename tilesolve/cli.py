@@ -13,11 +13,11 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from tilesolve.bench.command import bench
+from tilesolve.bench_command import bench
 from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
+from tilesolve.learn_command import learn
 from tilesolve.plan_command import show_plan
 from tilesolve.ranking.command import rank_variants
-from tilesolve.ranking.learning.command import learn
 from tilesolve.system.command_options import full_dtype
 from tilesolve.system.interrupts import INTERRUPTED
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from llvmlite import ir
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import (

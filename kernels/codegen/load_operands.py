@@ -8,7 +8,7 @@ from typing import Protocol
 
 from llvmlite import ir
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.unrolling import vectors_from_memory

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
 

@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from tilesolve.constants.tuning import MAX_TILE_COLUMNS
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.kernels import dtypes
@@ -25,7 +26,6 @@ from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.dtypes import halves
 from tilesolve.kernels.garbage import pause_collection
 from tilesolve.kernels.sources import LAYOUT
-from tilesolve.kernels.tuning import MAX_TILE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

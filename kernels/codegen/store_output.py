@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.accumulate import multiply_steps
 from tilesolve.kernels.codegen.emitter import TileEmitter

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.vectors import INT64

@@ -5,7 +5,7 @@ Measurements behind it are in docs/decisions/040.
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Shape
 
 

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.probes.bandwidth import Kernel, compile_probe, make_intrinsic
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES

@@ -15,7 +15,7 @@ from math import inf, prod
 
 import numpy as np
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.lanes_apart import gather, scatter
 from tilesolve.kernels.codegen.vectors import INT64

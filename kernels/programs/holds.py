@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from llvmlite import ir
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.accesses import emit_pointer, load_affine, store_affine

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target

@@ -8,8 +8,8 @@ from typing import Self
 
 from llvmlite import ir
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target, emit_pointer, to_bytes

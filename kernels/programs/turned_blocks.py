@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.programs.accesses import Target, emit_pointer
 from tilesolve.kernels.programs.arithmetic import BYTE, memory_type

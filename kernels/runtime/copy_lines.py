@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.transpose_blocks import (
     copy_line,
     copy_part,

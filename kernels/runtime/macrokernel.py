@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import box_fields, call_fields, frames, state
 from tilesolve.kernels.runtime.boxes import enter_box

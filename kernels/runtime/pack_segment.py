@@ -7,7 +7,7 @@ segments of them. A group is what one micro-panel has: ``g0:g1`` and the k ``k0:
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import pack
 from tilesolve.kernels.runtime import frames, state
 from tilesolve.kernels.runtime.compiled import (

@@ -10,7 +10,7 @@ and `x` are those of the operand's rows or columns.
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.runtime import box_fields, frames, state
 from tilesolve.kernels.runtime.compiled import INT, PAIR, POINTER, as_pointer, compiled
 from tilesolve.packing import table_fields as table

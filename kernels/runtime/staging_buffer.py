@@ -10,7 +10,7 @@ and `N` are the tables of rows and columns (`table_fields`).
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.runtime import frames, state
 from tilesolve.kernels.runtime.compiled import INT, POINTER, as_pointer, compiled, inlined

@@ -7,7 +7,7 @@ operand and one for the columns'.
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen import pack, shape
 from tilesolve.packing.offset_tables import TileLayout
 

@@ -15,7 +15,7 @@ docs/decisions/053. `w` is a walk (`walk_fields`).
 
 from __future__ import annotations
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.transpose_blocks import (
     copy_line,
     copy_part,

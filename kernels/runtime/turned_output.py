@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.codegen.transpose_blocks import TURNED_KINDS, turn_blocks
 from tilesolve.kernels.runtime import frames, state

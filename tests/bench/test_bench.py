@@ -623,7 +623,7 @@ class TestCommand:
         for module in ("results.printed", "studies.printed"):
             monkeypatch.setattr(f"tilesolve.bench.{module}.console", lambda: screen)
         monkeypatch.setattr("tilesolve.bench.run.suite_sweep.run_sweep", lambda *_: None)
-        monkeypatch.setattr("tilesolve.bench.studies.tiles.study_problems", lambda *_: None)
+        monkeypatch.setattr("tilesolve.studies.tiles.study_problems", lambda *_: None)
         files = [] if study else ["--html", tmp_path / "found.html"]
         done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
         assert done.exit_code == 1

@@ -36,8 +36,8 @@ from tilesolve.calibration.staircase import (
     order_bandwidths,
 )
 from tilesolve.cli import app
+from tilesolve.constants.tuning import SWEEP_BYTES
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
-from tilesolve.kernels.tuning import SWEEP_BYTES
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import machine_file

@@ -17,6 +17,7 @@ import tilesolve
 from tilesolve import Machine, Problem, plan
 from tilesolve.calibration.microkernels import _speed, measure_catalogues
 from tilesolve.cli import app
+from tilesolve.constants.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family, build
@@ -27,7 +28,6 @@ from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default
 from tilesolve.kernels.probes import microkernels
 from tilesolve.kernels.probes.microkernels import tiles_of
 from tilesolve.kernels.runtime import state as fields
-from tilesolve.kernels.tuning import PROBE_LONG_STEPS, PROBE_SHORT_STEPS
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.machine.file import EARLIER_NAMES
 from tilesolve.machine.level import Peak

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simulation_cases import make_machine
 from strategies import problems, specs
 
-from tilesolve.bench.studies.misses import RULES
+from tilesolve.constants.policy import PACK_CROSSINGS
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
@@ -19,7 +19,7 @@ from tilesolve.machine.microkernel import Microkernel
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Nest, tile_counts
 from tilesolve.model.price import price
-from tilesolve.planning.policy import PACK_CROSSINGS
+from tilesolve.studies.misses import RULES
 
 EXTENTS, TILES = {"i": 96, "j": 120, "k": 144}, {"i": 8, "j": 12, "k": 18}
 SIZES = {"m": 96, "n": 64, "k": 80}

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from run_counts import LINE, count_missed, tiled_nests
 
+from tilesolve.constants.policy import LATER_LINE_SHARE
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
@@ -15,7 +16,6 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.price import stores, tiling
 from tilesolve.model.runs import count_runs, first_lines, later_share, start_seconds
 from tilesolve.model.traffic import Store, traffic
-from tilesolve.planning.policy import LATER_LINE_SHARE
 
 LEVEL = Level("L2", 2**18, 6.4e10)
 

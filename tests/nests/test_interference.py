@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilesolve.constants.policy import NEST_CROWD_RATIO
 from tilesolve.machine.level import Level
 from tilesolve.nests.interference import CacheSets, crowded_share, largest_height
-from tilesolve.planning.policy import NEST_CROWD_RATIO
 
 L1, L2 = Level("L1", 32768, 1e11, ways=8), Level("L2", 262144, 1e11, ways=8)
 

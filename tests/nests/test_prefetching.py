@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tilesolve.constants.policy import LATER_LINE_SHARE
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
@@ -14,7 +15,6 @@ from tilesolve.nests.reuse import first_misses, second_misses
 from tilesolve.nests.setting import make_setting
 from tilesolve.nests.shapes import untiled_nest
 from tilesolve.nests.temporal import enumerate_tiles
-from tilesolve.planning.policy import LATER_LINE_SHARE
 
 MACHINE = Machine.load("i7-5930k")
 MATMUL = "C[i,j] += A[i,k] * B[k,j]"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tilesolve.constants.policy import SOLVER_TOLERANCE
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
@@ -26,7 +27,6 @@ from tilesolve.planning.geometric.loop_choices import choices, innermost_classes
 from tilesolve.planning.geometric.program import formulate, pyomo_model
 from tilesolve.planning.geometric.relaxation import optimum, relax
 from tilesolve.planning.geometric.tilings import bands
-from tilesolve.planning.policy import SOLVER_TOLERANCE
 from tilesolve.planning.setting import Setting
 
 KERNEL = Microkernel(rows=4, columns=2)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import unshrunk
 
+from tilesolve.constants.policy import SOLVER_TOLERANCE, STARTS, TIME_TOLERANCE
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
@@ -20,7 +21,6 @@ from tilesolve.planning.geometric import strategy
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import bounding, formulate
 from tilesolve.planning.geometric.relaxation import optimum, refine, relax
-from tilesolve.planning.policy import SOLVER_TOLERANCE, STARTS, TIME_TOLERANCE
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.solve import solve
 

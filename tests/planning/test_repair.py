@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strategies import unshrunk
 
 from tilesolve.bench.cases import draw_problems
+from tilesolve.constants import policy
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.level import Level, Peak
@@ -24,7 +25,7 @@ from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.price import price, stores
 from tilesolve.model.score import score, score_times
 from tilesolve.model.traffic import Store
-from tilesolve.planning import letter_boxes, policy
+from tilesolve.planning import letter_boxes
 from tilesolve.planning.geometric.integers import (
     _families,
     repair,

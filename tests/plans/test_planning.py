@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strategies import specs, unshrunk
 
 import tilesolve
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import (
     DtypeError,
     MachineError,
@@ -33,7 +34,6 @@ from tilesolve.model.nest import Nest
 from tilesolve.model.price import arithmetic, price, tiling
 from tilesolve.model.score import score, score_times
 from tilesolve.model.traffic import traffic
-from tilesolve.planning import policy
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.geometric import select, strategy
 from tilesolve.planning.geometric.integers import repair

@@ -35,9 +35,9 @@ from tilesolve.ranking.learning.network import (
     train_network,
 )
 from tilesolve.ranking.learning.teaching import teach
-from tilesolve.ranking.learning.trial_files import read_trials
 from tilesolve.ranking.order import spearman
 from tilesolve.ranking.standings import Clock
+from tilesolve.studies.trial_files import read_trials
 
 SIZES = ("m=96 n=64 k=128", "m=200 n=40 k=64", "m=72 n=144 k=96", "m=40 n=260 k=130")
 

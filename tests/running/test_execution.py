@@ -30,10 +30,10 @@ from running_cases import (
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Plan, Problem, plan, reference
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import DtypeError, MachineError, PlanError, SizeError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.contractions.roles import ROWS, SUMS
-from tilesolve.kernels import tuning
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.runtime import compiled
 from tilesolve.kernels.runtime.state import KIND_GATHER, KIND_TRANSPOSE_ROWS

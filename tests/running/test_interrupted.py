@@ -11,7 +11,7 @@ START = """
 import os, signal, threading, time
 import numpy as np
 import tilesolve
-from tilesolve.planning import policy
+from tilesolve.constants import policy
 
 usual = signal.getsignal(signal.SIGINT)
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, lay_out, make_shallow_machine
 
+from tilesolve.constants.tuning import MIN_TURNED_COLUMNS
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.kernels.codegen.shape import Mode
-from tilesolve.kernels.tuning import MIN_TURNED_COLUMNS
 from tilesolve.plans.plan import plan
 from tilesolve.running.task import Task
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation_cases import CASES, access_all, draw_nests, make_machine
 
-from tilesolve.bench.studies.misses import compare_misses, describe_caches
 from tilesolve.contractions.problem import Problem
 from tilesolve.model.footprints import footprint, reached_bytes
 from tilesolve.model.nest import Nest
@@ -21,6 +20,7 @@ from tilesolve.packing.sizes import PAGE_BYTES
 from tilesolve.plans.plan import plan
 from tilesolve.simulation.cache_simulator import CacheShape, caches
 from tilesolve.simulation.nest_trace import BUFFER, COMPUTE, SOURCE, simulate
+from tilesolve.studies.misses import compare_misses, describe_caches
 
 named_cases = pytest.mark.parametrize(
     "case", CASES, ids=lambda case: f"{case.title}: {' '.join(case.around)}"

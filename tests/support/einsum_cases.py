@@ -5,9 +5,9 @@ import string
 import numpy as np
 import pytest
 
+from tilesolve.constants import policy
 from tilesolve.expressions import dispatch
 from tilesolve.machine.costs import Costs
-from tilesolve.planning import policy
 
 DTYPES = ("f8", "f4", "c16", "i8", "u1", "?")
 

@@ -101,8 +101,8 @@ def _time_loads(crew: PinnedThreads, size: int, *, whole: bool) -> float:
 
     Whoever goes on where the last timing ended finds no line of memory in a cache.
     """
+    from tilesolve.constants.tuning import CHASE_LOADS
     from tilesolve.kernels.probes.latency import chase, link_lines
-    from tilesolve.kernels.tuning import CHASE_LOADS
     from tilesolve.packing.sizes import LINE_BYTES
 
     run = chase()

@@ -144,7 +144,7 @@ def block_sizes(machine: Machine, limit: int, density: int) -> tuple[list[int], 
 
 def _geometric(first: int, last: float, density: float) -> list[int]:
     """Return sizes that grow by equal factors, each a whole number of the kernels' steps."""
-    from tilesolve.kernels.tuning import SWEEP_BYTES
+    from tilesolve.constants.tuning import SWEEP_BYTES
 
     steps = max(1, math.ceil(density * math.log2(last / first)))
     exact = (first * (last / first) ** (n / steps) for n in range(steps + 1))
@@ -216,8 +216,8 @@ def _paged(block: Any) -> Any:  # noqa: ANN401 - an array
 
 
 def _arithmetic(machine: Machine) -> list[Probe]:
+    from tilesolve.constants.tuning import CHAIN_OPERATIONS
     from tilesolve.kernels.probes import bandwidth as kernels
-    from tilesolve.kernels.tuning import CHAIN_OPERATIONS
 
     clock = kernels.cycles()
     widths = [bits for bits in (128, 256, 512) if bits <= machine.vector_bits]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.constants.tuning import MAX_KEPT_CONVOLUTIONS
 from tilesolve.contractions.arrays import read_array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.convolution_arguments import PaddingArgument
@@ -20,7 +21,6 @@ from tilesolve.convolutions.layer_plans import (
     read_activation,
     result_array,
 )
-from tilesolve.kernels.tuning import MAX_KEPT_CONVOLUTIONS
 from tilesolve.system.checks import check_dtype, check_threads
 from tilesolve.system.files import read_setting
 

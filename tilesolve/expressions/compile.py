@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import MemoryLimitError, SizeError, SpecError
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.subscripts import Subscripts, read
@@ -24,7 +25,6 @@ from tilesolve.expressions.paths import given_path
 from tilesolve.expressions.round_off import RoundOff
 from tilesolve.expressions.step_kernels import Loops, Preparation, Transpose, Zeros, in_ascii
 from tilesolve.expressions.windows import compile_windows
-from tilesolve.planning import policy
 from tilesolve.system.checks import as_dtype, common_dtype
 
 MAX_AXES = 64

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numpy import einsum as numpy_einsum  # by their names, as a user may put ours in their places
 from numpy import tensordot as numpy_tensordot
 
+from tilesolve.constants.tuning import MAX_KEPT_EINSUMS
 from tilesolve.contractions.arrays import is_tensor, view_output
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.letters import fresh
@@ -22,7 +23,6 @@ from tilesolve.expressions.compile import MAX_AXES, compile_expression
 from tilesolve.expressions.dispatch import Options
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.overrides import check_no_options, find_override
-from tilesolve.kernels.tuning import MAX_KEPT_EINSUMS
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.system.checks import as_array, as_dtype, check_output, common_dtype
 from tilesolve.system.files import read_setting

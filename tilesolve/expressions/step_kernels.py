@@ -14,11 +14,11 @@ import numpy as np
 # The function behind np.einsum: for arrays of a few elements, np.einsum itself takes half the time.
 from numpy._core.multiarray import c_einsum
 
+from tilesolve.constants import policy
 from tilesolve.contractions.roles import Roles
 from tilesolve.expressions import dispatch
 from tilesolve.expressions.blas import limit_blas_threads
 from tilesolve.packing.memory_overlap import Array
-from tilesolve.planning import policy
 
 if TYPE_CHECKING:
     from tilesolve.plans.plan import Plan

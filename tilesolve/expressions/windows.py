@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tilesolve.constants import policy
 from tilesolve.contractions.errors import MemoryLimitError, SpecError
 from tilesolve.contractions.problem import OPERAND_DTYPES, Problem
 from tilesolve.contractions.spec import Spec, Tensor
@@ -21,7 +22,6 @@ from tilesolve.expressions.dispatch import Options, Request
 from tilesolve.expressions.expression import Expression
 from tilesolve.expressions.step_kernels import Kernel, Loops, Planned, Preparation, Zeros
 from tilesolve.packing.memory_overlap import Array
-from tilesolve.planning import policy
 from tilesolve.plans.copy_sizes import block_bytes, copy_bytes
 from tilesolve.plans.plan import plan
 from tilesolve.system.checks import common_dtype

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from tilesolve.contractions.problem import Problem
-from tilesolve.machine.costs import DEFAULT_COSTS
-from tilesolve.model.pages import pages_of, runs_of
-from tilesolve.planning.policy import (
+from tilesolve.constants.policy import (
     PAGE_VISIT_TOLERANCE,
     RUN_PAGE_VISITS,
 )
+from tilesolve.contractions.problem import Problem
+from tilesolve.machine.costs import DEFAULT_COSTS
+from tilesolve.model.pages import pages_of, runs_of
 
 
 def innermost_first(problem: Problem, letters: Sequence[str]) -> tuple[str, ...]:

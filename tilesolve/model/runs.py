@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.constants.policy import LATER_LINE_SHARE
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
 from tilesolve.model.footprints import Sizes
 from tilesolve.model.tiling import LoopPath, Tiling
 from tilesolve.model.traffic import Residency, Store, copies_of, lines_seen
 from tilesolve.model.walk import Rule, walk
-from tilesolve.planning.policy import LATER_LINE_SHARE
 
 
 def count_runs(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.model.copies import repeats
@@ -20,7 +21,6 @@ from tilesolve.model.footprints import Sizes
 from tilesolve.model.nest import CopyKind
 from tilesolve.model.tiling import PANEL, LoopPath, Tiling, collapse
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
-from tilesolve.planning.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
 
 
 @dataclass(frozen=True, slots=True)

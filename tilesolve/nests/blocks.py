@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
 from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
 from tilesolve.contractions.statements.contraction import find_contraction
@@ -21,7 +22,6 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Read, Term
 from tilesolve.nests.choices import Blocks, NestChoice
 from tilesolve.nests.split import replace_terms
-from tilesolve.planning.policy import NEST_BLOCKS, NEST_PANELS
 
 PlanLoops = Callable[[Computation], tuple[NestChoice, ...]]
 """Returns generated loops for a computation of one statement."""

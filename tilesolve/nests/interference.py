@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
+from tilesolve.constants.policy import NEST_CROWD_RATIO
 from tilesolve.machine.level import Level
-from tilesolve.planning.policy import NEST_CROWD_RATIO
 
 Sets = Literal["cache", "printed"]
 """How many sets a cache has: capacity by ways and bytes of a line; or, as Algorithm 1 prints it, by

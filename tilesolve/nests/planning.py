@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from tilesolve.constants.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction
@@ -30,7 +31,6 @@ from tilesolve.nests.split import single, split_sums
 from tilesolve.nests.steps import lanes_of
 from tilesolve.nests.temporal import TemporalTiles
 from tilesolve.nests.tiles import temporal_tiles
-from tilesolve.planning.policy import NEST_BLOCK_KINDS, NEST_CONTRACTION_FLOPS
 from tilesolve.system.checks import check_threads
 from tilesolve.transposes.limits import Limits
 

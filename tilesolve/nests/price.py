@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesolve.constants.policy import NEST_CROWDED_SHARE, NEST_REGION_POINTS
 from tilesolve.contractions.statements.computation import ArrayInfo, Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.level import Level
@@ -25,7 +26,6 @@ from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.references import Reference
 from tilesolve.nests.steps import arithmetic_seconds
-from tilesolve.planning.policy import NEST_CROWDED_SHARE, NEST_REGION_POINTS
 
 
 def price_nest(

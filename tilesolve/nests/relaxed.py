@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from tilesolve.contractions.errors import SolverError
-from tilesolve.model.signomials import Signomial
-from tilesolve.nests.reuse import first_working_set, second_working_set
-from tilesolve.nests.setting import Setting
-from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, cost_of, largest, order_tiles
-from tilesolve.planning.policy import (
+from tilesolve.constants.policy import (
     NEST_CAP_ROUNDS,
     NEST_REPAIR_LINES,
     NEST_REPAIR_RATIO,
     NEST_REPAIR_TILES,
     SOLVER_TOLERANCE,
 )
+from tilesolve.contractions.errors import SolverError
+from tilesolve.model.signomials import Signomial
+from tilesolve.nests.reuse import first_working_set, second_working_set
+from tilesolve.nests.setting import Setting
+from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, cost_of, largest, order_tiles
 from tilesolve.solver.ipopt import solve
 from tilesolve.system.workers import run_unheard
 

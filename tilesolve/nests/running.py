@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilesolve.constants.policy import LONG_SECONDS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import OPERATIONS
@@ -19,7 +20,6 @@ from tilesolve.nests.choices import Blocks, NestChoice
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.product_plans import plan_products
 from tilesolve.packing.memory_overlap import same_elements
-from tilesolve.planning.policy import LONG_SECONDS
 from tilesolve.system.result_buffers import new_result
 from tilesolve.transposes.transpose import transpose
 

@@ -8,6 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tilesolve.constants.policy import (
+    NEST_ENUMERATED_LETTERS,
+    NEST_WHOLE_EXTENT,
+    THESIS_MISS_COSTS,
+)
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
@@ -16,11 +21,6 @@ from tilesolve.model.runs import later_share
 from tilesolve.nests.interference import CacheSets, Sets, largest_height
 from tilesolve.nests.references import Reference, find_references
 from tilesolve.nests.reuse import Weights, first_working_set, second_working_set
-from tilesolve.planning.policy import (
-    NEST_ENUMERATED_LETTERS,
-    NEST_WHOLE_EXTENT,
-    THESIS_MISS_COSTS,
-)
 
 Mode = Literal["default", "thesis"]
 """Whether costs of misses are the machine's, or those that the thesis prints."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilesolve.constants.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.kernels.programs.program import Kind
@@ -11,7 +12,6 @@ from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.spatial import SpatialTiles
 from tilesolve.nests.temporal import TemporalTiles
-from tilesolve.planning.policy import NEST_HELD_ROWS, NEST_HELD_VECTORS
 
 
 def tiled_nest(

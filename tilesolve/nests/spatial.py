@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.kernels.tuning import TURNED_PREFETCH_BYTES
+from tilesolve.constants.tuning import TURNED_PREFETCH_BYTES
 from tilesolve.nests.references import Reference
 from tilesolve.nests.setting import Setting
 from tilesolve.packing.sizes import PAGE_BYTES

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tilesolve.constants.policy import NEST_ENUMERATED_LETTERS
 from tilesolve.nests.kept_tiles import kept_tiles
 from tilesolve.nests.setting import Setting
 from tilesolve.nests.temporal import TemporalTiles, enumerate_tiles
-from tilesolve.planning.policy import NEST_ENUMERATED_LETTERS
 
 
 def temporal_tiles(setting: Setting) -> list[TemporalTiles]:

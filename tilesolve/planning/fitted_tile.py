@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 
+from tilesolve.constants.policy import ACCUMULATORS_GAIN, MOST_DEFAULT_COLUMNS
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import lane_is_last
 from tilesolve.kernels.dtypes import lanes, register_tiles
@@ -12,7 +13,6 @@ from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
 from tilesolve.model.fused import fuse
-from tilesolve.planning.policy import ACCUMULATORS_GAIN, MOST_DEFAULT_COLUMNS
 
 
 def fit_tile(usual: Microkernel, problem: Problem, machine: Machine) -> Microkernel:

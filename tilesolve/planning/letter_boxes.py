@@ -14,6 +14,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tilesolve.constants.policy import (
+    BOXES_AT_ONCE,
+    EDGE_WASTE_POWER,
+    EVEN_ITERATIONS,
+    SIDES_PER_LETTER,
+    WHOLE_LINES_SHARE,
+)
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.costs import DEFAULT_COSTS
@@ -24,13 +31,6 @@ from tilesolve.model.loop_order import innermost_first, order_loops
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.pages import has_aliased_lines
 from tilesolve.model.traffic import Store
-from tilesolve.planning.policy import (
-    BOXES_AT_ONCE,
-    EDGE_WASTE_POWER,
-    EVEN_ITERATIONS,
-    SIDES_PER_LETTER,
-    WHOLE_LINES_SHARE,
-)
 
 
 def unfuse(

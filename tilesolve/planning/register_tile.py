@@ -8,6 +8,12 @@ from math import ceil, prod
 
 import numpy as np
 
+from tilesolve.constants.policy import (
+    IN_PLACE_LIMIT,
+    MOST_CALL_PRODUCTS,
+    PASSING_TILES,
+    TIME_TOLERANCE,
+)
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import shared_lane
 from tilesolve.kernels.dtypes import lanes, panel_columns
@@ -19,12 +25,6 @@ from tilesolve.model.lines import lines_of, run_of, run_waste
 from tilesolve.model.pages import has_aliased_lines, runs_of
 from tilesolve.planning.fitted_tile import fit_tile, lanewise_tile
 from tilesolve.planning.letter_boxes import box
-from tilesolve.planning.policy import (
-    IN_PLACE_LIMIT,
-    MOST_CALL_PRODUCTS,
-    PASSING_TILES,
-    TIME_TOLERANCE,
-)
 from tilesolve.planning.prefetch import is_packed_late
 
 Sides = tuple[int, int]

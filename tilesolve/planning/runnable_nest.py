@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import prod
 from typing import Self
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
-from tilesolve.kernels import tuning
 from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.model.nest import Band, Nest
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import prod
 from typing import Self
 
+from tilesolve.constants.policy import PARTIAL_OUTPUTS_SHARE
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
@@ -23,7 +24,6 @@ from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price, packing_share
 from tilesolve.model.score import score
 from tilesolve.planning.composition.scheme import Scheme
-from tilesolve.planning.policy import PARTIAL_OUTPUTS_SHARE
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.waiting import waiting_seconds
 

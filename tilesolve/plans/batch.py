@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.constants import policy
 from tilesolve.contractions.arrays import is_tensor, view_tensor
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.packing.memory_overlap import Array, address_range, overlap
-from tilesolve.planning import policy
 from tilesolve.running.execution import read_factor
 from tilesolve.system.cancellation import is_stopped
 from tilesolve.system.checks import check_dtype, check_output

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.constants.policy import TIME_TOLERANCE
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.policy import TIME_TOLERANCE
 from tilesolve.planning.solution import Solution
 from tilesolve.planning.solve import list_tries
 from tilesolve.plans.executors import make_executor

@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tilesolve.constants import policy
+from tilesolve.constants.tuning import MAX_LAYOUT_BYTES
 from tilesolve.contractions.arrays import read_array, view_output
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import Problem
-from tilesolve.kernels.tuning import MAX_LAYOUT_BYTES
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
-from tilesolve.planning import policy
 from tilesolve.planning.solution import Solution
 from tilesolve.running.addition import Addition
 from tilesolve.running.array_bytes import array_bytes

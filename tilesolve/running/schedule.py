@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.object_code import Family
 from tilesolve.kernels.runtime.state import (
     KIND_COPY,

@@ -10,6 +10,11 @@ from math import prod
 
 import numpy as np
 
+from tilesolve.constants.tuning import (
+    MAX_TILE_COLUMNS,
+    MAX_TILE_VECTORS,
+    MIN_STEPS_TO_PREFETCH_C,
+)
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, shared_lane
@@ -20,11 +25,6 @@ from tilesolve.kernels.runtime import box_fields, call_fields, macrokernel
 from tilesolve.kernels.runtime import state as fields
 from tilesolve.kernels.runtime.boxes import pack_boxes
 from tilesolve.kernels.runtime.compiled import address
-from tilesolve.kernels.tuning import (
-    MAX_TILE_COLUMNS,
-    MAX_TILE_VECTORS,
-    MIN_STEPS_TO_PREFETCH_C,
-)
 from tilesolve.machine.kernel_cache import family_of, load_kernels
 from tilesolve.packing.buffers import Bytes, workspace
 from tilesolve.packing.memory_overlap import Array

@@ -18,8 +18,8 @@ from pyomo.core.expr import numeric_expr as nodes
 from pyomo.core.expr.numvalue import is_potentially_variable, value
 from pyomo.repn.util import categorize_valid_components
 
+from tilesolve.constants.policy import MOST_EXPONENTIALS
 from tilesolve.contractions.errors import SolverError
-from tilesolve.planning.policy import MOST_EXPONENTIALS
 from tilesolve.solver.exponentials import Program, Vector
 
 

@@ -11,16 +11,16 @@ from math import ceil, prod
 
 import numpy as np
 
-from tilesolve.kernels.codegen.transpose_blocks import BLOCK_SIDES
-from tilesolve.kernels.tuning import (
+from tilesolve.constants.policy import TRANSPOSE_GROUP_GAIN
+from tilesolve.constants.tuning import (
     MAX_TRANSPOSED_ROWS,
     MIN_NON_TEMPORAL_BYTES,
     TRANSPOSE_FLUSH_BYTES,
     TRANSPOSE_PREFETCH_BYTES,
 )
+from tilesolve.kernels.codegen.transpose_blocks import BLOCK_SIDES
 from tilesolve.model.pages import has_aliased_lines
 from tilesolve.packing.sizes import LINE_BYTES
-from tilesolve.planning.policy import TRANSPOSE_GROUP_GAIN
 from tilesolve.transposes.limits import Limits
 
 LONGEST_BLOCK = max(side for sides in BLOCK_SIDES.values() for side in sides)

@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from tilesolve.constants import policy
 from tilesolve.kernels.codegen.transpose_blocks import BLOCK_KINDS, BLOCK_SIDES, LISTED_KINDS
 from tilesolve.kernels.runtime import transpose_walk
 from tilesolve.kernels.runtime import walk_fields as fields
@@ -23,7 +24,6 @@ from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array, data_pointer_address
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
-from tilesolve.planning import policy
 from tilesolve.system.cancellation import stop_address
 from tilesolve.system.workers import run_together
 from tilesolve.transposes.limits import Limits, limits_in_force

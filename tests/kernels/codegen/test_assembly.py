@@ -7,18 +7,18 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tilesolve.constants.tuning import (
+    INDEPENDENT_FMAS,
+    NEXT_PANEL_LINES,
+    PREFETCHING_STEPS,
+    WIDE_VECTOR_BITS,
+)
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.store_output import interleaved_steps
 from tilesolve.kernels.codegen.unrolling import is_unrolled, steps_per_trip, vectors_from_memory
 from tilesolve.kernels.microkernel_costs import default_tile
-from tilesolve.kernels.tuning import (
-    INDEPENDENT_FMAS,
-    NEXT_PANEL_LINES,
-    PREFETCHING_STEPS,
-    WIDE_VECTOR_BITS,
-)
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 
 MADE_FOR = (

@@ -5,8 +5,8 @@ import pytest
 
 import tilesolve
 from tilesolve import Machine, Problem
+from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.kernels.runtime import state
-from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.running.execution import Layout
 from tilesolve.running.task import _kernel_addresses
 

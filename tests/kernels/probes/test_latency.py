@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilesolve.constants.tuning import CHASE_LOADS
 from tilesolve.kernels.probes import latency
 from tilesolve.kernels.probes.bandwidth import block_of_ones
-from tilesolve.kernels.tuning import CHASE_LOADS
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding
 
+from tilesolve.constants.tuning import CHAIN_OPERATIONS, SWEEP_BYTES
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.probes import bandwidth
-from tilesolve.kernels.tuning import CHAIN_OPERATIONS, SWEEP_BYTES
 from tilesolve.packing.sizes import LINE_BYTES, PAGE_BYTES
 
 WIDTHS = (128, 256, 512)

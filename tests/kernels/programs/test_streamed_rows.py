@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.programs.programs import ZERO, number, tile_loop
+from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
-from tilesolve.kernels import tuning
 from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.module import lower

@@ -12,11 +12,11 @@ from strategies import problems, specs, unshrunk
 
 import tilesolve
 from tilesolve import Level, Machine, Problem
-from tilesolve.kernels import tuning
+from tilesolve.constants import tuning
+from tilesolve.constants.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.kernels.codegen import pack, shape
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.kernels.runtime import state
-from tilesolve.kernels.tuning import MAX_TILE_COLUMNS, MAX_TILE_VECTORS
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.model.pages import lines_by_place
 from tilesolve.packing.buffers import allocate

@@ -12,8 +12,8 @@ from running_cases import WIDTHS, check_result, draw_operands, make_shallow_mach
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
+from tilesolve.constants import tuning
 from tilesolve.contractions.half_precision import summed_dtype
-from tilesolve.kernels import tuning
 from tilesolve.kernels.codegen.shape import Mode
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile, default_tile

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesolve.constants.policy import FAST_SHARE, MOST_CALL_PRODUCTS, MOST_COMBINATIONS
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.kernels.microkernel_costs import RegisterTile
 from tilesolve.machine.model import Machine
 from tilesolve.packing.cover import Combination, combinations
-from tilesolve.planning.policy import FAST_SHARE, MOST_CALL_PRODUCTS, MOST_COMBINATIONS
 
 
 @dataclass(frozen=True, slots=True)

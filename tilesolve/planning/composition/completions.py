@@ -10,6 +10,7 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.constants.policy import LONG_SUMS_SHARE, MOST_COMPLETIONS
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.machine.microkernel import Microkernel as Costs
@@ -22,7 +23,6 @@ from tilesolve.model.traffic import Store, traffic
 from tilesolve.packing.cover import Combination
 from tilesolve.planning.composition import scheme as loops
 from tilesolve.planning.composition.scheme import Scheme, Specifier
-from tilesolve.planning.policy import LONG_SUMS_SHARE, MOST_COMPLETIONS
 
 COPIED = ("strips", "windows")
 """Kinds of copies that calls make."""

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from operator import itemgetter
 
+from tilesolve.constants.policy import (
+    FAST_SHARE,
+    FEW_COMPLETIONS,
+    MOST_MICROKERNELS,
+    MOST_SCHEMES,
+    MOST_SPLITS,
+)
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, Roles, shared_lane
@@ -26,13 +33,6 @@ from tilesolve.planning.composition.completions import (
 from tilesolve.planning.composition.scheme import Scheme, Tile
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
-from tilesolve.planning.policy import (
-    FAST_SHARE,
-    FEW_COMPLETIONS,
-    MOST_MICROKERNELS,
-    MOST_SCHEMES,
-    MOST_SPLITS,
-)
 from tilesolve.planning.register_tile import fits_second_cache, microkernel_of
 from tilesolve.planning.solution import Composed, Solution, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter

@@ -14,6 +14,16 @@ from math import ceil, floor
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.constants.policy import (
+    EVEN_RANGE,
+    GROWTH_FACTORS,
+    LEAST_CALL_PRODUCTS,
+    RAGGED_CONCESSION,
+    ROUND_GAIN,
+    SHORT_RUN_LIMIT,
+    SHRINK_FACTORS,
+    SOLVER_TOLERANCE,
+)
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
 from tilesolve.model.score import score_times
@@ -26,16 +36,6 @@ from tilesolve.planning.geometric.tilings import (
     integral_of,
     tilings_of,
     times_of,
-)
-from tilesolve.planning.policy import (
-    EVEN_RANGE,
-    GROWTH_FACTORS,
-    LEAST_CALL_PRODUCTS,
-    RAGGED_CONCESSION,
-    ROUND_GAIN,
-    SHORT_RUN_LIMIT,
-    SHRINK_FACTORS,
-    SOLVER_TOLERANCE,
 )
 from tilesolve.planning.setting import Choice, Setting
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
+from tilesolve.constants.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TURNED_RUN_BYTES
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -22,7 +23,6 @@ from tilesolve.planning.geometric.loop_choices import innermost_classes
 from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.tilings import feasible
 from tilesolve.planning.letter_boxes import even_sizes, line_sides, run_sides, tiles_of
-from tilesolve.planning.policy import RUN_BYTES, SCATTERED_WRITE_SHARE, TURNED_RUN_BYTES
 from tilesolve.planning.setting import Setting
 
 

@@ -14,11 +14,11 @@ from itertools import combinations, pairwise
 from math import log, prod
 from typing import Any
 
+from tilesolve.constants.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.spec import Tensor
 from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, tile
 from tilesolve.model.signomials import Signomial
-from tilesolve.planning.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.system.workers import run_unheard
 

@@ -12,17 +12,17 @@ from functools import cache
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
-from tilesolve.contractions.errors import SolverError
-from tilesolve.model.score import score_times
-from tilesolve.planning.geometric.integers import single_tile
-from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import Formulation, bounding, formulate, pyomo_model
-from tilesolve.planning.policy import (
+from tilesolve.constants.policy import (
     IDLE_SHARE,
     SCREENED_CHOICES,
     SOLVER_TOLERANCE,
     START_SHARES,
 )
+from tilesolve.contractions.errors import SolverError
+from tilesolve.model.score import score_times
+from tilesolve.planning.geometric.integers import single_tile
+from tilesolve.planning.geometric.loop_choices import choices
+from tilesolve.planning.geometric.program import Formulation, bounding, formulate, pyomo_model
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.system.loading import load_module
 from tilesolve.system.workers import run_unheard

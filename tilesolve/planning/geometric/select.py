@@ -8,6 +8,12 @@ from itertools import product
 
 import numpy as np
 
+from tilesolve.constants.policy import (
+    ROUNDED_OPTIMA,
+    SHORT_RUN_SHARE,
+    TIME_CONCESSION,
+    TIME_TOLERANCE,
+)
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -28,12 +34,6 @@ from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import Optimum, Relaxation, optimum
 from tilesolve.planning.geometric.tilings import Integral, times_of
 from tilesolve.planning.letter_boxes import unfuse
-from tilesolve.planning.policy import (
-    ROUNDED_OPTIMA,
-    SHORT_RUN_SHARE,
-    TIME_CONCESSION,
-    TIME_TOLERANCE,
-)
 from tilesolve.planning.prefetch import cut_to_stay
 from tilesolve.planning.reading import reads_well
 from tilesolve.planning.setting import Setting

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from tilesolve.constants.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.contractions.errors import PlanError, SolverError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -27,7 +28,6 @@ from tilesolve.planning.geometric.select import (
     list_candidates,
 )
 from tilesolve.planning.geometric.tilings import Chain, nest_of
-from tilesolve.planning.policy import MOST_CALL_PRODUCTS, STARTS
 from tilesolve.planning.register_tile import fits_second_cache, register_tile
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.planning.solution import Search, Solution, count_partials, share_of, split_letters

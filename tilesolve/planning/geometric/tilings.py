@@ -10,13 +10,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.constants.policy import TILINGS_AT_ONCE
 from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
 from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import traffic
-from tilesolve.planning.policy import TILINGS_AT_ONCE
 from tilesolve.planning.setting import Choice, Setting
 
 Chain = tuple[int, ...]

@@ -13,10 +13,10 @@ from tilesolve.bench.results.outputs import Job, Outputs
 from tilesolve.bench.results.performance_page import name_section, write_section
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
 from tilesolve.bench.results.record import Record
-from tilesolve.bench.studies import misses, ranked, ranking, tiled, tiles, tilings, trials, tries
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar, text_table
+from tilesolve.studies import misses, ranked, ranking, tiled, tiles, tilings, trials, tries
 from tilesolve.system.files import write_atomically
 
 Some = TypeVar("Some", bound=Record[Any])

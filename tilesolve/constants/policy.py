@@ -1,8 +1,8 @@
 """Cut-offs of the search: which times count as equal, what is worth a look, how far to look.
 
 They are shares, ratios and counts of candidates, the same on every machine; what a CPU costs is in
-`tilesolve.machine.costs`. The module imports nothing, so that the model below can use it, too. What
-stands behind the numbers is in ``docs/decisions/020-search-cut-offs.md``.
+`tilesolve.machine.costs`. What stands behind the numbers is in
+``docs/decisions/020-search-cut-offs.md``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHORT_RUN_SHARE = 0.1
 """Share of a plan's time that ends of runs may cost before a runner-up is looked at."""
 
 SHORT_RUN_LIMIT = 0.2
-"""Share of a time above which the length of runs decides between plans."""
+"""Share of the arithmetic's time above which reading makes smaller tiles worth a look."""
 
 SCATTERED_WRITE_SHARE = 0.4
 """Share of the arithmetic's time above which C should be written in long runs."""

@@ -20,7 +20,6 @@ from tilesolve.bench.run.sweep import (
     share_progress,
 )
 from tilesolve.bench.run.timed_plans import time_plans
-from tilesolve.bench.studies.trials import SOLVER, Studies, Study, make_trial
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
@@ -34,6 +33,7 @@ from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.tries import count_flush_bytes
+from tilesolve.studies.trials import SOLVER, Studies, Study, make_trial
 
 RUNNER_UP_PLANS = 4
 """Most plans of other loops, each with its best tiles, that a study runs."""

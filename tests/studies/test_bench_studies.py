@@ -17,13 +17,18 @@ from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.run import timed_plans
 from tilesolve.bench.run.timed_plans import HOPELESS_RATIO
-from tilesolve.bench.studies import misses, tiles
-from tilesolve.bench.studies.tiles import (
+from tilesolve.cli import app
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.reference import reference
+from tilesolve.machine.model import Machine
+from tilesolve.studies import misses, tiles
+from tilesolve.studies.tiles import (
     draw_plans,
     solve_runners_up,
     study_problem,
 )
-from tilesolve.bench.studies.trials import (
+from tilesolve.studies.trials import (
     Studies,
     Study,
     Trial,
@@ -32,11 +37,6 @@ from tilesolve.bench.studies.trials import (
     summarize_studies,
     summarize_study,
 )
-from tilesolve.cli import app
-from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.reference import reference
-from tilesolve.machine.model import Machine
 
 SPECS = {
     "ik-ij-jk": "i=60 j=50 k=70",

@@ -16,15 +16,7 @@ from tilesolve.bench.run.sweep import (
 )
 from tilesolve.bench.run.timed_plans import HOPELESS_RATIO
 from tilesolve.bench.run.worker import make_timer
-from tilesolve.bench.studies.tiled import (
-    DRAWN,
-    PLANNED,
-    PRICE,
-    SHARES,
-    TiledNest,
-    TiledNests,
-    Tiling,
-)
+from tilesolve.constants.policy import NEST_WHOLE_EXTENT
 from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
@@ -34,8 +26,16 @@ from tilesolve.nests.draws import draw_tilings, price_choices
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.running import Step, make_step, run_steps
 from tilesolve.packing.buffers import allocate
-from tilesolve.planning.policy import NEST_WHOLE_EXTENT
 from tilesolve.plans.tries import count_flush_bytes
+from tilesolve.studies.tiled import (
+    DRAWN,
+    PLANNED,
+    PRICE,
+    SHARES,
+    TiledNest,
+    TiledNests,
+    Tiling,
+)
 
 RANDOM_TILINGS = 30
 """Random tilings of a nest, unless another number is asked for."""

@@ -7,12 +7,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tilesolve.bench.studies import tries as study
-from tilesolve.bench.studies.tries import AllTried, Tried, summarize_tries
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.contractions.problem import Problem
 from tilesolve.ranking.variants import list_variants
+from tilesolve.studies import tries as study
+from tilesolve.studies.tries import AllTried, Tried, summarize_tries
 
 SUITE = """
 format = 1

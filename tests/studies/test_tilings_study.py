@@ -8,8 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from tilesolve.bench.procedure import Procedure
-from tilesolve.bench.studies import tilings as study
-from tilesolve.bench.studies.tiled import (
+from tilesolve.cli import app
+from tilesolve.contractions.errors import BenchmarkError
+from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
+from tilesolve.machine.model import Machine
+from tilesolve.studies import tilings as study
+from tilesolve.studies.tiled import (
     DRAWN,
     PLANNED,
     PRICE,
@@ -19,10 +23,6 @@ from tilesolve.bench.studies.tiled import (
     describe_shares,
     summarize_tilings,
 )
-from tilesolve.cli import app
-from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
-from tilesolve.machine.model import Machine
 
 MACHINE = Machine.load("i7-6700k")
 SMALL = NestCase("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 19), ("j", 17), ("k", 9)), "float32")

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from tilesolve.bench.studies import ranking as study
-from tilesolve.bench.studies.ranked import RankedCases, summarize_rankings
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.ranking import ranking as ranking_module
 from tilesolve.ranking.ranking import rank
+from tilesolve.studies import ranking as study
+from tilesolve.studies.ranked import RankedCases, summarize_rankings
 
 SUITE = """
 format = 1

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilesolve.bench.studies.ranked import RankedCases
 from tilesolve.contractions.canonical import canonicalize
 from tilesolve.contractions.errors import BenchmarkError, PlanError
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.ranking.files import load
 from tilesolve.ranking.learning.judging import Trials, collect_trials
 from tilesolve.ranking.standings import Standings
+from tilesolve.studies.ranked import RankedCases
 from tilesolve.system.files import read_regular
 from tilesolve.system.version import __version__
 

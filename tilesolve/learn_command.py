@@ -27,8 +27,8 @@ def learn(
     from tilesolve.ranking.learning.judging import Judgement, judge
     from tilesolve.ranking.learning.learned import keep_learned, learned_file
     from tilesolve.ranking.learning.teaching import describe, list_rows, teach
-    from tilesolve.ranking.learning.trial_files import read_trials
     from tilesolve.show.console_tables import console, progress_bar, text_table
+    from tilesolve.studies.trial_files import read_trials
     from tilesolve.system.files import hold_lock
     from tilesolve.system.trust import check_folder
 

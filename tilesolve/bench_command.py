@@ -123,7 +123,7 @@ def bench(
     """
     _check_study(context, study)
     if study is Study.MISSES:
-        from tilesolve.bench.studies.printed import study_misses
+        from tilesolve.studies.printed import study_misses
 
         study_misses(suite, machine)
         return
@@ -153,7 +153,7 @@ def bench(
 
         right = sweep_layers(job, ",".join(LAYER_PEERS) if peers is None else peers)
     elif study is Study.TILINGS:
-        from tilesolve.bench.studies.printed import study_tilings
+        from tilesolve.studies.printed import study_tilings
 
         if not has_nests(suite):
             raise typer.BadParameter(f"--study tilings takes a suite of nests, not {suite}")
@@ -165,15 +165,15 @@ def bench(
 
         right = sweep_nests(job, ",".join(NEST_PEERS) if peers is None else peers)
     elif study is Study.TILES:
-        from tilesolve.bench.studies.printed import study_tiles
+        from tilesolve.studies.printed import study_tiles
 
         right = study_tiles(job, plans)
     elif study is Study.RANKING:
-        from tilesolve.bench.studies.printed import study_ranking
+        from tilesolve.studies.printed import study_ranking
 
         right = study_ranking(job, plans)
     elif study is Study.TRIES:
-        from tilesolve.bench.studies.printed import study_tries
+        from tilesolve.studies.printed import study_tries
 
         right = study_tries(job, plans)
     else:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.sweep import share_progress
-from tilesolve.bench.studies.ranked import RankedCase, RankedCases
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.ranking.ranking import rank
+from tilesolve.studies.ranked import RankedCase, RankedCases
 
 VARIANTS = 60
 """Variants of a problem, unless another number is asked for."""
