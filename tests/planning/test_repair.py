@@ -127,7 +127,7 @@ def test_resized_tiles_keep_all_limits(name, machine):
     setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
     sizes = set()
     for optimum in relax(setting).optima[:4]:
-        found = repair(setting, optimum.choice, optimum.tiles)
+        _, found = repair(setting, optimum.choice, optimum.tiles)
         for other in resize_outermost(setting, optimum.choice, found):
             chains = dict(other.chains)
             assert limits_hold(setting, optimum.choice, chains)
@@ -137,6 +137,20 @@ def test_resized_tiles_keep_all_limits(name, machine):
             ]
             sizes.add(np.sign(new[-1] - old[-1]))
     assert sizes >= {-1, 1}
+
+
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize("name", ["abcd-aebf-dfce", "abc-acd-db", "ab-acd-dbc"])
+def test_the_tiling_of_least_score_keeps_all_limits(name, machine):
+    """It scores no more than the one of least time, nor than one tile for all, where that fits."""
+    setting = plan(suite("tccg")[name], machine=machine, cache=False).setting
+    for optimum in relax(setting).optima[:3]:
+        nearest, best = repair(setting, optimum.choice, optimum.tiles)
+        trivial = times_of(setting, optimum.choice, trivial_tilings(setting))
+        least = float(score_times(trivial, setting.overlap).min())
+        assert best.score <= min(nearest.score, least)
+        assert limits_hold(setting, optimum.choice, dict(best.chains))
+        assert nested(setting, dict(best.chains))
 
 
 @pytest.mark.parametrize("spec", ["--", "-a-a", "ab-ac-cb"])
@@ -180,7 +194,7 @@ def test_no_resized_tile_that_pays_is_left_out(name):
     """Each tile that is not returned has a larger one in its family that costs no more."""
     setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
     optimum = relax(setting).best
-    found = repair(setting, optimum.choice, optimum.tiles)
+    _, found = repair(setting, optimum.choice, optimum.tiles)
     returned = [
         other.chains for other in (found, *resize_outermost(setting, optimum.choice, found))
     ]
@@ -201,7 +215,7 @@ def test_smaller_tiles_that_take_as_long_are_returned_where_reading_does(name, r
     """Beside all that take less than any larger one: each at most half as large as another one."""
     setting = plan(suite("tccg")[name], machine="e5-2680v4", cache=False).setting
     optimum = relax(setting).best
-    found = repair(setting, optimum.choice, optimum.tiles)
+    _, found = repair(setting, optimum.choice, optimum.tiles)
     returned = {other.chains for other in resize_outermost(setting, optimum.choice, found)}
     usual, alike = set(), set()
     for index, chain in found.chains:
@@ -311,7 +325,7 @@ def against_brute_force(problem, machine, monkeypatch):
         "accumulate",
     )
     found = relax(setting)
-    tried = [repair(setting, o.choice, o.tiles).score for o in found.optima[:3]]
+    tried = [repair(setting, o.choice, o.tiles)[1].score for o in found.optima[:3]]
     assert min(tried) <= brute_force(setting) * 1.02
 
 
@@ -413,13 +427,13 @@ def test_sums_over_several_letters_are_cut_evenly_where_that_costs_little(sides,
     problem = Problem.of(f"abcd-{operands}", dict(zip("abcdef", sides, strict=True)))
     setting = plan(problem, machine="e5-2680v4", cache=False).setting
     best = relax(setting).best
-    found = repair(setting, best.choice, best.tiles)
-    plain = repair(replace(setting, even=()), best.choice, best.tiles)
+    found, _ = repair(setting, best.choice, best.tiles)
+    plain, _ = repair(replace(setting, even=()), best.choice, best.tiles)
     (index,) = setting.fused.reduced
     even = dict(setting.even)[index]
     assert even[-1] == setting.fused.problem.sizes[index]
     assert found.chains == plain.chains or dict(found.chains)[index][0] in even
-    assert found.score <= (1 + policy.RAGGED_CONCESSION) * plain.score
+    assert found.seconds <= (1 + policy.RAGGED_CONCESSION) * (1 + policy.TIE_WEIGHT) * plain.seconds
     assert nested(setting, dict(found.chains))
     assert limits_hold(setting, best.choice, dict(found.chains))
 

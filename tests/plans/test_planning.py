@@ -35,7 +35,7 @@ from tilesolve.model.price import arithmetic, price, tiling
 from tilesolve.model.score import score, score_times
 from tilesolve.model.traffic import traffic
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric import select, strategy
+from tilesolve.planning.geometric import integers, select, strategy
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.relaxation import relax
 from tilesolve.planning.geometric.tilings import times_of
@@ -412,7 +412,7 @@ def test_infeasible_capacities_are_an_error():
     [
         ("i7-6700k", "abcd-eb-aecd", 0),
         ("i7-6700k", "abcd-aebf-dfce", 0.02),
-        ("e5-2680v4", "abcd-aedf-fbec", 0.02),
+        ("e5-2680v4", "abcd-aedf-fbec", -policy.TIME_TOLERANCE),
         ("e5-2680v4", "abc-acd-db", -policy.TIME_TOLERANCE),
     ],
 )
@@ -423,13 +423,16 @@ def test_of_tiles_that_are_as_fast_those_that_take_least_altogether_are(
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine=machine, cache=False)
     monkeypatch.setattr(select, "resize_outermost", lambda *_: [])
+    monkeypatch.setattr(integers, "_settle", lambda *args: args[-1])
     first = tilesolve.plan(problem, machine=machine, cache=False)
 
     assert found.solution.score <= (1 - gain) * first.solution.score
 
 
-@pytest.mark.parametrize("case", ["abc-ad-bdc", "abc-adc-bd", "abcde-ecbfa-fd"])
-def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypatch):
+@pytest.mark.parametrize(
+    ("case", "most"), [("abc-ad-bdc", 1), ("abc-adc-bd", 1), ("abcde-ecbfa-fd", 0.5)]
+)
+def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, most, monkeypatch):
     """The outermost tile is larger than the best one by the model where its runs are too short."""
     problem = suite("tccg")[case]
     found = tilesolve.plan(problem, machine="i7-6700k", cache=False)
@@ -439,23 +442,22 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, monkeypa
     def waits(made):
         return select.waiting_seconds(made.share, made.nest, made.price, made.machine)
 
-    assert waits(found) < 0.5 * waits(short)
-    assert found.seconds <= 1.02 * short.seconds
+    assert waits(found) <= most * waits(short)
+    assert found.solution.score <= (1 + policy.TIME_TOLERANCE) * short.solution.score
 
 
 @pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
 @pytest.mark.parametrize("case", ["abcdef-efgc-gdab", "abcdef-efgb-gdac", "ab-cad-dcb"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_tiles_that_take_little_room_cost_a_hundredth_at_most(machine, case, dtype, monkeypatch):
-    """Of tilings that take about as long altogether, none is faster than the plan by more."""
+def test_tiles_that_take_little_room_cost_little(machine, case, dtype, monkeypatch):
+    """No tiling that was looked at scores better than the plan by more than counts as alike."""
     seen, every = [], select._candidates
     monkeypatch.setattr(select, "_candidates", lambda found: seen.append(every(found)) or seen[-1])
     problem = dataclasses.replace(suite("tccg")[case], dtype=dtype)
     found = tilesolve.plan(problem, machine=machine, cache=False)
     best = next(one for one in seen[-1] if one.nest == found.nest)
     for one in seen[-1]:
-        if one.seconds <= best.seconds and one.waiting <= best.waiting:
-            assert best.price.seconds <= 1.01 * one.price.seconds
+        assert best.score <= (1 + policy.TIME_TOLERANCE) * one.score
 
 
 def test_short_runs_in_pages_of_their_own_wait_for_each():
@@ -511,7 +513,7 @@ def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case, machine)
     problem = suite("tccg")[case]
     found = plan(problem, machine=machine, cache=False)
     tiles = relax(found.setting).optima
-    first = repair(found.setting, tiles[0].choice, tiles[0].tiles)
+    first, _ = repair(found.setting, tiles[0].choice, tiles[0].tiles)
     line = found.machine.memory.line
     short = unfuse(problem, found.setting.fused, first.nest, line)
 
@@ -728,7 +730,7 @@ def beats_the_obvious(found):
     fused = setting.fused.problem
     own = score_times(times_of(setting, found.choice, [dict(found.classes)])[:, 0], setting.overlap)
     levels = [place.name for place in setting.places[1:]]
-    repaired = repair(setting, found.choice, dict(found.search.tiles))
+    _, repaired = repair(setting, found.choice, dict(found.search.tiles))
     waiting = found.solution.score - score(found.price, setting.overlap)
     call = {i: setting.smallest(i) for i in fused.sizes}
     for tile in (call, dict(fused.sizes)):
@@ -740,9 +742,9 @@ def beats_the_obvious(found):
         held = [np.prod([tile[i] for i in t.letters]) * fused.itemsize for t in fused.spec.tensors]
         if all(fits(held, place) for place in setting.places[1:]):
             trivial = score_times(times_within(setting, nest), setting.overlap)
-            assert repaired.score <= trivial * (1 + policy.RAGGED_CONCESSION)
+            assert repaired.score <= trivial * (1 + policy.TIME_TOLERANCE)
             if not waiting:  # else runs may have decided, which classes have none of
-                assert own <= trivial * (1 + policy.TIME_CONCESSION)
+                assert own <= trivial * (1 + policy.TIME_TOLERANCE)
 
 
 def test_what_the_obvious_takes_is_told_by_the_room_that_tiles_have():

@@ -14,9 +14,6 @@ TIE_WEIGHT = 0.01
 TIME_TOLERANCE = 0.02
 """Relative difference of two times up to which the plans count as equally fast."""
 
-TIME_CONCESSION = 0.01
-"""Share of a plan's time that is given up for a smaller total of all levels, or for less room."""
-
 RAGGED_CONCESSION = 0.005
 """Share of a plan's time that is given up for tiles that cut a sum's letters evenly."""
 

@@ -23,6 +23,7 @@ from tilesolve.constants.policy import (
     SHORT_RUN_LIMIT,
     SHRINK_FACTORS,
     SOLVER_TOLERANCE,
+    TIE_WEIGHT,
 )
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
@@ -40,8 +41,13 @@ from tilesolve.planning.geometric.tilings import (
 from tilesolve.planning.setting import Choice, Setting
 
 
-def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Integral:
-    """Return the best integer tiling near continuous tile sizes.
+def repair(
+    setting: Setting, choice: Choice, tiles: Mapping[str, float]
+) -> tuple[Integral, Integral]:
+    """Return integer tilings near continuous tile sizes: the one of least time, and of least score.
+
+    The first is the best by what the program minimises, the longest time with a small weight on the
+    others. From there the other one is searched for.
 
     Parameters
     ----------
@@ -57,6 +63,21 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
     SolverError
         If not even the smallest tiles keep all limits.
     """
+    as_solved = replace(setting, overlap=TIE_WEIGHT)
+    nearest = _search(as_solved, choice, tiles)
+    if not np.isfinite(nearest.times).all():
+        raise SolverError(
+            "not even the smallest tiles fit the machine's levels: "
+            + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
+        )
+    best = _settle(setting, choice, tiles, nearest)
+    return tuple(
+        integral_of(setting, choice, one.tiling, one.times, best.priced) for one in (nearest, best)
+    )
+
+
+def _search(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> _Best:
+    """Return the best tiling near continuous tile sizes; its times are infinite if none fits."""
     indices = setting.fused.problem.spec.letters
     trivial = trivial_tilings(setting)
     best = _Best(*best_of(setting, choice, trivial))
@@ -65,24 +86,42 @@ def repair(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> Inte
         best = _improve(setting, choice, best, near)
         if best.tiling not in trivial:
             break
-    factors = (*SHRINK_FACTORS, *GROWTH_FACTORS)
-    wide = {i: _chains_near(setting, choice, tiles, i, factors) for i in indices}
+    wide = _wide_options(setting, choice, tiles)
     before = float("inf")
     while best.score < before * (1 - ROUND_GAIN):
         before = best.score
         best = _improve(setting, choice, best, wide)
-    shorter = _add_shorter_sums(setting, best.tiling, wide)
-    best = _improve(setting, choice, best, shorter) if shorter != wide else best
     for index in (i for i, _ in setting.even if i in setting.fused.reduced):
         even = _best_even(setting, choice, best, wide, index)
         taken = even if even.score <= best.score * (1 + RAGGED_CONCESSION) else best
         best = replace(taken, priced=even.priced)
-    if not np.isfinite(best.times).all():
-        raise SolverError(
-            "not even the smallest tiles fit the machine's levels: "
-            + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
-        )
-    return integral_of(setting, choice, best.tiling, best.times, best.priced)
+    return best
+
+
+def _settle(setting: Setting, choice: Choice, tiles: Mapping[str, float], nearest: _Best) -> _Best:
+    """Return the tiling of least score around one of least time, whose sums are cut as evenly.
+
+    Shorter sums leave room for wider tiles, which move less.
+    """
+    options, even = _wide_options(setting, choice, tiles), dict(setting.even)
+    for index in setting.fused.reduced:
+        chain = nearest.tiling[index]
+        if index in even:
+            options[index] = [chain, *_even_chains(setting, index, chain, even[index])]
+        else:
+            options[index] = [*options[index], *_shorter_chains(setting, index, chain)]
+    priced = nearest.priced
+    found = _Best(*best_of(setting, choice, [nearest.tiling, *trivial_tilings(setting)]))
+    return _improve(setting, choice, replace(found, priced=priced + found.priced), options)
+
+
+def _wide_options(
+    setting: Setting, choice: Choice, tiles: Mapping[str, float]
+) -> dict[str, list[Chain]]:
+    """Return for each index chains around its continuous tiles, smaller and larger ones."""
+    factors = (*SHRINK_FACTORS, *GROWTH_FACTORS)
+    letters = setting.fused.problem.spec.letters
+    return {i: _chains_near(setting, choice, tiles, i, factors) for i in letters}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,27 +214,6 @@ def _even_chains(
         even = tuple(min(extent, size * max(1, round(tile / chain[0]))) for tile in chain)
         if all(tile >= setting.smallest(index, at) for at, tile in enumerate(even, start=1)):
             yield even
-
-
-def _add_shorter_sums(
-    setting: Setting, best: Mapping[str, Chain], options: Mapping[str, Sequence[Chain]]
-) -> dict[str, list[Chain]]:
-    """Return options with shorter sums besides, which leave room for wider tiles: these move less.
-
-    Letters that should be cut evenly get none.
-    """
-    even = dict(setting.even)
-    return {
-        index: [
-            *chains,
-            *(
-                _shorter_chains(setting, index, best[index])
-                if index in setting.fused.reduced and index not in even
-                else ()
-            ),
-        ]
-        for index, chains in options.items()
-    }
 
 
 def _shorter_chains(setting: Setting, index: str, chain: Chain) -> list[Chain]:

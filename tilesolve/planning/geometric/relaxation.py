@@ -17,9 +17,9 @@ from tilesolve.constants.policy import (
     SCREENED_CHOICES,
     SOLVER_TOLERANCE,
     START_SHARES,
+    TIE_WEIGHT,
 )
 from tilesolve.contractions.errors import SolverError
-from tilesolve.model.score import score_times
 from tilesolve.planning.geometric.integers import single_tile
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate, pyomo_model
@@ -53,8 +53,8 @@ class Optimum:
     Examples
     --------
     >>> found = Optimum(("M",), {"T1_M": 8.0}, {"L1": 1.0, "compute": 2.0}, {}, {})
-    >>> found.seconds, found.score(0.5)
-    (2.0, 2.5)
+    >>> found.seconds, found.score > found.seconds
+    (2.0, True)
     """
 
     choice: Choice
@@ -69,12 +69,10 @@ class Optimum:
         """The longest time."""
         return max(self.times.values())
 
-    def score(self, overlap: float) -> float:
-        """Return what optima are compared by; `overlap` is the share of levels beside the slowest.
-
-        See `tilesolve.model.score`.
-        """
-        return float(score_times(list(self.times.values()), overlap))
+    @property
+    def score(self) -> float:
+        """What optima are compared by: the longest time, with a small weight on all others."""
+        return self.seconds + TIE_WEIGHT * sum(self.times.values()) / len(self.times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         floor = _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
-    optima.sort(key=lambda found: found.score(setting.overlap))
+    optima.sort(key=lambda found: found.score)
     refined = refine(setting, optima[0], convex=convex)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
@@ -188,7 +186,7 @@ def settle(
     Many choices share the longest time, often the arithmetic's. Of those that differ from the
     best one at one level, the few are solved whose times are shortest at the best one's tiles.
     """
-    best = min(optima, key=lambda found: found.score(setting.overlap))
+    best = min(optima, key=lambda found: found.score)
     tried, known = {found.choice for found in optima}, set(waiting)
     near = [
         choice
@@ -196,15 +194,15 @@ def settle(
         for other in dict.fromkeys(choice[at] for choice in waiting)
         if (choice := (*best.choice[:at], other, *best.choice[at + 1 :])) in known - tried
     ]
-
-    def score_at(choice: Choice) -> float:
-        """Return what a choice's optimum scores at most: its times at the best one's tiles."""
-        times = [amount.at(best.tiles) for amount in formulate(setting, choice).times.values()]
-        return float(score_times(times, setting.overlap))
-
-    ranked = sorted(near, key=score_at)
+    ranked = sorted(near, key=lambda choice: _score_at(formulate(setting, choice), best.tiles))
     for choice in ranked[:SCREENED_CHOICES]:
         _attempt(setting, choice, optima, failed, starts)
+
+
+def _score_at(program: Formulation, tiles: Mapping[str, float]) -> float:
+    """Return what a choice's optimum scores at most: its times at given tiles."""
+    times = [amount.at(tiles) for amount in program.times.values()]
+    return max(times) + TIE_WEIGHT * sum(times) / len(times)
 
 
 def _attempt(

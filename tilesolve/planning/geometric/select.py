@@ -11,7 +11,6 @@ import numpy as np
 from tilesolve.constants.policy import (
     ROUNDED_OPTIMA,
     SHORT_RUN_SHARE,
-    TIME_CONCESSION,
     TIME_TOLERANCE,
 )
 from tilesolve.contractions.errors import SolverError
@@ -111,15 +110,18 @@ def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
         if found[-1].close:
             break
     else:
-        least = min((one.integral.score for one in _candidates(found)), default=np.inf)
-        if least > (1 + TIME_TOLERANCE) * relaxed.best.score(target.setting.overlap):
+        fastest = min((one.integral.seconds for one in _candidates(found)), default=np.inf)
+        if fastest > (1 + TIME_TOLERANCE) * relaxed.best.seconds:
+            least = min((one.integral.score for one in _candidates(found)), default=np.inf)
             others = _ruled_out(target.setting, relaxed, least)
             found += [_round(target, relaxed, one) for one in others]
     candidates = _candidates(found)
     if not candidates:
         raise next(rounded.error for rounded in found if rounded.error)
     least = min(one.score for one in candidates)
-    alike = [one for one in candidates if one.score <= (1 + TIME_CONCESSION) * least]
+    alike = [one for one in candidates if one.score <= (1 + TIME_TOLERANCE) * least]
+    waiting = min(one.waiting for one in alike) + TIME_TOLERANCE * least
+    alike = [one for one in alike if one.waiting <= waiting]
     return min(alike, key=lambda one: (one.taken, one.score))
 
 
@@ -146,16 +148,17 @@ def _round(target: Target, relaxed: Relaxation, optimum: Optimum) -> _Rounding:
     if (one := single_tile(setting, choice)) is not None:
         return _Rounding([_candidate(target, optimum, one)], close=True)
     try:
-        integral = repair(setting, choice, optimum.tiles)
+        nearest, best = repair(setting, choice, optimum.tiles)
     except SolverError as error:
         return _Rounding(error=error)
-    tilings = (integral, *resize_outermost(setting, choice, integral))
+    tilings = (nearest, best, *resize_outermost(setting, choice, best))
     candidates = [
         _candidate(target, optimum, tiling)
         for tiling in {other.chains: other for other in tilings}.values()
-        if tiling.score <= (1 + TIME_TOLERANCE) * integral.score
+        if tiling.seconds <= (1 + TIME_TOLERANCE) * min(nearest.seconds, best.seconds)
+        or tiling is best
     ]
-    near = integral.score <= (1 + TIME_TOLERANCE) * relaxed.best.score(setting.overlap)
+    near = nearest.seconds <= (1 + TIME_TOLERANCE) * relaxed.best.seconds
     runs = any(one.waiting <= SHORT_RUN_SHARE * one.price.seconds for one in candidates)
     return _Rounding(candidates, close=near and runs)
 
