@@ -71,9 +71,10 @@ def repair(
             + "; ".join(f"{place.name} holds {place.capacity:g} bytes" for place in setting.places)
         )
     best = _settle(setting, choice, tiles, nearest)
-    return tuple(
+    fastest, least = (
         integral_of(setting, choice, one.tiling, one.times, best.priced) for one in (nearest, best)
     )
+    return fastest, least
 
 
 def _search(setting: Setting, choice: Choice, tiles: Mapping[str, float]) -> _Best:
