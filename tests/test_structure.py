@@ -336,3 +336,48 @@ def test_numbers_stand_where_they_belong():
         if number not in found.get(name, ()) and not (number == "*" and found.get(name))
     ]
     assert (new, gone) == ([], [])
+
+
+DECIDING = {
+    "convolutions",
+    "expressions",
+    "model",
+    "nests",
+    "planning",
+    "plans",
+    "running",
+    "simulation",
+    "solver",
+    "transposes",
+}
+"""Folders that decide what runs and how: what they count on has a name."""
+
+WITHIN = {
+    "convolutions.onnx_chains": {0.01, 1e-5},  # ONNX's own defaults
+    "nests.kept_tiles": {32, 0o600},  # digits of a name, who may read a file
+    "plans.cache": {12, 32, 0o600},
+    "plans.certificate": {1e-4},  # what SCIP may leave open
+    "plans.plan": {1e9},  # a prefix of a unit
+    "plans.report": {1e9, 0.005},  # and what is rounded to nothing
+}
+"""Numbers that functions of these folders may have beside small ones."""
+
+
+def numbers_within(path):
+    """The numbers in bodies of functions, but for counts of a digit, halves and doubles."""
+    for function in functions(ast.parse(path.read_text("utf-8"))):
+        for node in (part for line in function.body for part in ast.walk(line)):
+            if is_number(node) and not (
+                node.value in (0.5, 1.0, 2.0) or (node.value == int(node.value) and node.value < 10)
+            ):
+                yield node.value
+
+
+def test_numbers_within_functions_have_names():
+    """A cut-off in the middle of a function is found by nobody."""
+    found = {
+        name: values
+        for name, path in MODULES.items()
+        if name.partition(".")[0] in DECIDING and (values := set(numbers_within(path)))
+    }
+    assert found == WITHIN

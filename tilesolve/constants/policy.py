@@ -20,6 +20,15 @@ RAGGED_CONCESSION = 0.005
 SOLVER_TOLERANCE = 1e-3
 """Relative difference that IPOPT's answers and rounded tiles do not resolve."""
 
+ROUNDING = 1e-6
+"""Relative difference that rounding makes between numbers that are the same otherwise."""
+
+CONSTANT_ROUNDING = 1e-9
+"""Relative difference that rounding makes in constraints without variables."""
+
+EXACT_ROUNDING = 1e-12
+"""Relative difference that rounding makes between sums of the same terms."""
+
 ROUND_GAIN = 1e-4
 """Relative gain of a round of the integer search from which on another round is taken."""
 
@@ -136,6 +145,15 @@ TILINGS_AT_ONCE = 3_000
 
 BOXES_AT_ONCE = 1 << 15
 """Boxes that are compared at once: there are 2²⁰ for a class of twenty letters of extent 2."""
+
+MOST_PARTS = 4096
+"""Parts of a letter that are considered where it is cut evenly."""
+
+WHOLE_EXTENT_RATIO = 1.5
+"""Up to how many times a tile's size an extent may be for the whole one to be tried."""
+
+MOST_REGISTERS = 32
+"""Vector registers that register tiles take at most: kernels address no more."""
 
 SIDES_PER_LETTER = 24
 """Sides of a box that are considered for one letter."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import compress
 from math import inf
 
+from tilesolve.constants.policy import MOST_REGISTERS
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
@@ -122,7 +123,7 @@ def policy_of(
     run = RunnableNest.of(
         solution.nest,
         lanes(dtype, machine.vector_bits),
-        register_tiles(dtype, min(machine.vector_registers, 32)),
+        register_tiles(dtype, min(machine.vector_registers, MOST_REGISTERS)),
         roles,
         (copies[ROWS], copies[COLUMNS]),
     )

@@ -18,6 +18,7 @@ from tilesolve.constants.policy import (
     BOXES_AT_ONCE,
     EDGE_WASTE_POWER,
     EVEN_ITERATIONS,
+    MOST_PARTS,
     SIDES_PER_LETTER,
     WHOLE_LINES_SHARE,
 )
@@ -428,7 +429,9 @@ def _sides_to_try(inner: int, extent: int, size: int, line: int) -> list[int]:
     two of them, which takes up to twice as long.
     """
     most = max(1, min(extent, size) // inner)
-    times = {count for count in range(1, min(most, 4096) + 1) if extent % (inner * count) == 0}
+    times = {
+        count for count in range(1, min(most, MOST_PARTS) + 1) if extent % (inner * count) == 0
+    }
     times |= {2**power for power in range(most.bit_length())}
     whole = line if line % inner == 0 else inner
     near = [ceil(extent / parts) for parts in range(1, SIDES_PER_LETTER)]

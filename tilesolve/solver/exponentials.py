@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesolve.constants.policy import CONSTANT_ROUNDING
 from tilesolve.contractions.errors import SolverError
 
 Vector = NDArray[np.float64]
@@ -78,7 +79,7 @@ class Program:
         if not all(np.isfinite(array).all() for array in entries):
             raise SolverError("a coefficient or an exponent of the program overflows")
         missed = self.violations(self.start)[len(self.variables) :]
-        for at in np.flatnonzero(self.is_constant[1:] & (missed > 1e-9)):
+        for at in np.flatnonzero(self.is_constant[1:] & (missed > CONSTANT_ROUNDING)):
             raise SolverError(
                 f"constraint {self.constraints[at]!r} is infeasible whatever the variables: "
                 f"{self.constants[1 + at]:g} is not within {self.constraint_lower[at]:g} "

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from tilesolve.constants.policy import MOST_REGISTERS
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
@@ -184,7 +185,7 @@ def _register_tiles(
 ) -> Counter[Sides]:
     """Return the vectors and columns of register tiles, and how many there are of each."""
     group = lanes(share.dtype, machine.vector_bits)
-    kernels = register_tiles(share.dtype, min(machine.vector_registers, 32))
+    kernels = register_tiles(share.dtype, min(machine.vector_registers, MOST_REGISTERS))
     cells = dict(loops.cells)
     options = [
         [(letter, side) for side in cells.get(letter, (loops.side(letter),))]

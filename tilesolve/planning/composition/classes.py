@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilesolve.constants.policy import FAST_SHARE, MOST_CALL_PRODUCTS, MOST_COMBINATIONS
+from tilesolve.constants.policy import (
+    FAST_SHARE,
+    MOST_CALL_PRODUCTS,
+    MOST_COMBINATIONS,
+    MOST_REGISTERS,
+)
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.kernels.microkernel_costs import RegisterTile
 from tilesolve.machine.model import Machine
@@ -85,7 +90,7 @@ def fast_classes(
 
 def _tiles(dtype: str, machine: Machine) -> list[RegisterTile]:
     """Return the register tiles that kernels have, as measured where they were."""
-    kernels = register_tiles(dtype, min(machine.vector_registers, 32))
+    kernels = register_tiles(dtype, min(machine.vector_registers, MOST_REGISTERS))
     catalogue = machine.catalogue(dtype)
     if catalogue is not None:
         return [tile for tile in catalogue.tiles if (tile.vectors, tile.columns) in kernels]

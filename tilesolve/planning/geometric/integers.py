@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 
 from tilesolve.constants.policy import (
     EVEN_RANGE,
+    EXACT_ROUNDING,
     GROWTH_FACTORS,
     LEAST_CALL_PRODUCTS,
     RAGGED_CONCESSION,
     ROUND_GAIN,
+    ROUNDING,
     SHORT_RUN_LIMIT,
     SHRINK_FACTORS,
     SOLVER_TOLERANCE,
     TIE_WEIGHT,
+    WHOLE_EXTENT_RATIO,
 )
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
@@ -180,7 +183,7 @@ def single_tile(setting: Setting, choice: Choice) -> Integral | None:
         times_of(replace(setting, places=(registers, *places)), choice, [tiling])
         for places in (caches, endless)
     )
-    if not np.allclose(times, least, rtol=1e-12, atol=0):
+    if not np.allclose(times, least, rtol=EXACT_ROUNDING, atol=0):
         return None
     return integral_of(setting, choice, tiling, times[:, 0], 1)
 
@@ -378,8 +381,8 @@ def _sizes_near(wanted: float, inner: int, extent: int) -> set[int]:
     if inner >= extent:
         return {extent}
     times = wanted / inner
-    counts = {max(1, floor(times + 1e-6)), max(1, ceil(times - 1e-6))}
+    counts = {max(1, floor(times + ROUNDING)), max(1, ceil(times - ROUNDING))}
     parts = max(1, round(extent / wanted))
     counts |= {max(1, ceil(extent / (parts + more) / inner)) for more in (0, 1)}
     sizes = {min(extent, inner * count) for count in counts}
-    return sizes | {extent} if extent < 1.5 * wanted else sizes
+    return sizes | {extent} if extent < WHOLE_EXTENT_RATIO * wanted else sizes

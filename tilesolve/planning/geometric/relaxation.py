@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilesolve.constants.policy import (
     IDLE_SHARE,
+    ROUNDING,
     SCREENED_CHOICES,
     SOLVER_TOLERANCE,
     START_SHARES,
@@ -348,7 +349,7 @@ def refine(setting: Setting, found: Optimum, *, convex: bool = True) -> Optimum:
             if latest.multipliers.get(f"longest[{name}]", 0.0) < -SOLVER_TOLERANCE
             or open_times[name] == longest
         }
-        held |= {name: open_times[name] * (1 + 1e-6) for name in tight}
+        held |= {name: open_times[name] * (1 + ROUNDING) for name in tight}
         if len(held) < len(program.times):
             try:
                 latest = optimum(program, found.choice, held=held, near=latest.tiles)
