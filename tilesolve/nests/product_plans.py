@@ -24,7 +24,10 @@ def plan_products(choice: NestChoice, machine: Machine, threads: int) -> tuple[P
 
 
 def score_choice(choice: NestChoice, machine: Machine, threads: int) -> float:
-    """Return the score of loops, of a contraction, or of one in blocks; 0 for a transpose."""
+    """Return the score of loops, of a contraction, or of one in blocks; 0 for a transpose.
+
+    Waiting is left out, which prices of loops have none of.
+    """
     if choice.blocks is not None:
         kinds = [
             sum(score_choice(one, machine, threads) for one in kind) for kind in choice.blocks.kinds
@@ -34,4 +37,5 @@ def score_choice(choice: NestChoice, machine: Machine, threads: int) -> float:
         return score(choice.cost, machine.costs.level_overlap)
     if choice.contraction is None:
         return 0.0
-    return sum(one.solution.score for one in plan_products(choice, machine, threads))
+    prices = (one.price for one in plan_products(choice, machine, threads))
+    return sum(score(one, machine.costs.level_overlap) for one in prices)
