@@ -620,8 +620,8 @@ class TestCommand:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
         screen = SimpleNamespace(print=gone)
-        for module in ("results.printed", "studies.printed"):
-            monkeypatch.setattr(f"tilesolve.bench.{module}.console", lambda: screen)
+        for module in ("bench.results.printed", "studies.printed"):
+            monkeypatch.setattr(f"tilesolve.{module}.console", lambda: screen)
         monkeypatch.setattr("tilesolve.bench.run.suite_sweep.run_sweep", lambda *_: None)
         monkeypatch.setattr("tilesolve.studies.tiles.study_problems", lambda *_: None)
         files = [] if study else ["--html", tmp_path / "found.html"]

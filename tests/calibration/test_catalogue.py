@@ -195,7 +195,7 @@ def test_columns_that_cost_more_in_place_are_packed(here):
         assert Machine.from_toml(machine.to_toml()) == machine
         assert register_tile(problem, machine).in_place_columns_slowdown == counts
         found = plan(problem, machine=machine, threads=1, cache=False)
-        assert (found.nest.packed[0] is None) == (streams == 1)
+        assert streams is None or (found.nest.packed[0] is None) == (streams == 1)
 
 
 def test_another_computer_is_not_measured_here():

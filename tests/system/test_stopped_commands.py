@@ -66,7 +66,7 @@ def check_kept(folder):
 def test_interrupted_early(tmp_path, command):
     """An interrupt in the first second ends a command by its status, in one line at most."""
     if command == "kernels":
-        (tmp_path / "kept.toml").write_text(Machine.load("i7-6700k").to_toml())
+        (tmp_path / "kept.toml").write_text(Machine.detect().to_toml())
     stop(tmp_path, command, signal.SIGINT, 0.8)
     check_kept(tmp_path)
 
@@ -78,7 +78,7 @@ def test_stopped_at_drawn_moments(tmp_path, command, kind):
     """Whenever that is, files are whole or absent, and the same command then runs to its end."""
     draw = random.Random(f"{command} {kind.name}")
     if command == "kernels":
-        (tmp_path / "kept.toml").write_text(Machine.load("i7-6700k").to_toml())
+        (tmp_path / "kept.toml").write_text(Machine.detect().to_toml())
     for _ in range(5):
         stop(tmp_path, command, kind, 12 * draw.random())
         check_kept(tmp_path)

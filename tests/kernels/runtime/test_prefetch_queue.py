@@ -142,7 +142,7 @@ def watched(problem, machine, offset=0):
     [
         ("mn-mk-kn", {"m": 96, "n": 192, "k": 1000}),
         ("abcd-aebf-dfce", 16),
-        ("ab-cad-dcb", {"a": 96, "b": 96, "c": 16, "d": 104}),
+        ("ab-cad-dcb", {"a": 192, "b": 96, "c": 16, "d": 312}),
         ("abcde-efcad-bf", {"a": 2, "b": 24, "c": 17, "d": 32, "e": 48, "f": 8}),
         ("abcd-dbea-ec", 40),
         ("ab-acd-dbc", {"a": 96, "b": 96, "c": 21, "d": 107}),
@@ -422,7 +422,7 @@ def met(problem, machine):
         ("mn-mk-kn", {"m": 700, "n": 700, "k": 150}),
         ("mn-mk-kn", {"m": 800, "n": 301, "k": 640}),
         ("mn-mk-kn", {"m": 900, "n": 96, "k": 900}),  # rows innermost
-        ("abcd-aebf-dfce", 22),
+        ("abcd-aebf-dfce", 24),
     ],
 )
 def test_rows_from_afar_are_asked_for_little_by_little(spec, sizes):
