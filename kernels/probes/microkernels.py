@@ -265,9 +265,10 @@ def _possible_tiles(
     best: dict[TimedCall | None, float],
     clock: _Clock,
 ) -> tuple[RegisterTile, ...]:
-    """Return the tiles that are no faster than the peak; others are measured once more before.
+    """Return the tiles that are no faster than the peak; others are measured anew before.
 
-    Where all short calls were disturbed and long ones were not, steps seem too short.
+    Where all short calls were disturbed and long ones were not, steps seem too short; where the
+    speed was misread by little, all do. What was measured then no longer counts.
     """
 
     def tiles() -> dict[tuple[int, int], RegisterTile]:
@@ -276,10 +277,11 @@ def _possible_tiles(
         return {(one.vectors, one.columns): one for one in found if one.is_possible(clock.product)}
 
     kept = tiles()
-    again = [one for one in plain if (one.shape.vectors, one.shape.columns) not in kept]
-    more = _best_seconds(family, loaded, again, clock, silent) if again else None
-    if more is not None:
-        best |= {call: min(best[call], more[call]) for call in again}
+    for _ in range(tuning.PROBE_RETRIES):
+        again = [one for one in plain if (one.shape.vectors, one.shape.columns) not in kept]
+        if not again:
+            break
+        best |= _best_seconds(family, loaded, again, clock, silent) or {}
         kept = tiles()
     return tuple(kept.values())
 

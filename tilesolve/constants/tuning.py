@@ -166,6 +166,9 @@ CHASE_LOADS = 32
 PROBE_ROUNDS = 15
 """Times that each microkernel is timed; the best round counts, as others were disturbed."""
 
+PROBE_RETRIES = 3
+"""Times that microkernels are timed anew which seem faster than the arithmetic peak."""
+
 PROBE_SECONDS = 1e-4
 """Seconds of one timing."""
 
