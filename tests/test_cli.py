@@ -308,6 +308,25 @@ main()
     assert (child.returncode, out, err) == (130, "", "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_after_the_work_changes_nothing(number):
+    """While Python takes itself apart, the status of a command stands."""
+    code = f"""
+import os, sys
+from tilesolve.__main__ import main
+class Late:
+    def __del__(self, kill=os.kill, me=os.getpid()):
+        kill(me, {int(number)})
+sys.late = Late()
+sys.argv = ["tilesolve", "--version"]
+main()
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     "how", [["-m", "tilesolve"], ["-c", "import tilesolve.__main__ as m; m.main()"]]
 )

@@ -6,6 +6,7 @@ memory are drawn for every array of a call. `array_cases` has the calls.
 
 import gc
 import weakref
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,12 +15,15 @@ from array_cases import CASES as PLANNED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nest_array_cases import NEST_CASES
-from placements import Placed, placements
+from placements import Placed, make_room, placements
 
 from tilesolve import TilesolveError
 from tilesolve.contractions.errors import DtypeError, PlanError
+from tilesolve.packing.memory_overlap import overlap
 
 CASES = PLANNED | NEST_CASES
+
+SEEDS = st.integers(0, 2**32 - 1)
 
 made = cache(lambda name: CASES[name]())
 """Returns a case: most plan something."""
@@ -83,7 +87,62 @@ def check_calls(name, data, seed):
         check_call(case, call, rng)
 
 
-SEEDS = st.integers(0, 2**32 - 1)
+@st.composite
+def shared_calls(draw, case):
+    """Draw a call whose `out` lies in the memory of one of its operands, and which one."""
+    where = [draw(placements(len(shape))) for shape in case.shapes]
+    target = draw(placements(len(case.shape), written=True))
+    number = draw(st.integers(0, len(where) - 1))
+    size = where[number].reach(case.shapes[number], np.dtype(case.dtypes[number]).itemsize)
+    before = target.reach(case.shape, np.dtype(case.dtype).itemsize)
+    where[number] = replace(where[number], begin=before + where[number].begin)
+    # The very same elements are as likely as some others that it shares.
+    begins = st.just(where[number].begin) | st.integers(0, where[number].begin + size)
+    return where, replace(target, begin=draw(begins)), number
+
+
+def check_shared_call(case, call, rng):
+    """Where `out` and an operand share memory, the call is refused, or right as it is elsewhere."""
+    where, target, number = call
+    drawn = [draw_values(*one, rng) for one in zip(case.shapes, case.dtypes, strict=True)]
+    size, last = np.dtype(case.dtype).itemsize, where[number]
+    room = make_room(
+        max(
+            target.begin + target.reach(case.shape, size),
+            last.begin + last.reach(drawn[number].shape, drawn[number].itemsize),
+        )
+    )
+    out = Placed.of(draw_values(case.shape, case.dtype, rng), target, room)
+    placed = [
+        Placed.of(values, one, room if at == number else None)
+        for at, (values, one) in enumerate(zip(drawn, where, strict=True))
+    ]
+    out, given = out.as_it_is(), [one.array for one in placed]
+    with np.errstate(invalid="ignore"):  # parts of numbers are any
+        right = case.right(*map(widen, given), out=widen(out.array))
+    foreign = any(one.swapped for one in (*where, target)) and not case.converts
+    try:
+        found = case.call(*given, out=out.array)
+    except TilesolveError as error:
+        shares = target.shares or overlap(out.array, given[number])
+        if not isinstance(error, (DtypeError,) * foreign + (PlanError,) * shares):
+            raise
+        assert out.is_unchanged()
+    else:
+        assert found is out.array
+        assert out.has_whole_gaps()
+        np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=5)
+@given(data=st.data(), seed=SEEDS)
+def test_an_out_amid_an_operand(name, data, seed):
+    """Nothing is read that the call itself wrote before."""
+    case = made(name)
+    if True not in case.takes_out:
+        pytest.skip("takes no out")
+    check_shared_call(case, data.draw(shared_calls(case)), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tilesolve.system.interrupts import INTERRUPTED, unwind_on_terminate
+from tilesolve.system.interrupts import INTERRUPTED, ignore_late_ones, unwind_on_terminate
 
 
 def main() -> None:
@@ -22,6 +22,8 @@ def main() -> None:
     except KeyboardInterrupt:
         exec("")  # see `tilesolve.cli`
         sys.exit(INTERRUPTED)
+    finally:
+        ignore_late_ones()
 
 
 if __name__ == "__main__":

@@ -58,6 +58,17 @@ class Placement:
             steps[self.order[0]] = min(steps[self.order[0]], size)
         return steps
 
+    def reach(self, shape: tuple[int, ...], size: int) -> int:
+        """Return the bytes from the first element to the end of the last one."""
+        steps = self.strides(shape, size)
+        ends = (step * (n - 1) for n, step in zip(shape, steps, strict=True))
+        return size + sum(ends) if 0 not in shape else 0
+
+
+def make_room(size: int) -> np.ndarray:
+    """Return memory that has so many bytes behind the beginning of a line."""
+    return np.full(size + LINE + 1, NO_NUMBER, np.uint8)
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -68,19 +79,26 @@ class Placed:
     before: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, values: np.ndarray, where: Placement) -> "Placed":
-        """Return an array of these values, or of what is left of them where elements are shared."""
+    def of(cls, values: np.ndarray, where: Placement, room: np.ndarray | None = None) -> "Placed":
+        """Return an array of these values, or of what is left of them where elements are shared.
+
+        It lies in memory of its own, or in a room of bytes where others lie, too.
+        """
         dtype = values.dtype.newbyteorder() if where.swapped else values.dtype
         steps = where.strides(values.shape, dtype.itemsize)
         ends = [step * (n - 1) for n, step in zip(values.shape, steps, strict=True)]
-        size = dtype.itemsize + sum(ends) if values.size else 0
-        room = np.full(size + where.begin + LINE + 1, NO_NUMBER, np.uint8)
+        if room is None:
+            room = make_room(where.reach(values.shape, dtype.itemsize) + where.begin)
         first = -room.ctypes.data % LINE + where.begin
         for axis in where.backwards if values.size else ():
             first, steps[axis] = first + ends[axis], -steps[axis]
         array = np.ndarray(values.shape, dtype, room, first, steps)
         array[...] = values
         return cls(array, room, room.copy())
+
+    def as_it_is(self) -> "Placed":
+        """Return the array with what its memory has now as what it had before."""
+        return Placed(self.array, self.memory, self.memory.copy())
 
     def is_unchanged(self) -> bool:
         """Return whether no byte of the memory has changed."""

@@ -31,6 +31,23 @@ def unwind_on_terminate() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def ignore_late_ones() -> None:
+    """Ignore interrupts from here on: the command's work is done, and its status stands.
+
+    Python takes its handlers away before the process ends, and a signal would end it otherwise.
+
+    Examples
+    --------
+    >>> usual = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    >>> ignore_late_ones()
+    >>> signal.raise_signal(signal.SIGINT)
+    >>> [signal.signal(*each) for each in zip((signal.SIGINT, signal.SIGTERM), usual)]
+    [<Handlers.SIG_IGN: 1>, <Handlers.SIG_IGN: 1>]
+    """
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def keep_interrupts() -> Iterator[Callable[[], None]]:
     """Note interrupts, and give a function that raises one that came.
