@@ -50,6 +50,41 @@ def test_no_circle():
     ] == []
 
 
+def folder(name):
+    """The folder of the package that a module is in."""
+    return name.split(".")[0]
+
+
+def test_prices_and_scores_are_the_models_alone():
+    """There is one estimate of time: no other folder has a price, a cost or a score of its own."""
+    found = [
+        f"{name}.{node.name}"
+        for name, path in MODULES.items()
+        if folder(name) != "model"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name.endswith(("Price", "Cost", "Score"))
+    ]
+    assert found == []
+
+
+def test_pyomo_is_the_solvers_alone():
+    """Others state programs by posynomials, and need no third of a second to import it."""
+    found = {
+        name
+        for name, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for one in ([node.module] if isinstance(node, ast.ImportFrom) else map(name_of, node.names))
+        if one.split(".")[0] == "pyomo" and folder(name) != "solver"
+    }
+    assert found == set()
+
+
+def name_of(alias):
+    """The module that an import names."""
+    return alias.name
+
+
 def test_every_folder_is_in_the_distribution():
     """Folders of code are the packages that are listed, each with a docstring."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]

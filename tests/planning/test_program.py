@@ -24,7 +24,7 @@ from tilesolve.model.price import price, stores
 from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, traffic
 from tilesolve.planning.geometric.loop_choices import choices, innermost_classes
-from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.relaxation import optimum, relax
 from tilesolve.planning.geometric.tilings import bands
 from tilesolve.planning.setting import Setting
@@ -155,7 +155,7 @@ def test_a_contraction_has_one_optimum_from_any_start():
 def test_the_model_can_be_written_for_another_solver(tmp_path):
     """The Pyomo model is printable and goes to a file."""
     setting = make_setting(Problem.of("ab-ac-cb", 512), stores(Machine.load("i7-6700k")))
-    model = pyomo_model(formulate(setting, ("M", "N", "M")))
+    model = formulate(setting, ("M", "N", "M")).model()
     path = tmp_path / "tiling.nl"
     model.write(str(path))
     assert path.stat().st_size > 1000

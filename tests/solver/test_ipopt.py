@@ -1,6 +1,5 @@
 """The bridge to IPOPT: reading Pyomo models, their derivatives, and the points it returns."""
 
-import inspect
 import math
 import operator
 import subprocess
@@ -11,9 +10,6 @@ import pyomo.environ as pyo
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyomo.contrib.pynumero.algorithms.solvers.cyipopt_solver import CyIpoptSolver
-from pyomo.contrib.pynumero.interfaces.cyipopt_interface import CyIpoptNLP
-from pyomo.contrib.pynumero.interfaces.nlp import NLP
 
 from tilesolve.contractions.errors import MemoryLimitError, SolverError
 from tilesolve.solver.exponentials import Program
@@ -312,6 +308,19 @@ def slopes(function, x, step=1e-5):
     return np.array(rows)
 
 
+def dense(places, entries, shape):
+    """Return a matrix of some entries."""
+    found = np.zeros(shape)
+    found[places] = entries
+    return found
+
+
+def jacobian(nlp, x):
+    """Return all derivatives of the constraints."""
+    shape = len(nlp.program.constraints), x.size
+    return dense(nlp.jacobianstructure(), nlp.jacobian(x), shape)
+
+
 def size(nlp):
     """A bound on the magnitudes that are subtracted from each other in a difference."""
     return 1 + np.abs(nlp.program.coefficients).sum() * 60 if nlp.program.offsets.size else 1
@@ -323,18 +332,9 @@ def test_first_derivatives_are_the_differences(program, logarithms):
     """Gradient and Jacobian are those of the values, with and without logarithms."""
     nlp = ExponentialNLP(program, logarithms=logarithms)
 
-    def objective(x):
-        nlp.set_primals(x)
-        return nlp.evaluate_objective()
-
-    def constraints(x):
-        nlp.set_primals(x)
-        return nlp.evaluate_constraints()
-
     x = program.start
-    expected = slopes(objective, x), slopes(constraints, x).T
-    nlp.set_primals(x)
-    found = nlp.evaluate_grad_objective(), nlp.evaluate_jacobian().toarray()
+    expected = slopes(nlp.objective, x), slopes(nlp.constraints, x).T
+    found = nlp.gradient(x), jacobian(nlp, x)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6 * size(nlp))
 
@@ -342,42 +342,40 @@ def test_first_derivatives_are_the_differences(program, logarithms):
 @given(programs(), st.booleans(), numbers, st.lists(numbers, min_size=3, max_size=3))
 @settings(max_examples=150)
 def test_the_hessian_is_the_difference_of_gradients(program, logarithms, factor, duals):
-    """The Lagrangian's Hessian is symmetric and is the derivative of its gradient."""
+    """The lower triangle of the Lagrangian's Hessian is that of its gradient's derivative."""
     nlp = ExponentialNLP(program, logarithms=logarithms)
-    duals = np.array(duals[: nlp.n_constraints()])
-    nlp.set_obj_factor(factor)
-    nlp.set_duals(duals)
-    assert nlp.get_obj_factor() == factor
-    assert nlp.get_duals().tolist() == duals.tolist()
+    duals = np.array(duals[: len(program.constraints)])
 
     def gradient(x):
-        nlp.set_primals(x)
-        return factor * nlp.evaluate_grad_objective() + duals @ nlp.evaluate_jacobian().toarray()
+        return factor * nlp.gradient(x) + duals @ jacobian(nlp, x)
 
-    expected = slopes(gradient, program.start)
-    nlp.set_primals(program.start)
-    found = nlp.evaluate_hessian_lag().toarray()
-    np.testing.assert_allclose(found, found.T, rtol=1e-12, atol=1e-12 * size(nlp))
+    x = program.start
+    expected = slopes(gradient, x)
+    lower = dense(nlp.hessianstructure(), nlp.hessian(x, duals, factor), (x.size, x.size))
+    assert not np.triu(lower, 1).any()
+    found = lower + np.tril(lower, -1).T
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * size(nlp))
 
 
-@given(programs(), vectors)
+@given(programs(), vectors, numbers)
 @settings(max_examples=50)
-def test_results_may_be_written_into_given_storage(program, point):
-    """With `out`, the same numbers land in the storage of an earlier point."""
-    nlp = ExponentialNLP(program)
-    nlp.set_duals(np.arange(1.0, 1 + nlp.n_constraints()))
-    reuse = nlp.evaluate_jacobian(), nlp.evaluate_hessian_lag()
-    vectors = nlp.create_new_vector("primals"), nlp.create_new_vector("constraints")
-    nlp.set_primals(np.array(point))
-    for name, out in zip(("jacobian", "hessian_lag"), reuse, strict=True):
-        evaluate = getattr(nlp, f"evaluate_{name}")
-        assert evaluate(out=out) is out
-        assert (out.toarray() == evaluate().toarray()).all()
-    for name, out in zip(("grad_objective", "constraints"), vectors, strict=True):
-        evaluate = getattr(nlp, f"evaluate_{name}")
-        assert evaluate(out=out) is out
-        assert out.tolist() == evaluate().tolist()
+def test_results_are_those_of_the_point_that_is_asked_for(program, point, factor):
+    """Whatever was computed before, and in whatever order, at another point."""
+    used, x, other = ExponentialNLP(program), np.array(point), program.start + 0.5
+    duals = np.arange(1.0, 1 + len(program.constraints))
+    asked = (
+        lambda nlp, at: nlp.objective(at),
+        lambda nlp, at: nlp.gradient(at),
+        lambda nlp, at: nlp.constraints(at),
+        lambda nlp, at: nlp.jacobian(at),
+        lambda nlp, at: nlp.hessian(at, duals, factor),
+        lambda nlp, at: nlp.multipliers(at, duals),
+    )
+    for one in asked:
+        for before in asked:
+            before(used, other)
+            expected = one(ExponentialNLP(program), x)
+            np.testing.assert_array_equal(one(used, x), expected)
 
 
 @given(programs(), vectors)
@@ -385,15 +383,14 @@ def test_results_may_be_written_into_given_storage(program, point):
 def test_logarithms_keep_the_feasible_set_and_the_order(program, point):
     """A point satisfies the logarithms exactly when it satisfies the program."""
     nlp = ExponentialNLP(program)
-    nlp.set_primals(np.array(point))
-    body, found = program.values(point)[1:], nlp.evaluate_constraints()
+    body, found = program.values(point)[1:], nlp.constraints(np.array(point))
     margin = 1e-9
     for low, high, exact, lower, upper, seen in zip(
         program.constraint_lower,
         program.constraint_upper,
         body,
-        nlp.constraints_lb(),
-        nlp.constraints_ub(),
+        nlp.lower,
+        nlp.upper,
         found,
         strict=True,
     ):
@@ -401,20 +398,14 @@ def test_logarithms_keep_the_feasible_set_and_the_order(program, point):
             assert (low <= exact <= high) == (lower <= seen <= upper)
 
 
-def test_it_is_a_whole_nlp():
-    """Every abstract method of pynumero's interface is there, and the sizes agree."""
+def test_entries_that_are_always_zero_are_left_out():
+    """Of the derivatives IPOPT stores those that a function or a pair of variables has."""
     model = gemm(768.0)
+    model.apart = pyo.Constraint(expr=pyo.exp(model.x[0]) <= 9)
     nlp = ExponentialNLP(extract(model))
-    assert isinstance(nlp, NLP)
-    assert not inspect.isabstract(type(nlp))
-    assert nlp.primals_names() == list(extract(model).variables)
-    assert nlp.constraint_names() == ["capacity"]
-    assert nlp.evaluate_jacobian().nnz == nlp.nnz_jacobian() == 3
-    assert nlp.evaluate_hessian_lag().nnz == nlp.nnz_hessian_lag() == 9
-    assert nlp.init_primals().tolist() == nlp.get_primals().tolist()
-    assert nlp.init_duals().tolist() == [0.0]
-    scaling = nlp.get_obj_scaling(), nlp.get_primals_scaling(), nlp.get_constraints_scaling()
-    assert scaling == (None, None, None)
+    rows, _ = nlp.jacobianstructure()
+    assert np.bincount(rows).tolist() == [3, 1]
+    assert len(nlp.hessianstructure()[0]) == 6
 
 
 # ------------------------------------------------------------------------------- solving
@@ -525,16 +516,6 @@ def test_a_program_is_solved_without_a_model():
     solution = solve(extract(model))
     assert model.x[0].value is None
     assert solution.objective == solve(model).objective
-
-
-def test_pynumeros_own_solver_takes_it():
-    """`CyIpoptNLP` and `CyIpoptSolver` run the bridge as they run any NLP."""
-    nlp = ExponentialNLP(extract(gemm(48.0)), logarithms=False)
-    problem = CyIpoptNLP(nlp)
-    x, info = CyIpoptSolver(problem, options={"print_level": 0, "sb": "yes"}).solve()
-    problem.close()
-    assert info["status"] == 0
-    assert np.exp(x) == pytest.approx([4.0] * 3, rel=1e-4)
 
 
 def test_nothing_is_printed():

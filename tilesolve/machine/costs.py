@@ -281,7 +281,7 @@ def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, floa
     return {dtype: ratio for dtype, ratio in ratios.items() if ratio is not None}
 
 
-class DescribedCost(NamedTuple):
+class CostDescription(NamedTuple):
     """A cost with what is known of it; see `Costs`.
 
     Parameters
@@ -299,7 +299,7 @@ class DescribedCost(NamedTuple):
     probe: str
 
 
-def describe_costs(costs: Costs) -> tuple[DescribedCost, ...]:
+def describe_costs(costs: Costs) -> tuple[CostDescription, ...]:
     """Return every cost with its unit, its meaning and the command that measures it.
 
     Examples
@@ -308,7 +308,7 @@ def describe_costs(costs: Costs) -> tuple[DescribedCost, ...]:
     ['call_cycles', 'tile_cycles']
     """
     return tuple(
-        DescribedCost(
+        CostDescription(
             known.name,
             getattr(costs, known.name),
             *(known.metadata[what] for what in ("unit", "meaning", "probe")),

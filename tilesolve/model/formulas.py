@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import product
 
 from tilesolve.contractions.spec import Spec, Tensor
-from tilesolve.model.signomials import Signomial
 from tilesolve.model.walk import walk
+from tilesolve.solver.signomials import Signomial
 
 
 def tile(level: int, letter: str, levels: int) -> str:

@@ -13,7 +13,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
-from tilesolve.model.signomials import Signomial
+from tilesolve.solver.signomials import Signomial
 
 Tiles = Mapping[str, Any]
 """The size of each letter's tile: a number, an array of them, or a signomial."""

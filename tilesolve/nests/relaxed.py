@@ -7,12 +7,11 @@ the tiles of the round before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from math import exp, log
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
 
 from tilesolve.constants.policy import (
     NEST_CAP_ROUNDS,
@@ -22,12 +21,12 @@ from tilesolve.constants.policy import (
     SOLVER_TOLERANCE,
 )
 from tilesolve.contractions.errors import SolverError
-from tilesolve.model.signomials import Signomial
 from tilesolve.nests.reuse import first_working_set, second_working_set
 from tilesolve.nests.setting import Setting
 from tilesolve.nests.temporal import Ends, TemporalTiles, all_ends, cost_of, largest, order_tiles
 from tilesolve.solver.ipopt import solve
-from tilesolve.system.workers import run_unheard
+from tilesolve.solver.posynomial import Posynomials
+from tilesolve.solver.signomials import Signomial
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def solve_tiles(setting: Setting) -> list[TemporalTiles]:
     for ends in _worth_a_look(setting):
         if not setting.fits(setting.least, ends.o, ends.threads):
             continue
-        relaxed = run_unheard(partial(relax_tiles, setting, ends))
+        relaxed = relax_tiles(setting, ends)
         if relaxed is not None:
             found.append(relaxed)
     repaired = []
@@ -114,67 +113,65 @@ def relax_tiles(setting: Setting, ends: Ends, *, capped: bool = True) -> Relaxed
     """
     symbols: dict[str, Any] = {x: Signomial.constant(n) for x, n in setting.extents.items()}
     symbols |= {x: Signomial.symbol(x) for x in setting.tiled}
-    model, logarithms = _model(setting, ends, symbols)
-    best: dict[str, float] | None = None
-    bound = 0.0
-    for _ in range(NEST_CAP_ROUNDS if capped else 1):
-        if best is not None and not _limit_heights(setting, ends, model, symbols, best):
-            break
+    program = _program(setting, ends, symbols)
+    best = {x: float(setting.least[x]) for x in setting.tiled}
+    bound = price = 0.0
+    for number in range(NEST_CAP_ROUNDS if capped else 1):
+        if number:
+            heights = _height_limits(setting, ends, symbols, best)
+            if heights is None:
+                break
+            program = replace(program, limits={**_sets(setting, ends, symbols), **heights})
         try:
-            solve(model)
+            best = best | _solved(program, best)
         except SolverError:
             return None
-        first = best is None
-        best = {x: float(np.exp(logarithms[x].value)) for x in setting.tiled}
         price = float(cost_of(setting, ends, {**setting.extents, **best}))
-        bound = price if first else bound
-    assert best is not None
+        bound = bound if number else price
     return RelaxedTiles(ends, best, price, bound)
 
 
-def _model(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the program as a Pyomo model, in logarithms of tiles."""
-    price: Any = cost_of(setting, ends, symbols)
+def _program(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> Posynomials:
+    """Return the program of tiles that keep both working sets in their caches."""
+    cost: Any = cost_of(setting, ends, symbols)
     least = setting.least
-    model = pyo.ConcreteModel(name="tiles of a nest")
-    model.tile = pyo.Var(
-        setting.tiled,
-        bounds=lambda _, x: (
-            float(np.log(least[x])),
-            float(np.log(max(setting.most(x, ends.threads), least[x]))),
-        ),
-        initialize=lambda _, x: float(np.log(least[x])),
+    return Posynomials(
+        variables={
+            x: (float(least[x]), float(max(setting.most(x, ends.threads), least[x])))
+            for x in setting.tiled
+        },
+        times={"misses": cost},
+        limits=_sets(setting, ends, symbols),
+        unit=cost.at(least),
+        weight=None,
     )
 
-    def written(value: Any, scale: float) -> Any:  # noqa: ANN401 - Pyomo has no types
-        return sum(
-            coefficient / scale * pyo.exp(sum(power * model.tile[x] for x, power in powers))
-            if powers
-            else coefficient / scale
-            for powers, coefficient in value.terms
-        )
 
+def _sets(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> dict[str, Signomial]:
+    """Return both working sets over the room for them."""
     near = first_working_set(setting.references, symbols, ends.o, setting.lines[0])
     far = second_working_set(setting.references, symbols)
-    sets = {"near": (near, setting.capacities[0]), "far": (far, setting.capacities[1])}
-    model.sets = pyo.Constraint(
-        list(sets), rule=lambda _, name: written(sets[name][0], sets[name][1]) <= 1
-    )
-    model.heights = pyo.ConstraintList()
-    model.cost = pyo.Objective(expr=written(price, price.at(least)))
-    model.written = written
-    return model, model.tile
+    sets = {"near": near, "far": far}
+    return {
+        name: one * (1 / capacity)
+        for (name, one), capacity in zip(sets.items(), setting.capacities, strict=False)
+    }
 
 
-def _limit_heights(
-    setting: Setting,
-    ends: Ends,
-    model: Any,  # noqa: ANN401 - Pyomo has no types
-    symbols: Mapping[str, Any],
-    tiles: Mapping[str, float],
-) -> bool:
-    """Limit heights to what the widths of tiles leave; return whether one of them is passed."""
-    model.heights.clear()
+def _solved(program: Posynomials, start: Mapping[str, float]) -> dict[str, float]:
+    """Return the tiles of an optimum that IPOPT finds from some others."""
+    arrays = program.arrays()
+    places = {f"tile[{x}]": x for x in program.variables}
+    point = {name: log(start[x]) for name, x in places.items() if name in arrays.variables}
+    found = solve(arrays, starts=[point])
+    return {places[name]: exp(value) for name, value in found.values.items()}
+
+
+def _height_limits(
+    setting: Setting, ends: Ends, symbols: Mapping[str, Any], tiles: Mapping[str, float]
+) -> dict[str, Signomial] | None:
+    """Return heights over what the widths of tiles leave; None where no tile passes that."""
+    found: dict[str, Signomial] = {}
     passed = False
     now = {**setting.extents, **tiles}
     for number, reference in enumerate(setting.references):
@@ -191,8 +188,8 @@ def _limit_heights(
                 passed = passed or height > limit * (1 + SOLVER_TOLERANCE)
                 # A sum of letters is bounded from above; no limit may shut out the least tiles.
                 bound = max(float(limit), side.at(setting.least))
-                model.heights.add(model.written(side, bound) <= 1)
-    return passed
+                found[f"height_{number}_{level}"] = side * (1 / bound)
+    return found if passed else None
 
 
 def repair_tiles(setting: Setting, relaxed: RelaxedTiles) -> dict[str, int]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tilesolve.model.signomials import Signomial
 from tilesolve.nests.references import Reference, Tiles, touched
+from tilesolve.solver.signomials import Signomial
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,26 @@
 """A proof that integer tiles are optimal, or how far from it they may be.
 
-The integer program picks for every index one chain of nested tiles. In logarithms a chain is a
-constant, so that picking one with binary variables keeps the program convex: SCIP solves it to
-proven optimality. It does so in a process of its own: on programs of many chains SCIP may not
+The integer program picks for every index one chain of nested tiles, and SCIP solves it to proven
+optimality. It does so in a process of its own: on programs of many chains SCIP may not
 keep its time limit, or end its process.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import log
 from threading import TIMEOUT_MAX
-from typing import Any
 
 from tilesolve.contractions.argument_kinds import check_factor
 from tilesolve.contractions.errors import SolverError
 from tilesolve.model.formulas import tile
-from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.geometric.program import Formulation, formulate
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.files import dump, load
+from tilesolve.solver.chosen_sizes import choose_sizes
 from tilesolve.system.subprocess_call import run_in_process
 
 MAX_CHAINS = 20_000
@@ -113,31 +112,11 @@ def _answer(request: str) -> str:
 
 def _certified(solution: Solution, limit: float) -> Certificate:
     """Write the integer program down and solve it."""
-    import pyomo.environ as pyo
-
     setting = setting_for(solution)
     program = formulate(setting, solution.choice)
     chains = {i: _chains(setting, solution, i) for i in setting.fused.problem.spec.letters}
-    model = pyomo_model(program)
-    model.pick = pyo.Var(
-        [(i, at) for i, found in chains.items() for at in range(len(found))], domain=pyo.Binary
-    )
-    model.one = pyo.Constraint(
-        list(chains),
-        rule=lambda m, i: sum(m.pick[i, at] for at in range(len(chains[i]))) == 1,
-    )
-    model.is_tile = pyo.ConstraintList()
-    for i, found in chains.items():
-        for level in range(1, setting.levels + 1):
-            symbol = tile(level, i, setting.levels)
-            if program.aliases[symbol] == symbol:
-                logs = [log(chain[level - 1]) for chain in found]
-                model.is_tile.add(
-                    model.tile[symbol]
-                    == sum(size * model.pick[i, at] for at, size in enumerate(logs))
-                )
-    proven = _solve(model, limit)
-    best = {symbol: pyo.exp(pyo.value(model.tile[symbol])) for symbol in program.variables}
+    options = [_sizes(program, i, found) for i, found in chains.items()]
+    best, proven = choose_sizes(program, [one for one in options if one[0]], limit)
     optimum = max(amount.at(best) for amount in program.times.values())
     own = solution.search.integral
     if own < optimum * (1 - SLACK):
@@ -148,7 +127,7 @@ def _certified(solution: Solution, limit: float) -> Certificate:
     return Certificate(
         own,
         optimum,
-        min(proven * program.unit, optimum),
+        min(proven, optimum),
         sum(len(found) for found in chains.values()),
     )
 
@@ -174,26 +153,16 @@ def _chains(setting: Setting, solution: Solution, index: str) -> list[tuple[int,
     return found
 
 
-def _solve(model: Any, limit: float) -> float:  # noqa: ANN401 - Pyomo has no types
-    """Solve with SCIP and return the proven bound on the longest time, in the model's unit."""
-    from pyomo.contrib.solver.common.factory import SolverFactory
-    from pyomo.contrib.solver.common.results import TerminationCondition
-
-    model.objective.deactivate()
-    import pyomo.environ as pyo
-
-    model.shortest = pyo.Objective(expr=model.time)
-    solver = SolverFactory("scip_direct")
-    if not solver.available():
-        raise SolverError("SCIP is missing: pip install 'tilesolve[certify]'")
-    results = solver.solve(
-        model,
-        time_limit=limit,
-        rel_gap=1e-4,
-        load_solutions=False,  # there may be none
-        raise_exception_on_nonoptimal_result=False,
-    )
-    if results.termination_condition != TerminationCondition.convergenceCriteriaSatisfied:
-        raise SolverError(f"SCIP proved nothing in {limit:g} s: {results.termination_condition}")
-    results.solution_loader.load_vars()
-    return float(pyo.exp(results.objective_bound))
+def _sizes(
+    program: Formulation, index: str, chains: Sequence[Sequence[int]]
+) -> list[dict[str, float]]:
+    """Return the sizes of the tiles of each chain of an index that have variables."""
+    symbols = [tile(at, index, len(chains[0])) for at in range(1, len(chains[0]) + 1)]
+    return [
+        {
+            symbol: float(size)
+            for symbol, size in zip(symbols, chain, strict=True)
+            if program.aliases[symbol] == symbol
+        }
+        for chain in chains
+    ]

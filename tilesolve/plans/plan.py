@@ -20,7 +20,7 @@ from tilesolve.machine.what_if import divide_machine, scale_figures
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.composition.scheme import Scheme
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.geometric.program import formulate, pyomo_model
+from tilesolve.planning.geometric.program import formulate
 from tilesolve.planning.geometric.strategy import setting_for
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.solution import Composed, Solution
@@ -108,7 +108,7 @@ class Plan(SolutionFigures):
         >>> sorted(found.program.seconds)
         ['L1', 'L2', 'L3', 'compute', 'memory']
         """
-        return pyomo_model(formulate(self.setting, self.choice))
+        return formulate(self.setting, self.choice).model()
 
     def whatif(self, **factors: float) -> Plan:
         """Return the plan for a machine with some figures multiplied.

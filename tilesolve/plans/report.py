@@ -17,6 +17,7 @@ from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
+from tilesolve.plans.loop_listing import list_loops
 from tilesolve.system.units import format_duration, format_volume
 
 
@@ -28,6 +29,7 @@ def write_report(solution: Solution) -> str:
             "",
             *_tiles(solution),
             "",
+            *_loops(solution),
             *_levels(solution),
             "",
             *_used_again(solution),
@@ -133,6 +135,15 @@ def _tiles(solution: Solution) -> Iterator[str]:
 
 def _box(solution: Solution, band: int) -> str:
     return " ".join(f"{i}:{side}" for i, side in solution.nest.bands[band].box if side > 1) or "1"
+
+
+def _loops(solution: Solution) -> Iterator[str]:
+    """Yield the loops as they run for contiguous arrays, outermost first."""
+    policy = _policy(solution)
+    if policy:
+        yield "loops as they run, outermost first"
+        yield from list_loops(solution, policy)
+        yield ""
 
 
 def _stationary(solution: Solution, first: str | None) -> str:

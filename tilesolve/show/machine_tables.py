@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tilesolve.machine.costs import DescribedCost, describe_costs, measured_costs
+from tilesolve.machine.costs import CostDescription, describe_costs, measured_costs
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import text_table
 from tilesolve.system.units import format_duration, format_rate, format_size
@@ -107,7 +107,7 @@ def cost_table(machine: Machine) -> Table:
     return text_table("Costs", columns | others, rows)
 
 
-def cost_text(machine: Machine, cost: DescribedCost) -> str:
+def cost_text(machine: Machine, cost: CostDescription) -> str:
     """Return a cost as text: its value, or the range of what was measured for all dtypes.
 
     Examples

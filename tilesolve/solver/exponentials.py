@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,8 +66,8 @@ class Program:
     constants: Vector
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            array = getattr(self, field.name)
+        for one in fields(self):
+            array = getattr(self, one.name)
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
         for kind, names, low, high in (
@@ -122,3 +124,126 @@ class Program:
                 size = np.maximum(np.abs(bound[held]), sizes[held])
                 missed[held] = np.maximum(missed[held], miss[held] / np.where(size > 0, size, 1.0))
         return missed
+
+
+@dataclass(slots=True)
+class Sum:
+    """A function ``constant + linear·x + Σ coefficient · exp(row·x + offset)`` as it is written.
+
+    Rows and linear parts are by the numbers of variables.
+
+    Examples
+    --------
+    >>> found = Sum(1.0)
+    >>> found.add_exponential(2.0, {0: 3.0}, 0.0)
+    >>> found.is_constant
+    False
+    """
+
+    constant: float = 0.0
+    linear: dict[int, float] = field(default_factory=dict)
+    terms: list[tuple[float, dict[int, float], float]] = field(default_factory=list)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable is in it."""
+        return not self.terms and not any(self.linear.values())
+
+    def add_exponential(self, coefficient: float, row: dict[int, float], offset: float) -> None:
+        """Add one exponential; without a variable in it, it is a constant.
+
+        Raises
+        ------
+        OverflowError
+            If the coefficient is not finite.
+        """
+        if not math.isfinite(coefficient):
+            raise OverflowError
+        if not coefficient:
+            return
+        if any(row.values()):
+            self.terms.append((coefficient, row, offset))
+        else:
+            self.constant += coefficient * math.exp(offset)
+
+
+class Bounded(NamedTuple):
+    """The name of a variable or a constraint, and its bounds."""
+
+    name: str
+    lower: float
+    upper: float
+
+
+def assemble(
+    functions: Sequence[Sum],
+    variables: Sequence[Bounded],
+    constraints: Sequence[Bounded],
+    start: Sequence[float],
+    sense: int = 1,
+) -> Program:
+    """Return the program of an objective and of constraints, in this order.
+
+    Parameters
+    ----------
+    functions
+        The objective, then the body of each constraint.
+    variables, constraints
+        Their names and bounds.
+    start
+        A value for each variable; where it is none, the middle of the bounds. It is moved into
+        them.
+    sense
+        1 to minimise the objective, -1 to maximise it.
+
+    Examples
+    --------
+    >>> cost, room = Sum(), Sum()
+    >>> cost.add_exponential(3.0, {0: -2.0}, 0.0)
+    >>> room.add_exponential(1.0, {0: 1.0}, 0.0)
+    >>> x, fits = Bounded("x", 0.0, 2.0), Bounded("fits", -math.inf, 4.0)
+    >>> program = assemble([cost, room], [x], [fits], [math.nan])
+    >>> program.start, program.exponents.tolist()
+    (array([1.]), [[-2.0], [1.0]])
+    """
+    columns: dict[tuple[tuple[tuple[int, float], ...], float], int] = {}
+    entries: list[tuple[int, int, float]] = []
+    linear = np.zeros((len(functions), len(variables)))
+    for number, function in enumerate(functions):
+        for variable, coefficient in function.linear.items():
+            linear[number, variable] = coefficient
+        for coefficient, row, offset in function.terms:
+            key = tuple(sorted(item for item in row.items() if item[1])), offset
+            entries.append((number, columns.setdefault(key, len(columns)), coefficient))
+    coefficients = np.zeros((len(functions), len(columns)))
+    for number, column, coefficient in entries:
+        coefficients[number, column] += coefficient
+    exponents = np.zeros((len(columns), len(variables)))
+    for column, (powers, _) in enumerate(columns):
+        for variable, power in powers:
+            exponents[column, variable] = power
+    lower, upper = (np.array([one[at] for one in variables], dtype=float) for at in (1, 2))
+    least, most = (np.array([one[at] for one in constraints], dtype=float) for at in (1, 2))
+    return Program(
+        variables=tuple(one.name for one in variables),
+        lower=lower,
+        upper=upper,
+        start=_within(np.array(start, dtype=float), lower, upper),
+        constraints=tuple(one.name for one in constraints),
+        constraint_lower=least,
+        constraint_upper=most,
+        sense=sense,
+        coefficients=coefficients,
+        exponents=exponents,
+        offsets=np.array([offset for _, offset in columns], dtype=float),
+        linear=linear,
+        constants=np.array([function.constant for function in functions]),
+    )
+
+
+def _within(start: Vector, lower: Vector, upper: Vector) -> Vector:
+    """Return a start within bounds, in their middle where there is none."""
+    low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0))
+    high = np.where(np.isfinite(upper), upper, low)
+    given = np.where(np.isfinite(start), start, (low + high) / 2)
+    return np.minimum(np.maximum(given, lower), upper)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from pyomo.common.numeric_types import native_numeric_types
 from pyomo.core.base.block import Block
 from pyomo.core.base.constraint import Constraint
@@ -20,7 +19,7 @@ from pyomo.repn.util import categorize_valid_components
 
 from tilesolve.constants.policy import MOST_EXPONENTIALS
 from tilesolve.contractions.errors import SolverError
-from tilesolve.solver.exponentials import Program, Vector
+from tilesolve.solver.exponentials import Bounded, Program, Sum, assemble
 
 
 def extract(model: Any) -> Program:  # noqa: ANN401 - Pyomo has no types
@@ -74,32 +73,6 @@ class _UnsupportedError(Exception):
         self.node = node
 
 
-class _Sum:
-    """``constant + linear·x + Σ coefficient · exp(row·x + offset)`` while it is being read."""
-
-    __slots__ = ("constant", "linear", "terms")
-
-    def __init__(self, constant: float = 0.0) -> None:
-        self.constant = constant
-        self.linear: dict[int, float] = {}
-        self.terms: list[tuple[float, dict[int, float], float]] = []
-
-    @property
-    def is_constant(self) -> bool:
-        return not self.terms and not any(self.linear.values())
-
-    def add_exponential(self, coefficient: float, row: dict[int, float], offset: float) -> None:
-        """Add one exponential; without a variable in it, it is a constant."""
-        if not math.isfinite(coefficient):
-            raise OverflowError
-        if not coefficient:
-            return
-        if any(row.values()):
-            self.terms.append((coefficient, row, offset))
-        else:
-            self.constant += coefficient * math.exp(offset)
-
-
 class _Reader:
     """Walks Pyomo's expressions, numbering the variables in the order it meets them."""
 
@@ -122,9 +95,16 @@ class _Reader:
         sums = [self.function(f"objective {objectives[0].name!r}", objectives[0].expr)]
         for constraint in constraints:
             sums.append(self.function(f"constraint {constraint.name!r}", constraint.body))
-        return _assembled(sums, self.variables, objectives[0], constraints)
+        values = (variable.value for variable in self.variables)
+        return assemble(
+            sums,
+            list(map(_bounded, self.variables)),
+            list(map(_bounded, constraints)),
+            [math.nan if number is None else number for number in values],
+            1 if objectives[0].sense == minimize else -1,
+        )
 
-    def function(self, label: str, expression: Any) -> _Sum:  # noqa: ANN401
+    def function(self, label: str, expression: Any) -> Sum:  # noqa: ANN401
         try:
             return self.read(expression)
         except _UnsupportedError as error:
@@ -134,14 +114,14 @@ class _Reader:
         except RecursionError:
             raise SolverError(f"{label}: the expression is nested too deeply") from None
 
-    def read(self, node: Any) -> _Sum:  # noqa: ANN401
-        into = _Sum()
+    def read(self, node: Any) -> Sum:  # noqa: ANN401
+        into = Sum()
         self.add(node, 1.0, into)
         if not math.isfinite(into.constant):
             raise OverflowError
         return into
 
-    def add(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def add(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         """Add ``factor × node`` to a sum."""
         kind = type(node)
         handler = _HANDLERS.get(kind)
@@ -159,10 +139,10 @@ class _Reader:
             raise _UnsupportedError(node, f"has the value {found}")
         return float(found)
 
-    def constant(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def constant(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         into.constant += factor * self.number(node)
 
-    def variable(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def variable(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         if node.fixed:
             into.constant += factor * self.number(node)
             return
@@ -174,36 +154,36 @@ class _Reader:
             self.variables.append(node)
         into.linear[at] = into.linear.get(at, 0.0) + factor
 
-    def monomial(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def monomial(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         coefficient, variable = node.args
         self.variable(variable, factor * self.number(coefficient), into)
 
-    def sum(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def sum(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         for part in node.args:
             self.add(part, factor, into)
 
-    def negation(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def negation(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         self.add(node.args[0], -factor, into)
 
-    def product(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def product(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         left, right = node.args
         if not is_potentially_variable(left):
             self.add(right, factor * self.number(left), into)
         else:
             _multiply(node, self.read(left), self.read(right), factor, into)
 
-    def division(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def division(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         above, below = node.args
         inverse = _power(node, self.read(below), -1.0)
         _multiply(node, self.read(above), inverse, factor, into)
 
-    def power(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def power(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         base, exponent = (self.read(part) for part in node.args)
         if not exponent.is_constant:
             raise _UnsupportedError(node, "has a variable exponent: write exp of a linear form")
-        _multiply(node, _power(node, base, exponent.constant), _Sum(1.0), factor, into)
+        _multiply(node, _power(node, base, exponent.constant), Sum(1.0), factor, into)
 
-    def call(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def call(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         if node.getname() != "exp":
             self.fixed(node, factor, into)
             return
@@ -212,17 +192,17 @@ class _Reader:
             raise _UnsupportedError(node, "is the exponential of something that is not linear")
         into.add_exponential(factor, inside.linear, inside.constant)
 
-    def named(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def named(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         self.add(node.expr, factor, into)
 
-    def fixed(self, node: Any, factor: float, into: _Sum) -> None:  # noqa: ANN401
+    def fixed(self, node: Any, factor: float, into: Sum) -> None:  # noqa: ANN401
         """Add what is only understood when it has no free variable, such as a logarithm."""
         if not (hasattr(node, "is_fixed") and node.is_fixed()):
             raise _UnsupportedError(node, "is not a sum of exponentials of linear forms")
         self.constant(node, factor, into)
 
 
-_Handler = Callable[[_Reader, Any, float, _Sum], None]
+_Handler = Callable[[_Reader, Any, float, Sum], None]
 
 _HANDLERS: dict[type, _Handler] = {}
 """What reads each node class; filled as classes are met, since Pyomo makes some at run time."""
@@ -251,7 +231,7 @@ def _handler(kind: type) -> _Handler:
     return _Reader.fixed
 
 
-def _multiply(node: Any, a: _Sum, b: _Sum, factor: float, into: _Sum) -> None:  # noqa: ANN401
+def _multiply(node: Any, a: Sum, b: Sum, factor: float, into: Sum) -> None:  # noqa: ANN401
     """Add ``factor × a × b`` to a sum; a linear form multiplies nothing but a constant."""
     for one, other in ((a, b), (b, a)):
         if any(one.linear.values()) and not other.is_constant:
@@ -271,9 +251,9 @@ def _multiply(node: Any, a: _Sum, b: _Sum, factor: float, into: _Sum) -> None:  
             into.add_exponential(factor * left * right, row, left_offset + right_offset)
 
 
-def _power(node: Any, base: _Sum, exponent: float) -> _Sum:  # noqa: ANN401
+def _power(node: Any, base: Sum, exponent: float) -> Sum:  # noqa: ANN401
     """Return a constant or one exponential to any power, a longer sum to a natural one."""
-    result = _Sum()
+    result = Sum()
     whole = exponent.is_integer()
     if base.is_constant:
         if (base.constant < 0 and not whole) or (base.constant == 0 and exponent < 0):
@@ -286,69 +266,19 @@ def _power(node: Any, base: _Sum, exponent: float) -> _Sum:  # noqa: ANN401
         scaled = {at: exponent * part for at, part in row.items()}
         result.add_exponential(coefficient**exponent, scaled, exponent * offset)
     elif whole and 0 <= exponent <= MOST_EXPONENTIALS:
-        result = _Sum(1.0)
+        result = Sum(1.0)
         for _ in range(int(exponent)):
-            result, factor = _Sum(), result
+            result, factor = Sum(), result
             _multiply(node, factor, base, 1.0, result)
     else:
         raise _UnsupportedError(node, "divides by, or takes a root of, a sum")
     return result
 
 
-def _assembled(
-    sums: list[_Sum],
-    variables: list[Any],
-    objective: Any,  # noqa: ANN401
-    constraints: list[Any],
-) -> Program:
-    """Return the matrices of the sums that were read; the first is the objective."""
-    columns: dict[tuple[tuple[tuple[int, float], ...], float], int] = {}
-    entries: list[tuple[int, int, float]] = []
-    linear = np.zeros((len(sums), len(variables)))
-    for function, read in enumerate(sums):
-        for variable, coefficient in read.linear.items():
-            linear[function, variable] = coefficient
-        for coefficient, row, offset in read.terms:
-            key = tuple(sorted(item for item in row.items() if item[1])), offset
-            entries.append((function, columns.setdefault(key, len(columns)), coefficient))
-    coefficients = np.zeros((len(sums), len(columns)))
-    for function, column, coefficient in entries:
-        coefficients[function, column] += coefficient
-    exponents = np.zeros((len(columns), len(variables)))
-    for column, (powers, _) in enumerate(columns):
-        for variable, power in powers:
-            exponents[column, variable] = power
-    lower, upper = _bounds(variables)
-    least, most = _bounds(constraints)
-    return Program(
-        variables=tuple(variable.name for variable in variables),
-        lower=lower,
-        upper=upper,
-        start=_start(variables, lower, upper),
-        constraints=tuple(constraint.name for constraint in constraints),
-        constraint_lower=least,
-        constraint_upper=most,
-        sense=1 if objective.sense == minimize else -1,
-        coefficients=coefficients,
-        exponents=exponents,
-        offsets=np.array([offset for _, offset in columns], dtype=float),
-        linear=linear,
-        constants=np.array([read.constant for read in sums]),
+def _bounded(one: Any) -> Bounded:  # noqa: ANN401
+    """Return the bounds of a variable or a constraint, infinite where there are none."""
+    return Bounded(
+        one.name,
+        -math.inf if one.lb is None else one.lb,
+        math.inf if one.ub is None else one.ub,
     )
-
-
-def _bounds(bounded: list[Any]) -> tuple[Vector, Vector]:
-    """Return the bounds of variables or constraints, infinite where there are none."""
-    return (
-        np.array([-np.inf if one.lb is None else one.lb for one in bounded], dtype=float),
-        np.array([np.inf if one.ub is None else one.ub for one in bounded], dtype=float),
-    )
-
-
-def _start(variables: list[Any], lower: Vector, upper: Vector) -> Vector:
-    """Return the variables' values where they have one, else the middle of their bounds."""
-    low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0))
-    high = np.where(np.isfinite(upper), upper, low)
-    given = np.array([variable.value for variable in variables], dtype=float)
-    start = np.where(np.isfinite(given), given, (low + high) / 2)
-    return np.minimum(np.maximum(start, lower), upper)

@@ -1,7 +1,6 @@
 """Solving with IPOPT, through cyipopt, and checking the point that comes back.
 
-Pyomo's own way to IPOPT needs the ASL library; `ExponentialNLP` and pynumero's `CyIpoptNLP`
-do without.
+Pyomo's own way to IPOPT needs the ASL library; `ExponentialNLP` does without.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ import numpy as np
 
 from tilesolve.contractions.errors import MemoryLimitError, SolverError, TilesolveError
 from tilesolve.solver.exponentials import Program, Vector
-from tilesolve.solver.from_pyomo import read
 from tilesolve.solver.nlp import ExponentialNLP
-from tilesolve.system.cancellation import is_stopped
 from tilesolve.system.workers import run_unheard
 
 OPTIONS: Mapping[str, str | int | float] = {
@@ -156,8 +153,11 @@ def solve(
     ('optimal', 100.0)
     """
     began = perf_counter()
-    program, variables = (problem, []) if isinstance(problem, Program) else read(problem)
-    model = None if isinstance(problem, Program) else problem
+    program, variables, model = problem, [], None
+    if not isinstance(problem, Program):
+        from tilesolve.solver.from_pyomo import read  # Pyomo takes a while
+
+        model, (program, variables) = problem, read(problem)
     given = [{}] if starts is None else starts
     points = [_point(program, model, start) for start in given]
     if not points:
@@ -257,31 +257,28 @@ def _ipopt(
 ) -> tuple[Vector, Vector, int, str, int]:
     """Return IPOPT's point, the multipliers, its status, its message and its iterations."""
     try:
-        import cyipopt  # noqa: F401 - pynumero says less clearly that it is missing
-        from pyomo.contrib.pynumero.interfaces.cyipopt_interface import CyIpoptNLP
+        import cyipopt
     except ImportError as error:
         raise _explain(error) from error
-    iterations = 0
-
-    def watch(*args: Any) -> bool:  # noqa: ANN401 - as pynumero calls it
-        nonlocal iterations
-        iterations = int(args[2])
-        return not is_stopped()
-
     nlp = ExponentialNLP(program)
-    solver = CyIpoptNLP(nlp, intermediate_callback=watch)
+    solver = cyipopt.Problem(
+        n=len(program.variables),
+        m=len(program.constraints),
+        problem_obj=nlp,
+        lb=program.lower,
+        ub=program.upper,
+        cl=nlp.lower,
+        cu=nlp.upper,
+    )
     try:
         for name, setting in options.items():
             try:
                 solver.add_option(name, setting)
             except TypeError:
                 raise SolverError(f"IPOPT has no option {name!r} for {setting!r}") from None
-        # Not through CyIpoptSolver: redirecting the process's output costs milliseconds.
         x, info = solver.solve(start)
     finally:
         solver.close()
-    nlp.set_primals(x)
-    nlp.set_duals(info["mult_g"])
     message = info["status_msg"]
     said = message.decode() if isinstance(message, bytes) else str(message)
-    return x, nlp.multipliers(), int(info["status"]), said, iterations
+    return x, nlp.multipliers(x, info["mult_g"]), int(info["status"]), said, nlp.steps

@@ -1,8 +1,7 @@
 """The nonlinear program of a tiling: tile sizes that minimise the time of the slowest level.
 
 `formulate` writes the model of section 3 of the paper for one choice of innermost loops as
-signomials in tile sizes; `pyomo_model` turns them into a Pyomo model in logarithms of tile
-sizes, in which every contraction's program is convex.
+signomials in tile sizes. In their logarithms every contraction's program is convex.
 """
 
 from __future__ import annotations
@@ -11,52 +10,40 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
-from math import log, prod
-from typing import Any
+from math import prod
 
 from tilesolve.constants.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.spec import Tensor
 from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, tile
-from tilesolve.model.signomials import Signomial
 from tilesolve.planning.setting import Choice, Setting
-from tilesolve.system.workers import run_unheard
+from tilesolve.solver.posynomial import Posynomials
+from tilesolve.solver.signomials import Signomial
 
 
-@dataclass(frozen=True, slots=True)
-class Formulation:
-    """A program in symbols: times to be minimised and limits to be kept.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formulation(Posynomials):
+    """The program of tile sizes for one choice of innermost loops.
+
+    Times are the seconds of each server, and of ``"compute"``; limits are capacity and
+    associativity. The unit is the bare arithmetic.
 
     Parameters
     ----------
-    variables
-        Lower and upper bound of each tile size that is free.
-    times
-        Seconds of each server, and of ``"compute"``.
-    limits
-        Named left-hand sides that must not exceed 1: capacity and associativity.
-    nested
-        Pairs of tile sizes of which the first must not exceed the second.
     aliases
         For each tile size the symbol or number that stands for it: a level without a tile of
         its own has the nearer one's.
-    unit
-        Seconds of the bare arithmetic, which the model counts time in.
     """
 
-    variables: Mapping[str, tuple[float, float]]
-    times: Mapping[str, Signomial]
-    limits: Mapping[str, Signomial]
-    nested: tuple[tuple[str, str], ...]
     aliases: Mapping[str, str | float]
-    unit: float
 
     def tiles(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return every tile size, those without a variable of their own included.
 
         Examples
         --------
-        >>> Formulation({}, {}, {}, (), {"T2_M": "T1_M", "N_M": 64.0}, 1.0).tiles({"T1_M": 8.0})
+        >>> aliases = {"T2_M": "T1_M", "N_M": 64.0}
+        >>> Formulation(variables={}, times={}, aliases=aliases).tiles({"T1_M": 8.0})
         {'T2_M': 8.0, 'N_M': 64.0}
         """
         return {
@@ -96,13 +83,15 @@ def formulate(setting: Setting, choice: Choice, *, loose: bool = False) -> Formu
         for index in sizes
         if tile(level, index, setting.levels) in free
     }
+    limits = ((name, settled(amount)) for name, amount in _limits(setting, choice, loose=loose))
     return Formulation(
-        variables,
-        {name: settled(amount) for name, amount in _symbolic_times(setting, choice)},
-        _open_limits((name, settled(it)) for name, it in _limits(setting, choice, loose=loose)),
-        tuple(_nested(setting, names)),
-        aliases,
-        setting.fused.problem.flops / setting.rate,
+        variables=variables,
+        times={name: settled(amount) for name, amount in _symbolic_times(setting, choice)},
+        limits=_open_limits(limits),
+        nested=tuple(_nested(setting, names)),
+        unit=setting.fused.problem.flops / setting.rate,
+        weight=TIE_WEIGHT,
+        aliases=aliases,
     )
 
 
@@ -338,64 +327,3 @@ def _nested(setting: Setting, names: Mapping[str, str]) -> Iterator[tuple[str, s
         own = [tile(level, index, setting.levels) for level in range(1, setting.levels + 1)]
         distinct = list(dict.fromkeys(names[symbol] for symbol in own if symbol in names))
         yield from pairwise(distinct)
-
-
-def pyomo_model(program: Formulation, held: Mapping[str, float] | None = None) -> Any:  # noqa: ANN401
-    """Return the program as a Pyomo model in logarithms of tile sizes.
-
-    Parameters
-    ----------
-    program
-        The program in symbols.
-    held
-        Seconds that some times may take, instead of being minimised (Eq. 6).
-    """
-    held = held or {}
-    if not set(program.times) - set(held):
-        raise SolverError("every time is held, nothing is left to minimise")
-    # Pyomo prints that a component failed, where an interrupt comes amid one.
-    return run_unheard(lambda: _write_model(program, held))
-
-
-def _write_model(program: Formulation, held: Mapping[str, float]) -> Any:  # noqa: ANN401
-    import pyomo.environ as pyo
-
-    open_times = [name for name in program.times if name not in held]
-    scale = program.unit
-    model = pyo.ConcreteModel(name="tiling")
-    model.tile = pyo.Var(
-        list(program.variables),
-        bounds=lambda _, s: tuple(map(log, program.variables[s])),
-        doc="logarithms of tile sizes",
-    )
-    model.time = pyo.Var(initialize=1.0, doc=f"logarithm of the longest time, in {scale:g} s")
-
-    def written(amount: Signomial, factor: float) -> Any:  # noqa: ANN401
-        return sum(
-            coefficient * factor
-            if not powers
-            else coefficient * factor * pyo.exp(sum(p * model.tile[s] for s, p in powers))
-            for powers, coefficient in amount.terms
-        )
-
-    model.seconds = pyo.Expression(
-        list(program.times), rule=lambda _, name: written(program.times[name], 1 / scale)
-    )
-    model.longest = pyo.Constraint(
-        open_times, rule=lambda _, name: model.seconds[name] <= pyo.exp(model.time)
-    )
-    model.held = pyo.Constraint(
-        [name for name in held if program.times[name].symbols],
-        rule=lambda _, name: model.seconds[name] <= held[name] / scale,
-    )
-    model.limit = pyo.Constraint(
-        list(program.limits), rule=lambda _, name: written(program.limits[name], 1.0) <= 1
-    )
-    model.nested = pyo.Constraint(
-        list(program.nested), rule=lambda _, *pair: model.tile[pair[0]] <= model.tile[pair[1]]
-    )
-    spread = TIE_WEIGHT / len(open_times)
-    model.objective = pyo.Objective(
-        expr=pyo.exp(model.time) + spread * sum(model.seconds[name] for name in open_times)
-    )
-    return model

@@ -6,7 +6,7 @@ shows that they cannot win; the best one is then refined level by level (section
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log
@@ -23,10 +23,9 @@ from tilesolve.constants.policy import (
 from tilesolve.contractions.errors import SolverError
 from tilesolve.planning.geometric.integers import single_tile
 from tilesolve.planning.geometric.loop_choices import choices
-from tilesolve.planning.geometric.program import Formulation, bounding, formulate, pyomo_model
+from tilesolve.planning.geometric.program import Formulation, bounding, formulate
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.system.loading import load_module
-from tilesolve.system.workers import run_unheard
 
 if TYPE_CHECKING:
     from tilesolve.solver.ipopt import Solution
@@ -272,9 +271,10 @@ def optimum(
             {f"longest[{longest}]": -1.0},
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
-    spots = _start_points(program, starts, near)
-    ipopt = load_module("tilesolve.solver.ipopt")  # and Pyomo, which takes a second
-    solution: Solution = run_unheard(lambda: ipopt.solve(pyomo_model(program, held), starts=spots))
+    arrays = program.arrays(held)
+    spots = _start_points(program, starts, near, arrays.variables)
+    ipopt = load_module("tilesolve.solver.ipopt")  # and IPOPT, which takes a while
+    solution: Solution = ipopt.solve(arrays, starts=spots)
     values = {
         symbol: exp(solution.values[f"tile[{symbol}]"])
         if f"tile[{symbol}]" in solution.values
@@ -315,9 +315,12 @@ def _elasticities(
 
 
 def _start_points(
-    program: Formulation, count: int, near: Mapping[str, float] | None
+    program: Formulation, count: int, near: Mapping[str, float] | None, names: Collection[str]
 ) -> Iterable[Mapping[str, float]]:
-    """Yield points between the smallest tiles and the whole problem, in logarithms."""
+    """Yield points between the smallest tiles and the whole problem, in logarithms.
+
+    They have those variables that the program needs.
+    """
     for at in range(count):
         share = START_SHARES[at % len(START_SHARES)]
         yield {
@@ -325,6 +328,7 @@ def _start_points(
             if near and at == 0
             else log(low) + share * (log(high) - log(low))
             for symbol, (low, high) in program.variables.items()
+            if f"tile[{symbol}]" in names
         }
 
 

@@ -1,0 +1,110 @@
+"""What is priced is what runs, and what the report lists."""
+
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesolve import Problem, plan
+from tilesolve.bench.cases import find_cases
+from tilesolve.contractions.suites import suite
+from tilesolve.model.price import price
+from tilesolve.planning.layout_policy import policy_of
+from tilesolve.plans.loop_listing import list_loops
+from tilesolve.running.execution import trace_calls
+
+LOOP = re.compile(r"(\w) by (\d+)")
+
+
+def policy(solution):
+    """How the first thread's part runs for contiguous arrays."""
+    part, _ = solution.parts[0]
+    return policy_of(solution, part, [solution.problem.strides(t) for t in range(3)])
+
+
+def check_price(found):
+    """Rearranged loops cost what those of the solution were priced at."""
+    solution = found.solution
+    run = policy(solution).run.nest
+    cost = price(
+        solution.share,
+        run,
+        solution.machine,
+        microkernel=solution.microkernel,
+        threads=solution.threads,
+    )
+    planned = price(
+        solution.share,
+        solution.nest,
+        solution.machine,
+        microkernel=solution.microkernel,
+        threads=solution.threads,
+    )
+    assert cost.seconds == pytest.approx(planned.seconds, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", suite("tccg"))
+@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+def test_contractions_run_as_they_are_priced(name, machine):
+    check_price(plan(suite("tccg")[name], machine=machine))
+
+
+@pytest.mark.parametrize("name", find_cases("random:12:31"))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_drawn_contractions_run_as_they_are_priced(name, threads):
+    check_price(plan(find_cases("random:12:31")[name], machine="i7-6700k", threads=threads))
+
+
+def boxes(lines, sizes):
+    """Interpret the loops of a report; return the ranges of each call in order."""
+    loops = [(i, int(step)) for line in lines for i, step in LOOP.findall(line)]
+    found = [{i: (0, n) for i, n in sizes.items()}]
+    for letter, step in loops:
+        found = [
+            {**box, letter: (low, min(low + step, high))}
+            for box in found
+            for begin, high in [box[letter]]
+            for low in range(begin, high, step)
+        ]
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    spec=st.sampled_from(["ij-ik-kj", "abcd-aebf-dfce", "xab-xac-xbc", "hk-[h+r]c-rck"]),
+    side=st.integers(3, 9),
+    machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
+)
+def test_listed_loops_cover_each_iteration_once(spec, side, machine):
+    """And calls come in their order."""
+    solution = plan(Problem.of(spec, side), machine=machine).solution
+    sizes = solution.problem.sizes
+    listed = boxes(list_loops(solution, policy(solution)), sizes)
+    seen = np.zeros([*sizes.values()], int)
+    where = {}
+    for number, box in enumerate(listed):
+        for point in product(*(range(*box[i]) for i in sizes)):
+            where[point] = number
+            seen[point] += 1
+    assert np.all(seen == 1)
+    calls = [
+        where[tuple(int(covered[i][0]) for i in sizes)] for covered, _ in trace_calls(solution)
+    ]
+    assert calls == sorted(calls)
+
+
+def test_the_report_lists_loops_and_copies():
+    """Each copy stands where it is made."""
+    found = plan("mn-mk-kn", 3000, machine="i7-6700k")
+    lines = str(found).splitlines()
+    at = lines.index("loops as they run, outermost first")
+    listing = lines[at + 1 : lines.index("", at)]
+    assert listing[-1].endswith(": calls")
+    for copy in (line for line in lines if " is packed into " in line):
+        name = copy.split()[0]
+        assert any(
+            line.strip().startswith(f"{name} (") and "packed into" in line for line in listing
+        )
