@@ -7,53 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from posynomial_programs import coefficients, programs, tccg_setting
 
 from tilesolve.contractions.errors import SolverError
 from tilesolve.contractions.suites import suite
-from tilesolve.machine.microkernel import Microkernel
-from tilesolve.machine.model import Machine
-from tilesolve.model.fused import fuse
-from tilesolve.model.price import stores
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import formulate
-from tilesolve.planning.setting import Setting
 from tilesolve.solver.from_pyomo import extract
 from tilesolve.solver.ipopt import solve
 from tilesolve.solver.posynomial import Posynomials
 from tilesolve.solver.signomials import Signomial
-
-SYMBOLS = "xyz"
-
-coefficients = st.floats(0.01, 100)
-powers = st.lists(st.tuples(st.sampled_from(SYMBOLS), st.integers(-2, 2)), max_size=3)
-
-
-@st.composite
-def posynomials(draw):
-    """Draw a sum of monomials, a constant among them or not."""
-    found = Signomial.constant(draw(st.sampled_from([0.0, 1.5])))
-    for _ in range(draw(st.integers(1, 3))):
-        term = Signomial.constant(draw(coefficients))
-        for symbol, power in draw(powers):
-            for _ in range(abs(power)):
-                one = Signomial.symbol(symbol)
-                term = term * one if power > 0 else term / one
-        found = found + term
-    return found
-
-
-@st.composite
-def programs(draw):
-    times = draw(st.lists(posynomials(), min_size=1, max_size=3))
-    limits = [one for one in draw(st.lists(posynomials(), max_size=2)) if one.symbols]
-    return Posynomials(
-        variables={symbol: (1.0, draw(st.floats(1.5, 50))) for symbol in SYMBOLS},
-        times={f"t{at}": one for at, one in enumerate(times)},
-        limits={f"l{at}": one for at, one in enumerate(limits)},
-        nested=draw(st.sampled_from([(), (("x", "y"),), (("x", "y"), ("y", "z"))])),
-        unit=draw(st.sampled_from([1.0, 1e-3])),
-        weight=draw(st.sampled_from([None, 0.0, 0.01])),
-    )
 
 
 def check_same(program, held=None):
@@ -93,10 +56,7 @@ def test_arrays_are_those_of_the_model(program, data):
 @pytest.mark.parametrize("name", list(suite("tccg"))[::12])
 def test_programs_of_contractions_are_those_of_their_models(name):
     """For every choice of innermost loops."""
-    machine = Machine.load("e5-2680v4")
-    fused = fuse(suite("tccg")[name])
-    kernel = Microkernel(rows=4, columns=2)
-    setting = Setting(fused, stores(machine), kernel, 1e9, 1e9, ("L3", "L2"), "store")
+    setting = tccg_setting(name)
     for choice in choices(setting)[::5]:
         check_same(formulate(setting, choice))
 

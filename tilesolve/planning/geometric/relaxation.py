@@ -25,6 +25,7 @@ from tilesolve.planning.geometric.integers import single_tile
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate
 from tilesolve.planning.setting import Choice, Setting
+from tilesolve.solver.interior import is_convex, minimise
 from tilesolve.system.loading import load_module
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _attempt(
 ) -> None:
     """Solve one choice and add its optimum, or the reason why there is none."""
     try:
-        optima.append(optimum(formulate(setting, choice), choice, starts=starts))
+        optima.append(optimum(formulate(setting, choice), choice, starts=starts, quick=True))
     except SolverError as error:
         failed.append(error)
 
@@ -235,7 +236,7 @@ def _is_beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
 def _lower_bound(setting: Setting, level: int, first: str, starts: int) -> float:
     """Return seconds that no choice with these loops around a level's tile is faster than."""
     program = bounding(setting, level, first)
-    return optimum(program, (first,), starts=starts).seconds
+    return optimum(program, (first,), starts=starts, quick=True).seconds
 
 
 def optimum(
@@ -245,6 +246,7 @@ def optimum(
     held: Mapping[str, float] | None = None,
     starts: int = 1,
     near: Mapping[str, float] | None = None,
+    quick: bool = False,
 ) -> Optimum:
     """Solve one program.
 
@@ -260,6 +262,8 @@ def optimum(
         Points to start from.
     near
         Tile sizes to start from.
+    quick
+        Whether the interior method may solve it, where a bound proves that it did.
     """
     if not program.variables:
         times = {name: amount.at({}) for name, amount in program.times.items()}
@@ -272,24 +276,36 @@ def optimum(
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
     arrays = program.arrays(held)
+    point = minimise([arrays])[0] if quick and is_convex(arrays) else None
+    if point is not None:
+        return _optimum(program, choice, point.values, point.multipliers)
     spots = _start_points(program, starts, near, arrays.variables)
     ipopt = load_module("tilesolve.solver.ipopt")  # and IPOPT, which takes a while
     solution: Solution = ipopt.solve(arrays, starts=spots)
+    spread = solution.spread / solution.objective
+    return _optimum(program, choice, solution.values, solution.multipliers, spread)
+
+
+def _optimum(
+    program: Formulation,
+    choice: Choice,
+    point: Mapping[str, float],
+    multipliers: Mapping[str, float],
+    spread: float = 0.0,
+) -> Optimum:
+    """Return the optimum at a point in logarithms; what the program does not need is least."""
     values = {
-        symbol: exp(solution.values[f"tile[{symbol}]"])
-        if f"tile[{symbol}]" in solution.values
-        else program.variables[symbol][0]
-        for symbol in program.variables
+        symbol: exp(point[f"tile[{symbol}]"]) if f"tile[{symbol}]" in point else least
+        for symbol, (least, _) in program.variables.items()
     }
     times = {name: amount.at(values) for name, amount in program.times.items()}
-    multipliers = dict(solution.multipliers)
     return Optimum(
         choice,
         program.tiles(values),
         times,
-        multipliers,
+        dict(multipliers),
         _elasticities(times, multipliers, program.unit),
-        solution.spread / solution.objective,
+        spread,
     )
 
 
