@@ -88,7 +88,7 @@ def test_planning_needs_no_pyomo():
         "import sys; from tilesolve import nest, plan; "
         "plan('ab-ac-cb', 100, 'i7-6700k', cache=False); "
         "plan('hwk-[h+r][w+s]c-rsck', 6, 'i7-6700k', cache=False); "
-        "nest('C[i,j] += A[i,k] * B[k,j]', 64, cache=False); "
+        "nest('C[i,j] += A[i,k] * B[k,j]', 64, mode='thesis'); "
         "print([name for name in sys.modules if name.startswith('pyomo')])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

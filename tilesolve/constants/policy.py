@@ -29,6 +29,9 @@ INTERIOR_MARGIN = 1e-2
 INTERIOR_REACH = 3.0
 """How far a step of the interior method goes in each variable: a size changes by a factor of 20."""
 
+INTERIOR_SHARE = 0.99
+"""How much of the way to the nearest bound a step of the interior method goes."""
+
 INTERIOR_CENTRING = 0.1
 """What is left of slacks times forces after each full step of the interior method."""
 

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesolve.constants.policy import (
     INTERIOR_CENTRING,
     INTERIOR_MARGIN,
+    INTERIOR_REACH,
+    INTERIOR_SHARE,
     INTERIOR_STEPS,
     INTERIOR_TOLERANCE,
 )
 from tilesolve.solver.exponentials import Program, Vector
 
-Truths = NDArray[np.bool_]
+FIXED = 1e30
+"""Curvature along variables whose bounds leave them one value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,15 +61,15 @@ def is_convex(program: Program) -> bool:
     [True, False]
     """
     coefficients, linear = program.coefficients, program.linear
-    above = (coefficients > 0).any(axis=1) | (program.constants > 0)
+    above = (coefficients > 0).any(axis=1) | (_moved(program) > 0)
     below = (coefficients < 0).sum(axis=1)
     plain = ~linear.any(axis=1)
-    sums = plain & above & (below + (_moved(program) < 0) <= 1)
-    sums[0] &= below[0] == 0 and program.constants[0] >= 0 and program.sense == 1
+    sums = plain & above & (below + (_moved(program) < 0) == 1)
+    sums[0] = plain[0] and above[0] and below[0] == 0 and program.constants[0] >= 0
     lines = ~plain & ~(coefficients != 0).any(axis=1)
     lines[0] = False
     bounded = np.isneginf(program.constraint_lower) & np.isfinite(program.constraint_upper)
-    return bool(np.all(sums | lines) and bounded.all())
+    return bool(program.sense == 1 and np.all(sums | lines) and bounded.all())
 
 
 def minimise(programs: Sequence[Program]) -> list[Point | None]:
@@ -88,9 +90,10 @@ def minimise(programs: Sequence[Program]) -> list[Point | None]:
         return []
     stack = _Stack(programs)
     state = _State(stack)
-    for _ in range(INTERIOR_STEPS):
-        if not state.step():
-            break
+    with np.errstate(all="ignore"):  # what overflows is proved by no bound
+        for _ in range(INTERIOR_STEPS):
+            if not state.step():
+                break
     return [stack.point(at, state) for at in range(len(programs))]
 
 
@@ -106,7 +109,7 @@ class _Stack:
         count = len(programs)
         high = max(len(one) for one in rows)
         wide = max(len(logs) for one in rows for logs, _ in one)
-        self.variables = max(len(one.variables) for one in programs)
+        self.variables = max(1, *(len(one.variables) for one in programs))
         self.logs = np.full((count, high, wide), -np.inf)
         self.exponents = np.zeros((count, high, wide, self.variables))
         self.rows = np.zeros((count, high), bool)
@@ -242,9 +245,8 @@ class _State:
         gradient = np.where(self.fixed, 0.0, gradient)
         missed = np.where(self.active, excess + self.slacks, 0.0)
         worst = np.maximum(np.abs(gradient).max(axis=1), np.abs(missed).max(axis=1))
-        with np.errstate(invalid="ignore"):
-            self.open &= ~(np.maximum(worst, centre * self.counts) <= INTERIOR_TOLERANCE / 10)
-            self.open &= np.isfinite(worst)
+        self.open &= ~(np.maximum(worst, centre * self.counts) <= INTERIOR_TOLERANCE / 10)
+        self.open &= np.isfinite(worst)
         if not self.open.any():
             return False
         aim = INTERIOR_CENTRING * centre[:, None]
@@ -256,19 +258,22 @@ class _State:
         matrix = stack.curvature(weights, shares, slopes)
         matrix += (rates * stiff_rows[:, :, None]).transpose(0, 2, 1) @ rates
         diagonal = np.einsum("bii->bi", matrix)
-        diagonal += stiff_low + stiff_high + INTERIOR_TOLERANCE * 1e-3
-        diagonal[self.fixed] = 1e30
+        diagonal += stiff_low + stiff_high + INTERIOR_TOLERANCE / 1000
+        diagonal[self.fixed] = FIXED
         right = -gradient - (push_rows[:, None, :] @ rates)[:, 0] + push_low - push_high
         right = np.where(self.fixed, 0.0, right)
-        move = np.linalg.solve(matrix, right[:, :, None])[:, :, 0]
+        self.open &= np.isfinite(matrix).all(axis=(1, 2)) & np.isfinite(right).all(axis=1)
+        matrix[~self.open], right[~self.open] = np.eye(size), 0.0
+        move = _solve(matrix, right)
+        self.open &= np.isfinite(move).all(axis=1)
+        move[~self.open] = 0.0
         along = np.concatenate([(rates @ move[:, :, None])[:, :, 0], -move, move], axis=1)
         slack_move = np.where(self.active, -missed - along, 0.0)
         force_move = np.where(
             self.active, aim / self.slacks - self.forces - stiff * slack_move, 0.0
         )
-        length = np.minimum(
-            _longest(self.slacks, slack_move), 3.0 / np.maximum(np.abs(move).max(axis=1), 3.0)
-        )
+        farthest = np.maximum(np.abs(move).max(axis=1), INTERIOR_REACH)
+        length = np.minimum(_longest(self.slacks, slack_move), INTERIOR_REACH / farthest)
         other = _longest(self.forces, force_move)
         length, other = (np.where(self.open, one, 0.0)[:, None] for one in (length, other))
         self.x = self.x + length * move
@@ -278,10 +283,21 @@ class _State:
         return True
 
 
+def _solve(matrices: Vector, right: Vector) -> Vector:
+    """Return the solution of each system of equations; what has none is not a number."""
+    try:
+        found: Vector = np.linalg.solve(matrices, right[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        if len(matrices) == 1:
+            return np.full_like(right, np.nan)
+        pairs = zip(matrices, right, strict=True)
+        return np.concatenate([_solve(one[None], other[None]) for one, other in pairs])
+    return found
+
+
 def _longest(values: Vector, moves: Vector) -> Vector:
     """Return how much of moves leaves all values positive, one at most."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        most = np.where(moves < 0, -0.99 * values / moves, np.inf)
+    most = np.where(moves < 0, -INTERIOR_SHARE * values / moves, np.inf)
     found: Vector = np.minimum(most.min(axis=1), 1.0)
     return found
 
