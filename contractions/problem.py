@@ -326,6 +326,10 @@ sizes are given for a, b
         )
         require(self.spec, axis, self.sizes, zeros)
 
+    def __repr__(self) -> str:
+        along = f", vectors along {self.vector}" if self.vector else ""
+        return f"<Problem {self}{along}>"
+
     def __str__(self) -> str:
         sizes = " ".join(f"{letter}={extent}" for letter, extent in self.extents)
         padding = "; ".join(map(str, self.padding))

@@ -100,7 +100,7 @@ def test_the_report_lists_loops_and_copies():
     """Each copy stands where it is made."""
     found = plan("mn-mk-kn", 3000, machine="i7-6700k")
     lines = str(found).splitlines()
-    at = lines.index("loops as they run, outermost first")
+    at = lines.index("loops as they run, outermost first:")
     listing = lines[at + 1 : lines.index("", at)]
     assert listing[-1].endswith(": calls")
     for copy in (line for line in lines if " is packed into " in line):

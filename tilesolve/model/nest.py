@@ -6,7 +6,7 @@ each has the order of its loops and the box of iterations that they complete.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -89,6 +89,19 @@ class Nest:
     kinds: tuple[CopyKind, ...] = ()
     scattered: bool = False
     cells: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def __repr__(self) -> str:
+        bands = (
+            f"{band.level} {''.join(band.order)} {' '.join(f'{i}:{n}' for i, n in band.box)}"
+            for band in self.bands
+        )
+        copies = ", ".join(f"{kind} {level or ''}".strip() for kind, level in self._copies())
+        return f"<Nest {'; '.join(bands)}; {copies or 'no copies'}; {self.output}>"
+
+    def _copies(self) -> Iterator[tuple[CopyKind, str | None]]:
+        """Yield the kind and the level of each operand's copy."""
+        for at, level in enumerate(self.packed):
+            yield self.kind(at), level
 
     @classmethod
     def of(

@@ -22,6 +22,7 @@ from tilesolve.model.nest import REGISTER, Nest
 from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, Traffic, traffic
 from tilesolve.model.walk import Rule
+from tilesolve.system.units import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,9 @@ class Price:
     compute: float
     calls: float
     packed: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        return f"<Price {format_duration(self.seconds)}, bound by {self.bottleneck}>"
 
     @property
     def seconds(self) -> float:

@@ -27,7 +27,8 @@ def _lines(asked: Asked, choices: Sequence[NestChoice], seconds: float) -> Itera
         yield from choice.lines()
         yield from _levels(choice)
         if choice.program is not None:
-            yield from print_program(choice.program).splitlines()
+            yield "loops as they run, outermost first:"
+            yield from (f"  {line}" for line in print_program(choice.program).splitlines())
 
 
 def _takes(computation: Computation) -> str:

@@ -169,6 +169,11 @@ class Solution:
     cost: Price
     origin: Search | Composed | Sliced
 
+    def __repr__(self) -> str:
+        return (
+            f"<Solution {self.problem} on {self.machine.name}: {self.cost!r}, by {self.strategy}>"
+        )
+
     @property
     def share(self) -> Problem:
         """The part of the problem that one thread computes, as tiles are found for it."""

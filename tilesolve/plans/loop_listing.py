@@ -41,10 +41,7 @@ def list_loops(solution: Solution, policy: LayoutPolicy) -> Iterator[str]:
         band, inner = bands[at], bands[at - 1]
         loops = [f"{i} by {inner[i]}" for i in reversed(band.order) if band[i] > inner[i]]
         if loops:
-            kernel = solution.microkernel
-            inside = (
-                f"tiles of {inner.level}" if at > 1 else f"calls, {kernel.rows}×{kernel.columns}"
-            )
+            inside = f"tiles of {inner.level}" if at > 1 else "calls"
             yield f"{_pad(depth)}for {', '.join(loops)}: {inside}"
             depth += 1
 

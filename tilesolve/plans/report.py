@@ -141,7 +141,7 @@ def _loops(solution: Solution) -> Iterator[str]:
     """Yield the loops as they run for contiguous arrays, outermost first."""
     policy = _policy(solution)
     if policy:
-        yield "loops as they run, outermost first"
+        yield "loops as they run, outermost first:"
         yield from list_loops(solution, policy)
         yield ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
@@ -15,7 +15,8 @@ def html_report(text: str) -> str:
     ----------
     text
         Lines of a table begin with two spaces, and two or more spaces are between its columns. The
-        first row is the head. Rows that have other numbers of columns are shown as they are.
+        first row is the head. Rows that have other numbers of columns are shown as they are. So is
+        a listing: a line that ends with a colon, and the indented ones behind it.
 
     Examples
     --------
@@ -26,24 +27,32 @@ def html_report(text: str) -> str:
     <tr><td>L1</td><td>2 ms</td></tr>
     </table>
     """
-    blocks = groupby(text.splitlines(), key=lambda line: line.startswith("  "))
-    return "\n".join(
-        line
-        for tabular, block in blocks
-        for line in (_table(list(block)) if tabular else _lines(block))
-    )
+    return "\n".join(_blocks(text.splitlines()))
 
 
-def _lines(lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        if line.strip():
-            yield f"<div>{escape(line)}</div>"
+def _blocks(lines: Sequence[str]) -> Iterator[str]:
+    """Yield what each line, table and listing is in HTML."""
+    head = ""
+    for indented, block in groupby(lines, key=lambda line: line.startswith("  ")):
+        found = list(block)
+        if indented:
+            yield from [_listing([head, *found])] if head else _table(found)
+            head = ""
+            continue
+        head = found.pop() if found[-1].endswith(":") else ""
+        yield from (f"<div>{escape(line)}</div>" for line in found if line.strip())
+    if head:
+        yield f"<div>{escape(head)}</div>"
+
+
+def _listing(lines: Sequence[str]) -> str:
+    return "<pre>" + escape("\n".join(lines)) + "</pre>"
 
 
 def _table(lines: Sequence[str]) -> Iterator[str]:
     rows = [re.split(r" {2,}", line.strip()) for line in lines]
     if len({len(row) for row in rows}) > 1:
-        yield "<pre>" + escape("\n".join(lines)) + "</pre>"
+        yield _listing(lines)
         return
     yield "<table>"
     for number, row in enumerate(rows):

@@ -119,6 +119,9 @@ class Scheme:
         scheme.check()
         return scheme
 
+    def __repr__(self) -> str:
+        return f"Scheme.of({str(self)!r})"
+
     def __str__(self) -> str:
         return f"[{','.join(map(print_specifier, self.specifiers))}]"
 
