@@ -391,7 +391,7 @@ WITHIN = {
     "convolutions.onnx_chains": {0.01, 1e-5},  # ONNX's own defaults
     "nests.kept_tiles": {32, 0o600},  # digits of a name, who may read a file
     "plans.cache": {12, 32, 0o600},
-    "plans.certificate": {1e-4},  # what SCIP may leave open
+    "solver.chosen_sizes": {1e-4},  # what SCIP may leave open
     "plans.plan": {1e9},  # a prefix of a unit
     "plans.report": {1e9, 0.005},  # and what is rounded to nothing
 }

@@ -23,6 +23,12 @@ INTERIOR_STEPS = 60
 INTERIOR_TOLERANCE = 1e-7
 """How much of the objective may lie between a point of the interior method and its bound."""
 
+INTERIOR_RESIDUAL = 1e-8
+"""What is left of gradients, limits and slacks times forces where the interior method stops."""
+
+INTERIOR_RIDGE = 1e-10
+"""Curvature that the interior method adds along each variable, so that none is flat."""
+
 INTERIOR_MARGIN = 1e-2
 """The least slack of limits that the interior method begins with, in logarithms."""
 

@@ -16,14 +16,13 @@ from tilesolve.constants.policy import (
     INTERIOR_CENTRING,
     INTERIOR_MARGIN,
     INTERIOR_REACH,
+    INTERIOR_RESIDUAL,
+    INTERIOR_RIDGE,
     INTERIOR_SHARE,
     INTERIOR_STEPS,
     INTERIOR_TOLERANCE,
 )
 from tilesolve.solver.exponentials import Program, Vector
-
-FIXED = 1e30
-"""Curvature along variables whose bounds leave them one value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,7 +244,7 @@ class _State:
         gradient = np.where(self.fixed, 0.0, gradient)
         missed = np.where(self.active, excess + self.slacks, 0.0)
         worst = np.maximum(np.abs(gradient).max(axis=1), np.abs(missed).max(axis=1))
-        self.open &= ~(np.maximum(worst, centre * self.counts) <= INTERIOR_TOLERANCE / 10)
+        self.open &= ~(np.maximum(worst, centre * self.counts) <= INTERIOR_RESIDUAL)
         self.open &= np.isfinite(worst)
         if not self.open.any():
             return False
@@ -258,8 +257,9 @@ class _State:
         matrix = stack.curvature(weights, shares, slopes)
         matrix += (rates * stiff_rows[:, :, None]).transpose(0, 2, 1) @ rates
         diagonal = np.einsum("bii->bi", matrix)
-        diagonal += stiff_low + stiff_high + INTERIOR_TOLERANCE / 1000
-        diagonal[self.fixed] = FIXED
+        diagonal += stiff_low + stiff_high + INTERIOR_RIDGE
+        matrix[self.fixed[:, :, None] | self.fixed[:, None, :]] = 0.0
+        diagonal[self.fixed] = 1.0
         right = -gradient - (push_rows[:, None, :] @ rates)[:, 0] + push_low - push_high
         right = np.where(self.fixed, 0.0, right)
         self.open &= np.isfinite(matrix).all(axis=(1, 2)) & np.isfinite(right).all(axis=1)

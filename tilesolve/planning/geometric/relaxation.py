@@ -143,11 +143,13 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         floor = _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
-    optima.sort(key=lambda found: found.score)
-    refined = refine(setting, optima[0], convex=convex)
+    best, *others = sorted(optima, key=lambda found: found.score)
+    # What is reported is IPOPT's: where tiles make no difference, the interior method's are middle.
+    best = optimum(formulate(setting, best.choice), best.choice, starts=starts)
+    refined = refine(setting, best, convex=convex)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
-        (refined, *optima[1:]),
+        (refined, *others),
         len(waiting),
         len(waiting) - len(optima) - len(failed),
         letters**setting.levels,
