@@ -22,10 +22,9 @@ from tilesolve.machine.fields import check_fields
 from tilesolve.machine.file import read_toml, write_toml
 from tilesolve.machine.level import Level, Peak, Source, assumed_figures
 from tilesolve.machine.places import calibrated_text, check_machine, machine_file, named_text
+from tilesolve.machine.summary import list_figures
 from tilesolve.system.checks import check_threads
 from tilesolve.system.files import read_setting, warn_once
-from tilesolve.system.html_report import html_report
-from tilesolve.system.units import format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +86,11 @@ class Machine:
         check_fields({field.name: getattr(self, field.name) for field in fields(self)})
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{one.name} {format_size(one.capacity)}" for one in self.caches)
-        return f"<Machine {self.name}: {self._core()}, {sizes or 'no caches'}>"
+        return f"<Machine {str(self).splitlines()[0]}>"
 
     def __str__(self) -> str:
-        rows = [("level", "capacity", "line", "bandwidth", "source")]
-        for one in self.levels:
-            rate, source = f"{one.bandwidth / 1e9:.4g} GB/s", self.source(f"{one.name}.bandwidth")
-            rows.append((one.name, format_size(one.capacity), str(one.line), rate, source))
-        lines = (f"  {a:<8}  {b:>9}  {c:>4}  {d:>11}  {e}" for a, b, c, d, e in rows)
-        return "\n".join([f"{self.name}: {self._core()}", *lines])
-
-    def _repr_html_(self) -> str:
-        return html_report(str(self))
-
-    def _core(self) -> str:
-        """Return what the cores are, in words."""
-        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
-        return f"{cores} of {self.frequency / 1e9:.3g} GHz, vectors of {self.vector_bits} bits"
+        cores = (self.cores, self.frequency, self.vector_bits)
+        return "\n".join(list_figures(self.name, cores, self.levels, self.source))
 
     @property
     def caches(self) -> tuple[Level, ...]:

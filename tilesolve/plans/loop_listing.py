@@ -44,6 +44,8 @@ def list_loops(solution: Solution, policy: LayoutPolicy) -> Iterator[str]:
             inside = f"tiles of {inner.level}" if at > 1 else "calls"
             yield f"{_pad(depth)}for {', '.join(loops)}: {inside}"
             depth += 1
+        elif at == 1:
+            yield f"{_pad(depth)}one call"
 
 
 def _pad(depth: int) -> str:

@@ -143,13 +143,11 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         floor = _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
-    best, *others = sorted(optima, key=lambda found: found.score)
-    # What is reported is IPOPT's: where tiles make no difference, the interior method's are middle.
-    best = optimum(formulate(setting, best.choice), best.choice, starts=starts)
-    refined = refine(setting, best, convex=convex)
+    optima.sort(key=lambda found: found.score)
+    refined = refine(setting, optima[0], convex=convex)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
-        (refined, *others),
+        (refined, *optima[1:]),
         len(waiting),
         len(waiting) - len(optima) - len(failed),
         letters**setting.levels,
@@ -217,7 +215,7 @@ def _attempt(
 ) -> None:
     """Solve one choice and add its optimum, or the reason why there is none."""
     try:
-        optima.append(optimum(formulate(setting, choice), choice, starts=starts, quick=True))
+        optima.append(optimum(formulate(setting, choice), choice, starts=starts))
     except SolverError as error:
         failed.append(error)
 
