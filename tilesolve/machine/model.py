@@ -217,8 +217,7 @@ class Machine:
         >>> [machine.replace(fma_rate=r).uses_half_vectors("float32") for r in (1.0, 2.0)]
         [True, False]
         """
-        halved = halves(dtype, self.vector_bits)
-        return halved and self.fma_rate < self.costs.whole_vector_fmas
+        return halves(dtype, self.vector_bits) and self.fma_rate < self.costs.whole_vector_fmas
 
     def avoids_aliased_stores(self, dtype: str) -> bool:
         """Return whether C had better go through the caches where its lines have 4 KiB aliasing.
