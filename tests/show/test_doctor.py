@@ -121,12 +121,12 @@ class Solver:
     IPOPT_VERSION = (3, 14, 0)
     __version__ = "0"
 
-    def __init__(self, answer):
-        self.answer = answer
+    def __init__(self, answer, error="undefined symbol"):
+        self.answer, self.error = answer, error
 
     def Problem(self, **_):  # noqa: N802 - cyipopt's name
         if self.answer is None:
-            raise RuntimeError("undefined symbol")
+            raise RuntimeError(self.error)
         return SimpleNamespace(
             add_option=lambda *_: None,
             solve=lambda _: ([self.answer], {"status_msg": b"stopped"}),
@@ -138,6 +138,7 @@ class Solver:
     [
         (None, "missing", "not installed"),
         (Solver(None), "broken", "does not run: undefined symbol"),
+        (Solver(None, "failed to map segment"), "broken", "does not run: failed to map"),
         (Solver(0.5), "broken", "3.14.0 answers 0.5, not 2: b'stopped'"),
         (Solver(float("nan")), "broken", "3.14.0 answers nan"),
         (Solver(2.0), "solved a test", "3.14.0"),
@@ -150,7 +151,9 @@ def test_ipopt_broken(monkeypatch, solver, state, text):
     assert found.source == state
     assert text in found.value
     assert found.bad == (state != "solved a test")
-    assert found.mend == ("pip install --force-reinstall cyipopt-wheels" if found.bad else "")
+    again = "ulimit -v" if "map segment" in text else "pip install --force-reinstall cyipopt-wheels"
+    assert (again in found.mend) == found.bad
+    assert ("install" in found.mend) == (found.bad and "install" in again)
 
 
 def test_levels_have_sources(monkeypatch):

@@ -32,6 +32,7 @@ from tilesolve.system.files import (
     read_setting,
     takes_files,
 )
+from tilesolve.system.loading import lacks_memory
 from tilesolve.system.trust import NOWHERE, check_folder, private_folder
 from tilesolve.system.units import format_duration, format_rate, format_size
 from tilesolve.system.version import __version__
@@ -51,6 +52,9 @@ NEEDED = (
     "threadpoolctl",
 )
 """Modules that nothing works without, beside the command line's own."""
+
+MORE_MEMORY = "free memory, or allow the process more of it (ulimit -v)"
+"""What mends libraries that are there, but cannot be loaded."""
 
 EXTRAS = {
     "matplotlib": "plot",
@@ -178,10 +182,11 @@ def _software() -> Iterable[Row]:
     yield Row("python", f"{platform.python_version()} on {platform.system()}")
     for name in NEEDED:
         row = _module(name)
-        yield replace(row, mend=f"pip install --force-reinstall {name}") if row.bad else row
+        mend = row.mend or f"pip install --force-reinstall {name}"
+        yield replace(row, mend=mend) if row.bad else row
     for name, extra in EXTRAS.items():
         row = _module(name)
-        mend = f"pip install 'tilesolve[{extra}]'" if row.bad else ""
+        mend = (row.mend or f"pip install 'tilesolve[{extra}]'") if row.bad else ""
         yield replace(row, source=f"optional, {row.source}", mend=mend, bad=False)
 
 
@@ -192,7 +197,8 @@ def _module(name: str) -> Row:
     except ModuleNotFoundError:
         return Row(name, "not installed", "missing", bad=True)
     except Exception as error:  # a broken extension module can raise anything
-        return Row(name, f"cannot be imported: {error}", "broken", bad=True)
+        mend = MORE_MEMORY if lacks_memory(error) else ""
+        return Row(name, f"cannot be imported: {error}", "broken", mend, bad=True)
     return Row(name, str(version), "imported")
 
 
@@ -219,7 +225,8 @@ def _ipopt() -> Row:
     except ModuleNotFoundError as error:
         return Row("IPOPT", f"not installed: {error}", "missing", mend, bad=True)
     except Exception as error:  # a broken extension module can raise anything
-        return Row("IPOPT", f"does not run: {error}", "broken", mend, bad=True)
+        found = MORE_MEMORY if lacks_memory(error) else mend
+        return Row("IPOPT", f"does not run: {error}", "broken", found, bad=True)
     if not abs(found[0] - 2) < 1e-6:  # a NaN is no answer either
         text = f"{version} answers {found[0]:.9g}, not 2: {info['status_msg']!r}"
         return Row("IPOPT", text, "broken", mend, bad=True)

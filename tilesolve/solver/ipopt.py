@@ -16,6 +16,7 @@ import numpy as np
 from tilesolve.contractions.errors import MemoryLimitError, SolverError, TilesolveError
 from tilesolve.solver.exponentials import Program, Vector
 from tilesolve.solver.nlp import ExponentialNLP
+from tilesolve.system.loading import lacks_memory
 from tilesolve.system.workers import run_unheard
 
 OPTIONS: Mapping[str, str | int | float] = {
@@ -52,9 +53,6 @@ _STATUS = {
     -12: "invalid option",
     -13: "invalid number",
 }
-
-_NO_MEMORY = ("failed to map segment", "annot allocate memory", "annot create shared object")
-"""Parts of what the system's loader says of a library that there is no memory for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ def _try(
 
 def _explain(error: ImportError) -> TilesolveError:
     """Return what a user can do about IPOPT that cannot be loaded."""
-    if any(words in str(error) for words in _NO_MEMORY):
+    if lacks_memory(error):
         return MemoryLimitError(f"no memory is left to load IPOPT: {error}")
     again = "" if isinstance(error, ModuleNotFoundError) else "--force-reinstall "
     return SolverError(

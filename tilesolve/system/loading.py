@@ -8,6 +8,9 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
+_NO_MEMORY = ("failed to map segment", "annot allocate memory", "annot create shared object")
+"""Parts of what the system's loader says of a library that there is no memory for."""
+
 
 def load_module(name: str) -> ModuleType:
     """Import a module, and what it imports, where no handler of a signal runs amid it.
@@ -43,3 +46,15 @@ def load_module(name: str) -> ModuleType:
             return import_module(name)
         loaded.acquire()
     return import_module(name)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Return whether a module could not be loaded because there was no memory for it.
+
+    Examples
+    --------
+    >>> says = "libipopt.so.3: failed to map segment from shared object"
+    >>> lacks_memory(ImportError(says)), lacks_memory(ImportError("undefined symbol: dgemm_"))
+    (True, False)
+    """
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
