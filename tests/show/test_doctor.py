@@ -151,7 +151,9 @@ def test_ipopt_broken(monkeypatch, solver, state, text):
     assert found.source == state
     assert text in found.value
     assert found.bad == (state != "solved a test")
-    again = "ulimit -v" if "map segment" in text else "pip install --force-reinstall cyipopt-wheels"
+    again = (
+        "ulimit -v" if "failed to map" in text else "pip install --force-reinstall cyipopt-wheels"
+    )
     assert (again in found.mend) == found.bad
     assert ("install" in found.mend) == (found.bad and "install" in again)
 

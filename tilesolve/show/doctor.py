@@ -225,8 +225,8 @@ def _ipopt() -> Row:
     except ModuleNotFoundError as error:
         return Row("IPOPT", f"not installed: {error}", "missing", mend, bad=True)
     except Exception as error:  # a broken extension module can raise anything
-        found = MORE_MEMORY if lacks_memory(error) else mend
-        return Row("IPOPT", f"does not run: {error}", "broken", found, bad=True)
+        mend = MORE_MEMORY if lacks_memory(error) else mend
+        return Row("IPOPT", f"does not run: {error}", "broken", mend, bad=True)
     if not abs(found[0] - 2) < 1e-6:  # a NaN is no answer either
         text = f"{version} answers {found[0]:.9g}, not 2: {info['status_msg']!r}"
         return Row("IPOPT", text, "broken", mend, bad=True)
