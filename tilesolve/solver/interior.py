@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesolve.constants.policy import (
     INTERIOR_CENTRING,
@@ -60,10 +61,10 @@ def is_convex(program: Program) -> bool:
     [True, False]
     """
     coefficients, linear = program.coefficients, program.linear
-    above = (coefficients > 0).any(axis=1) | (_moved(program) > 0)
+    above = np.asarray((coefficients > 0).any(axis=1) | (_moved(program) > 0))
     below = (coefficients < 0).sum(axis=1)
     plain = ~linear.any(axis=1)
-    sums = plain & above & (below + (_moved(program) < 0) == 1)
+    sums: NDArray[np.bool_] = np.asarray(plain & above & (below + (_moved(program) < 0) == 1))
     sums[0] = plain[0] and above[0] and below[0] == 0 and program.constants[0] >= 0
     lines = ~plain & ~(coefficients != 0).any(axis=1)
     lines[0] = False
@@ -286,13 +287,12 @@ class _State:
 def _solve(matrices: Vector, right: Vector) -> Vector:
     """Return the solution of each system of equations; what has none is not a number."""
     try:
-        found: Vector = np.linalg.solve(matrices, right[:, :, None])[:, :, 0]
+        return np.asarray(np.linalg.solve(matrices, right[:, :, None])[:, :, 0])
     except np.linalg.LinAlgError:
         if len(matrices) == 1:
             return np.full_like(right, np.nan)
         pairs = zip(matrices, right, strict=True)
         return np.concatenate([_solve(one[None], other[None]) for one, other in pairs])
-    return found
 
 
 def _longest(values: Vector, moves: Vector) -> Vector:
@@ -304,7 +304,8 @@ def _longest(values: Vector, moves: Vector) -> Vector:
 
 def _moved(program: Program) -> Vector:
     """Return the constants of all functions, with the upper bounds of constraints taken off."""
-    return program.constants - np.append(0.0, program.constraint_upper)
+    found: Vector = program.constants - np.append(0.0, program.constraint_upper)
+    return found
 
 
 def _rows(program: Program) -> list[tuple[Vector, Vector]]:

@@ -151,7 +151,8 @@ def solve(
     ('optimal', 100.0)
     """
     began = perf_counter()
-    program, variables, model = problem, [], None
+    model: Any = None
+    program, variables = problem, list[Any]()
     if not isinstance(problem, Program):
         from tilesolve.solver.from_pyomo import read  # Pyomo takes a while
 

@@ -80,7 +80,7 @@ class ExponentialNLP:
         above, below = np.split(occurs, 2)
         self._jacobian_at = _places((above + below + np.abs(program.linear))[1:])
         self._hessian_at = _places(np.tril(occurs.T @ occurs))
-        self._point: Vector | None = None
+        self._point = np.full(1 + len(program.variables), np.nan)  # equal to no point
         self._slopes: tuple[Vector, Vector] | None = None
         self._move(program.start)
 
@@ -97,7 +97,8 @@ class ExponentialNLP:
     def constraints(self, x: Vector) -> Vector:
         """Return the constraints' bodies."""
         self._move(x)
-        return self._values[1:]
+        found: Vector = self._values[1:]
+        return found
 
     def jacobianstructure(self) -> tuple[Places, Places]:
         """Return the rows and columns of the Jacobian's entries that may not be zero."""
@@ -152,7 +153,7 @@ class ExponentialNLP:
 
     def _move(self, x: Vector) -> None:
         """Move to a point, and compute all functions there, unless it was the last one."""
-        if self._point is not None and np.array_equal(x, self._point):
+        if np.array_equal(x, self._point):
             return
         self._point = np.array(x, dtype=float)
         self._slopes = None
