@@ -66,7 +66,7 @@ def is_convex(program: Program) -> bool:
     plain = ~linear.any(axis=1)
     sums: NDArray[np.bool_] = np.asarray(plain & above & (below + (_moved(program) < 0) == 1))
     sums[0] = plain[0] and above[0] and below[0] == 0 and program.constants[0] >= 0
-    lines = ~plain & ~(coefficients != 0).any(axis=1)
+    lines: NDArray[np.bool_] = np.asarray(~plain & ~(coefficients != 0).any(axis=1))
     lines[0] = False
     bounded = np.isneginf(program.constraint_lower) & np.isfinite(program.constraint_upper)
     return bool(program.sense == 1 and np.all(sums | lines) and bounded.all())
