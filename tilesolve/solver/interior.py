@@ -63,7 +63,7 @@ def is_convex(program: Program) -> bool:
     coefficients, linear = program.coefficients, program.linear
     above = np.asarray((coefficients > 0).any(axis=1) | (_moved(program) > 0))
     below = (coefficients < 0).sum(axis=1)
-    plain = ~linear.any(axis=1)
+    plain = np.asarray(~linear.any(axis=1))
     sums: NDArray[np.bool_] = np.asarray(plain & above & (below + (_moved(program) < 0) == 1))
     sums[0] = plain[0] and above[0] and below[0] == 0 and program.constants[0] >= 0
     lines: NDArray[np.bool_] = np.asarray(~plain & ~(coefficients != 0).any(axis=1))
