@@ -27,9 +27,10 @@ def learn(
     from tilesolve.ranking.learning.judging import Judgement, judge
     from tilesolve.ranking.learning.learned import keep_learned, learned_file
     from tilesolve.ranking.learning.teaching import describe, list_rows, teach
-    from tilesolve.show.console_tables import console, progress_bar, text_table
+    from tilesolve.show.console_tables import console, progress_bar
     from tilesolve.studies.trial_files import read_trials
     from tilesolve.system.files import hold_lock
+    from tilesolve.system.tables import Table
     from tilesolve.system.trust import check_folder
 
     target = learned_file()
@@ -41,7 +42,7 @@ def learn(
     columns = {"problem": "left"} | dict.fromkeys(found.figures, "right")
     screen = console()
     title = f"{suite}: regret of the first, of the best of five, rank correlation"
-    screen.print(text_table(title, columns, list_rows(found)))
+    screen.print(Table(title, columns, list_rows(found)))
     screen.print(*describe(found, trials), sep="\n")
     if not found.gains:
         screen.print("nothing is kept")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tilesolve.model.set_costs import knows_latencies
 from tilesolve.plans.plan import Plan
-from tilesolve.plans.report import align_columns
 from tilesolve.ranking.rankers import SetsRanker
 from tilesolve.ranking.standings import MEASURED, Standings
 from tilesolve.ranking.variants import SOLVER
+from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_count, format_duration
 
 MOST_ROWS = 20

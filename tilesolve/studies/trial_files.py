@@ -12,7 +12,7 @@ from tilesolve.machine.cpu import detect_cpu
 from tilesolve.ranking.files import load
 from tilesolve.ranking.learning.judging import Trials, collect_trials
 from tilesolve.ranking.standings import Standings
-from tilesolve.studies.ranked import RankedCases
+from tilesolve.studies.ranking import RankedCases
 from tilesolve.system.files import read_regular
 from tilesolve.system.version import __version__
 

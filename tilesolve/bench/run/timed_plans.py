@@ -6,17 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilesolve.bench.case import Array, find_outliers, sum_parts
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.procedure import LONG_SECONDS, Procedure
-from tilesolve.bench.run.oracle import (
-    Array,
-    compute_elements,
-    describe_fault,
-    draw_arrays,
-    find_outliers,
-    pick_elements,
-    shrink,
-    sum_parts,
-)
 from tilesolve.bench.run.worker import make_timer
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
@@ -59,11 +51,11 @@ def time_plans(
         If a plan gives a wrong result.
     """
     machine, threads = plans[0].machine, plans[0].threads
-    small = shrink(problem)
-    plan(small, machine=machine, threads=threads)(*draw_arrays(small))
-    first, second, out = draw_arrays(problem)
-    at = pick_elements(problem)
-    values, slack = compute_elements(problem, (first, second), at)
+    case = ContractionCase("", problem)
+    small = case.shrink()
+    plan(small.work, machine=machine, threads=threads)(*small.draw())
+    first, second, out = case.draw()
+    expected = case.expect((first, second))
     trash = allocate(count_flush_bytes(machine))
     timers = [make_timer(_bind_run(found, first, second, out), trash) for found in plans]
     times: list[list[float]] = []
@@ -81,10 +73,10 @@ def time_plans(
         if number == 1:
             limit = max(LONG_SECONDS, HOPELESS_RATIO * seconds)
         times.append([])
-        fault = describe_fault(out[tuple(at.T)], values, slack)
+        fault = expected.describe_fault(out)
         sums = sum_parts(out)
         right = sums if right is None else right
-        if fault or any(find_outliers(problem, [right, sums])):
+        if fault or any(find_outliers(case, [right, sums])):
             what = fault or "its sums are not those of plan 1"
             raise BenchmarkError(f"plan {number} gives another result: {what}")
 
