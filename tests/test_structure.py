@@ -277,17 +277,10 @@ NUMBERS = {
     "which variants are ranked": {
         "ranking.files": "FORMAT",
         "ranking.grid": "TILINGS_PER_VARIANT INTERLEAVED_PARTS STRATA",
-        "ranking.learning.learned": "FORMAT",
         "ranking.polydl": "SMALLEST_TILE INNER_TILES",
         "ranking.polydl_convolutions": "BLOCKS",
         "ranking.ranking": "LEAST_ROUNDS",
         "ranking.table": "MOST_ROWS",
-    },
-    "how rankers learn, and when one is kept": {
-        "ranking.learning.judging": "FIRST_FEW LEAST_PROBLEMS LEAST_GAIN",
-        "ranking.learning.logistic": "RIDGE MOST_STEPS",
-        "ranking.learning.network": "WIDTHS SOFTSIGN_LAYER WIN_PROBABILITY STEPS BATCH_PAIRS RATE "
-        "MEAN_DECAY SQUARE_DECAY TINY",
     },
     "what is drawn and printed": {
         "show.calibration_tables": "SUMS",

@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 
 from tilesolve.bench_command import bench
 from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
-from tilesolve.learn_command import learn
 from tilesolve.plan_command import show_plan
 from tilesolve.ranking.command import rank_variants
 from tilesolve.system.command_options import full_dtype
@@ -346,5 +345,4 @@ def _warm(
 
 app.command("plan")(show_plan)
 app.command("rank")(rank_variants)
-app.command("learn")(learn)
 app.command("bench")(bench)

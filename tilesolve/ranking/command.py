@@ -16,7 +16,7 @@ def rank_variants(
     sizes: Annotated[
         list[str], typer.Argument(help="Extents: m=72 n=72, or one number for all letters.")
     ],
-    by: Annotated[str, typer.Option(help="The ranker: price, reuses, sets or learned.")] = "price",
+    by: Annotated[str, typer.Option(help="The ranker: price, reuses or sets.")] = "price",
     variants: Annotated[int, typer.Option(min=1, help="How many at most.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Of the draw of variants.")] = 1,
     like: Annotated[

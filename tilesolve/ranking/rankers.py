@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.model.set_costs import cost_of_reuses, cost_of_sets
@@ -13,10 +13,8 @@ from tilesolve.model.working_sets import Reuse
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.plan import Plan
-from tilesolve.ranking.learning.learned import LEARNED, load_learned
 
 
-@runtime_checkable
 class Ranker(Protocol):
     """What puts variants in an order."""
 
@@ -26,14 +24,6 @@ class Ranker(Protocol):
 
     def score(self, plan: Plan) -> float:
         """Return a number for a plan: the less, the sooner it is run."""
-
-
-@runtime_checkable
-class JointRanker(Ranker, Protocol):
-    """A ranker whose scores depend on what else is ranked."""
-
-    def among(self, plans: Sequence[Plan]) -> Ranker:
-        """Return a ranker of these plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +104,7 @@ def find_ranker(by: str | Ranker) -> Ranker:
     Raises
     ------
     PlanError
-        If there is none of that name, or none has been learned.
+        If there is none of that name.
 
     Examples
     --------
@@ -129,6 +119,4 @@ def find_ranker(by: str | Ranker) -> Ranker:
         return by
     if by in RANKERS:
         return RANKERS[by]
-    if by == LEARNED:
-        return load_learned()
-    raise PlanError(f"there is no ranker {by!r}; there are {', '.join(RANKERS)} and {LEARNED}")
+    raise PlanError(f"there is no ranker {by!r}; there are {', '.join(RANKERS)}")
