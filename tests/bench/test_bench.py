@@ -35,7 +35,7 @@ from tilesolve.bench.cases import (
 from tilesolve.bench.contenders import OURS, Contender, parse_contenders
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.comparison import compare_sweeps
-from tilesolve.bench.results.outputs import Outputs
+from tilesolve.bench.results.outputs import Job, Outputs
 from tilesolve.bench.results.performance_page import (
     name_section,
     replace_section,
@@ -45,7 +45,7 @@ from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.results.report import sort_cases
 from tilesolve.bench.results.summary import list_means, list_rows, report_sweep
 from tilesolve.bench.results.sweeps import Entry, Figures, Result, Sweep
-from tilesolve.bench.run.sweep import begin_sweep, estimate_cases, run_sweep
+from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.bench.run.sweep import measure_case as measure
 from tilesolve.bench.run.team import PeerError, keep_crew, start_team
 from tilesolve.bench.run.worker import Order, make_timer
@@ -445,7 +445,8 @@ class TestSweep:
         return run_sweep(cases, everyone, MACHINE, procedure, start, keep, progress)
 
     def start(self):
-        return begin_sweep(Sweep, "mine", None, [fake("right")], MACHINE, Procedure(repeat=2))
+        job = Job("mine", (), None, None, Procedure(repeat=2), Outputs())
+        return begin(Sweep, job, [fake("right")], MACHINE)
 
     def test_it_goes_on_from_what_is_kept(self, tmp_path):
         """An interruption leaves a file with what was done; the next sweep does the rest."""
@@ -646,7 +647,8 @@ class TestCommand:
         """The command's status says if a plan of ours gave no right result."""
         kept = tmp_path / "kept.json"
         everyone = parse_contenders("none")
-        start = begin_sweep(Sweep, "gemm", None, everyone, MACHINE, Procedure(repeat=3))
+        job = Job("gemm", (), None, None, Procedure(repeat=3), Outputs())
+        start = begin(Sweep, job, everyone, MACHINE)
         ((name, problem),) = find_cases("gemm", chosen=["GNMT-2048*"]).items()
         entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
         case = ContractionCase(name, problem)

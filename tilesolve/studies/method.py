@@ -11,10 +11,9 @@ from tilesolve.bench.cases import find_case_or_suite, name_cases
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.keeper import keep_results, print_estimate
 from tilesolve.bench.results.outputs import Job
-from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
 from tilesolve.bench.results.record import Outcome, Record
 from tilesolve.bench.results.report import Report
-from tilesolve.bench.run.sweep import SPARE_BYTES, describe_lack, share_progress
+from tilesolve.bench.run.sweep import SPARE_BYTES, begin, describe_lack, share_progress
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
@@ -83,14 +82,7 @@ def carry_out(method: Method, job: Job, plans: int | None) -> bool:
     cases = method.find(job)
     outputs.check()
     machine = Machine.load(job.machine)
-    start = method.record(
-        collect_conditions(job.suite, job.dtype, (), machine, procedure, count),
-        collect_provenance(machine, job.command),
-        machine.to_toml(),
-        (),
-    )
-    if outputs.json is not None:
-        start = start.resume(outputs.json)
+    start = begin(method.record, job, (), machine, count)
     waiting = start.pick_waiting(cases)
     weight = {name: _estimate(method, case, machine, job, count) for name, case in waiting.items()}
     print_estimate(weight.values())

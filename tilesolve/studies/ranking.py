@@ -20,7 +20,7 @@ from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.ranking.rankers import RANKERS
 from tilesolve.ranking.ranking import Ranking, rank
-from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
+from tilesolve.ranking.table import describe_variant
 from tilesolve.studies.method import Method, list_reasons
 from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
@@ -92,10 +92,8 @@ class RankedCases(Record[RankedCase]):
         found = case.ranking
         scores = dict(found.scores)
         for at, variant in enumerate(found.variants):
-            plan = variant.plan
             yield (
-                *(variant.kind, describe_around(plan), describe_tiles(plan), plan.split or ""),
-                *(describe_copies(plan), variant.fits, plan.seconds),
+                *(*describe_variant(variant), variant.plan.seconds),
                 *(scores[name][at] if name in scores else "" for name in RANKERS),
                 *(found.measured[at], ""),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, nan
 from types import MappingProxyType
 
@@ -187,7 +188,7 @@ def summarize_tilings(found: TiledNests) -> dict[str, str]:
         return {}
     shares = [case.share for case in cases]
     summed = {
-        f"correlation, {name}": _describe(cases, _correlated(name), statistics.median, "median")
+        f"correlation, {name}": _describe(cases, partial(TiledNest.correlation, score=name))
         for name in SHARES
     }
     summed["speed of the plan"] = (
@@ -205,21 +206,14 @@ def summarize_tilings(found: TiledNests) -> dict[str, str]:
     return summed
 
 
-def _correlated(score: str) -> Callable[[TiledNest], float]:
-    return lambda case: case.correlation(score)
-
-
-def _describe(
-    cases: Sequence[TiledNest],
-    figure: Callable[[TiledNest], float],
-    middle: Callable[[Sequence[float]], float],
-    what: str,
-) -> str:
+def _describe(cases: Sequence[TiledNest], figure: Callable[[TiledNest], float]) -> str:
+    """Return the median of a figure, and the worst nest by it."""
     known = [(value, case.name) for case in cases if isfinite(value := figure(case))]
     if not known:
         return "-"
     worst, name = min(known)
-    return f"{what} {middle([value for value, _ in known]):.2f}, worst {worst:.2f} ({name})"
+    middle = statistics.median(value for value, _ in known)
+    return f"median {middle:.2f}, worst {worst:.2f} ({name})"
 
 
 def describe_shares(machine: Machine, threads: int) -> str:

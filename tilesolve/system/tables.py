@@ -1,4 +1,4 @@
-"""A table as a value, and its forms: on a console, in Markdown, as CSV, as aligned text."""
+"""A table as a value, and its forms: on a console, in Markdown, as CSV, HTML and aligned text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,6 +96,21 @@ def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield ("  " + "  ".join((first, *others))).rstrip()
+
+
+def write_html(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table of HTML, whose first row is the head.
+
+    Examples
+    --------
+    >>> print(*write_html([["a"], ["1 < 2"]]))
+    <table> <tr><th>a</th></tr> <tr><td>1 &lt; 2</td></tr> </table>
+    """
+    yield "<table>"
+    for number, row in enumerate(rows):
+        tag = "td" if number else "th"
+        yield "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+    yield "</table>"
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

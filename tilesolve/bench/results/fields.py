@@ -35,14 +35,6 @@ def read_text(data: Data, what: str) -> str:
     return found
 
 
-def read_texts(data: Data, what: str) -> dict[str, str]:
-    """Return texts by name."""
-    found = read_value(data, what)
-    if not isinstance(found, dict):
-        raise BenchmarkError(f"{what!r} must be texts by name, got {found!r}")
-    return {name: read_text(found, name) for name in found}
-
-
 def write_value(found: Any) -> Any:  # noqa: ANN401 - whatever JSON may hold
     """Return a value as JSON has it: dataclasses and mappings by name, tuples as lists.
 
@@ -86,7 +78,7 @@ def read_fields(kind: Callable[..., Some], data: Data, *names: str, **given: obj
     """
     hints = _list_hints(kind)
     wanted = [name for name in names or hints if name not in given]
-    found = kind(**given, **{name: _read(hints[name], data, name) for name in wanted})
+    found = kind(**given, **{name: read_as(hints[name], data, name) for name in wanted})
     if check := getattr(found, "check", None):
         check()
     return found
@@ -98,11 +90,11 @@ def _list_hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
-def _read(hint: Any, data: Data, what: str) -> Any:  # noqa: ANN401 - a type, and a value of it
-    """Return a value that is as its type says."""
+def read_as(hint: Any, data: Data, what: str) -> Any:  # noqa: ANN401 - a type, and a value of it
+    """Return a value that is as a type says."""
     if isinstance(hint, UnionType):
         (own,) = [one for one in get_args(hint) if one is not NoneType]
-        return None if data.get(what) is None else _read(own, data, what)
+        return None if data.get(what) is None else read_as(own, data, what)
     if hint is bool:
         return bool(data.get(what))
     return _check(hint, read_value(data, what), what)

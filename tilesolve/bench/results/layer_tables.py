@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import isfinite
 
 from tilesolve.bench.contenders import IM2COL, LAYOUTS, OURS, split_name
@@ -175,9 +176,9 @@ def list_layer_means(sweep: LayerSweep) -> dict[str, str]:
     if measured != "-":
         found["packing"] = f"{measured} of the time, {predicted} predicted"
     whole: list[tuple[str, Callable[[Result], float]]] = [
-        ("to the best peer", lambda case: case.ratio()),
-        *((f"to the best peer in {at}", _ratio_in(at)) for at in LAYOUTS),
-        ("to im2col", lambda case: case.ratio(IM2COL)),
+        ("to the best peer", Result.ratio),
+        *((f"to the best peer in {at}", partial(Result.ratio, layout=at)) for at in LAYOUTS),
+        ("to im2col", partial(Result.ratio, peer=IM2COL)),
     ]
     kinds: list[tuple[str, Callable[[LayerCase], bool]]] = [
         ("", lambda _: True),
@@ -190,18 +191,10 @@ def list_layer_means(sweep: LayerSweep) -> dict[str, str]:
             if text := _describe_ratios(own, ratio):
                 found[prefix + what] = text
     for library in dict.fromkeys(split_name(name)[0] for name in list_contenders(sweep)):
-        text = _describe_ratios(sweep.cases, _ratio_to(library))
+        text = _describe_ratios(sweep.cases, partial(Result.ratio, peer=library))
         if text and library not in (OURS, IM2COL):
             found[f"to {library}"] = text
     return found
-
-
-def _ratio_in(layout: str) -> Callable[[Result], float]:
-    return lambda case: case.ratio(layout=layout)
-
-
-def _ratio_to(library: str) -> Callable[[Result], float]:
-    return lambda case: case.ratio(library)
 
 
 def _describe_ratios(cases: Sequence[Result], ratio: Callable[[Result], float]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from tilesolve.bench.case import Case
-from tilesolve.bench.results.fields import Data, read_fields, read_text, read_texts, write_value
+from tilesolve.bench.results.fields import Data, read_as, read_fields, read_text, write_value
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.system.files import read_regular, write_atomically
@@ -237,7 +237,7 @@ class Record(Generic[Kind]):
         try:
             return cls(
                 Conditions(**data["settings"]),
-                read_texts(data, "provenance"),
+                read_as(Mapping[str, str], data, "provenance"),
                 read_text(data, "machine"),
                 tuple(map(cls._read, data["cases"])),
             )

@@ -9,7 +9,7 @@ lies. Weights are prepared in the maker; padding belongs into the run.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from statistics import median
@@ -158,7 +158,8 @@ def onnxruntime(
     """Make ready a model of the layer; its result goes to an array made before."""
     runtime, onnx = importlib.import_module("onnxruntime"), importlib.import_module("onnx")
     x, w, bias = operands
-    helper, kind = onnx.helper, _type_number(onnx, layer.dtype)
+    helper = onnx.helper
+    kind = int(helper.np_dtype_to_tensor_dtype(np.dtype(layer.dtype)))
     nodes = [
         helper.make_node(
             "Conv",
@@ -190,11 +191,6 @@ def onnxruntime(
         bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
     return partial(_run_holding, partial(session.run_with_iobinding, binding), out, x)
-
-
-def _type_number(onnx: Any, dtype: str) -> int:  # noqa: ANN401 - the module
-    """Return ONNX's number of a dtype."""
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def openvino(
@@ -273,18 +269,10 @@ def _make_tensors(
             raise BenchmarkError("torch has no layout with channels last for one dimension")
         filters = filters.contiguous(memory_format=formats[len(layer.size)])
     if _is_even(layer):
-        return images, filters, module.from_numpy(bias), _keep
-    sides = list(_flatten(reversed(layer.padding)))
+        return images, filters, module.from_numpy(bias), lambda tensor: tensor
+    sides = list(chain.from_iterable(reversed(layer.padding)))
 
     def pad(tensor: Any) -> Any:  # noqa: ANN401
         return module.nn.functional.pad(tensor, sides)
 
     return images, filters, module.from_numpy(bias), pad
-
-
-def _keep(tensor: Any) -> Any:  # noqa: ANN401
-    return tensor
-
-
-def _flatten(ends: Iterable[tuple[int, int]]) -> Iterable[int]:
-    return chain.from_iterable(ends)

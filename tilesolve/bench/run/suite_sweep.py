@@ -29,7 +29,7 @@ from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.report import Report
 from tilesolve.bench.results.summary import report_sweep
 from tilesolve.bench.results.sweeps import LayerSweep, NestSweep, Sweep, SweepRecord
-from tilesolve.bench.run.sweep import begin_sweep, estimate_cases, run_sweep
+from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.machine.model import Machine
 from tilesolve.show.console_tables import console, progress_bar
 
@@ -99,10 +99,7 @@ def sweep_suite(kind: Kind, job: Job, peers: str | None) -> bool:
     everyone = kind.parse(",".join(kind.peers()) if peers is None else peers, procedure.threads)
     outputs.check()
     machine = Machine.load(job.machine)
-    given = (job.suite, job.dtype, everyone, machine, procedure, job.command)
-    start = begin_sweep(kind.record, *given)
-    if outputs.json is not None:
-        start = start.resume(outputs.json)
+    start = begin(kind.record, job, everyone, machine)
     print_estimate(estimate_cases(start.pick_waiting(cases), everyone, machine, procedure).values())
     with keep_results(start, outputs.json) as keeper, progress_bar("measuring") as tell:
         run_sweep(cases, everyone, machine, procedure, start, keeper.update, tell)

@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 from tilesolve.bench.case import Case, find_outliers
 from tilesolve.bench.contenders import OURS, Contender
 from tilesolve.bench.procedure import Procedure
+from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
+from tilesolve.bench.results.record import Record
 from tilesolve.bench.results.report import NOT_INSTALLED
-from tilesolve.bench.results.sweeps import Entry, Figures, Result, SweepRecord
+from tilesolve.bench.results.sweeps import Entry, Figures, Result
 from tilesolve.bench.run.team import Crew, PeerError, Team, keep_crew
 from tilesolve.bench.run.worker import Order, Ready
 from tilesolve.contractions.errors import TilesolveError
@@ -34,25 +36,26 @@ SPARE_BYTES = 2**28
 OTHER_RESULT = "the others found another result"
 """Why a contender drops out whose result is no other's."""
 
-Some = TypeVar("Some", bound=SweepRecord)
+Some = TypeVar("Some", bound=Record[Any])
 
 
-def begin_sweep(
+def begin(
     kind: type[Some],
-    suite: str,
-    dtype: str | None,
+    job: Job,
     contenders: Sequence[Contender],
     machine: Machine,
-    procedure: Procedure,
-    command: str = "",
+    plans: int | None = None,
 ) -> Some:
-    """Return a sweep without cases yet: its conditions and where it is made."""
-    return kind(
-        collect_conditions(suite, dtype, contenders, machine, procedure),
-        collect_provenance(machine, command),
-        machine.to_toml(),
-        (),
-    )
+    """Return what a job has found before, or a sweep or study of so many plans without cases.
+
+    Raises
+    ------
+    BenchmarkError
+        If the file of the job has results that were made in another way.
+    """
+    made = collect_conditions(job.suite, job.dtype, contenders, machine, job.procedure, plans)
+    start = kind(made, collect_provenance(machine, job.command), machine.to_toml(), ())
+    return start if job.outputs.json is None else start.resume(job.outputs.json)
 
 
 def run_sweep(
