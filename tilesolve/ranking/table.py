@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilesolve.model.set_costs import knows_latencies
 from tilesolve.plans.plan import Plan
-from tilesolve.ranking.rankers import SetsRanker
+from tilesolve.ranking.rankers import SETS
 from tilesolve.ranking.standings import MEASURED, Standings
 from tilesolve.ranking.variants import SOLVER, Variant
 from tilesolve.system.tables import align_columns
@@ -89,7 +89,7 @@ def _notes(found: Standings) -> Iterator[str]:
         agrees = "" if name == found.by else f", agreement {found.agreement(found.by, name):.2f}"
         place = found.ranks(name)[found.plans.index(found.solver)]
         yield f"{name}: the solver's plan is number {place:g}, {tied} are tied{agrees}"
-    if SetsRanker().name in found.rankers and not knows_latencies(found.solver.machine):
+    if SETS in found.rankers and not knows_latencies(found.solver.machine):
         yield "sets: the machine does not have all latencies, so each counts as 1"
     for name, why in found.lacking:
         yield f"{name}: {why}"
