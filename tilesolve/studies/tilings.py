@@ -10,7 +10,7 @@ from tilesolve.bench.nests import NestCase, find_nests
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.run.sweep import count_steps
-from tilesolve.bench.run.timed_plans import HOPELESS_RATIO
+from tilesolve.bench.run.timed_plans import take_turns
 from tilesolve.bench.run.worker import make_timer
 from tilesolve.constants.policy import NEST_WHOLE_EXTENT
 from tilesolve.contractions.errors import BenchmarkError
@@ -130,8 +130,7 @@ def time_choices(
 ) -> list[list[float]]:
     """Return the times of several ways to compute a nest.
 
-    A run that checks the result comes first. Those that take more than `HOPELESS_RATIO` times as
-    long as the first are timed once, the others in rounds.
+    A run that checks the result comes first. They take turns then.
 
     Raises
     ------
@@ -143,7 +142,6 @@ def time_choices(
     params = dict(case.work.params)
     trash = allocate(count_flush_bytes(machine))
     timers, digests = [], []
-    times: list[list[float]] = []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
         steps = [make_step(one, machine, procedure.threads) for one in choices]
@@ -157,13 +155,8 @@ def time_choices(
     for number, off in enumerate(find_outliers(case, digests), start=1):
         if off:
             raise BenchmarkError(f"tiling {number} gives another result than most")
-    for timed in timers:
-        times.append([timed()])
-    due = {n: t for n, t in enumerate(times) if t[0] <= HOPELESS_RATIO * times[0][0]}
-    while waiting := procedure.pick_due(due):
-        for number in waiting:
-            step(f"round {len(times[number]) + 1}, tiling {number + 1} of {len(several)}")
-            times[number].append(timers[number]())
+    times = [[timed()] for timed in timers]
+    take_turns(timers, times, procedure, step, f"tiling {{}} of {len(several)}")
     return times
 
 

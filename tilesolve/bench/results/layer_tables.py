@@ -10,12 +10,12 @@ from tilesolve.bench.contenders import IM2COL, LAYOUTS, OURS, split_name
 from tilesolve.bench.layers import LayerCase
 from tilesolve.bench.results.report import (
     Report,
+    describe_suite,
     fill_row,
     format_figure,
     format_speed,
     geometric_mean,
     list_contenders,
-    list_sorts,
     sort_cases,
 )
 from tilesolve.bench.results.sweeps import LayerSweep, Result
@@ -50,7 +50,7 @@ def report_layers(sweep: LayerSweep) -> Report:
     """Return what there is to show of a sweep of layers."""
     models = Table("", MODEL_COLUMNS, list_model_rows(sweep))
     layers = Table("", list_layer_columns(sweep), list_layer_rows(sweep))
-    heading, means = f"layers of {list_sorts(sweep)}", list_layer_means(sweep)
+    heading, means = f"layers of {describe_suite(sweep)}", list_layer_means(sweep)
     return Report.of_sweep(sweep, heading, LAYER_UNITS, means, models, layers)
 
 

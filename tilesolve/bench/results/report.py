@@ -109,7 +109,7 @@ def list_facts(record: Record[Any]) -> dict[str, str]:
     }
 
 
-def list_sorts(sweep: SweepRecord) -> str:
+def describe_suite(sweep: SweepRecord) -> str:
     """Return the suite, dtypes and threads of a sweep, as its heading names them."""
     made = sweep.conditions
     dtypes = made.dtype or ", ".join(dict.fromkeys(case.case.dtype for case in sweep.cases))

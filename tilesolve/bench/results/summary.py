@@ -7,12 +7,12 @@ from math import isfinite
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.report import (
     Report,
+    describe_suite,
     fill_row,
     format_figure,
     format_speed,
     geometric_mean,
     list_contenders,
-    list_sorts,
     sort_cases,
 )
 from tilesolve.bench.results.sweeps import Entry, Sweep
@@ -31,7 +31,7 @@ def report_sweep(sweep: Sweep) -> Report:
     """Return what there is to show of a sweep."""
     alone = "" if len(sweep.conditions.contenders) > 1 else ", without peers"
     table = Table("", list_columns(sweep), list_rows(sweep))
-    return Report.of_sweep(sweep, list_sorts(sweep) + alone, UNITS, list_means(sweep), table)
+    return Report.of_sweep(sweep, describe_suite(sweep) + alone, UNITS, list_means(sweep), table)
 
 
 def list_columns(sweep: Sweep) -> dict[str, str]:
