@@ -20,7 +20,7 @@ from math import nan
 from statistics import geometric_mean, median
 
 from tilesolve import Machine
-from tilesolve.bench.cases import find_cases
+from tilesolve.bench.cases import ContractionCase, find_cases
 from tilesolve.bench.run.peers import tilesolve
 from tilesolve.bench.run.turn import Turn
 from tilesolve.bench.run.worker import Order, get_ready
@@ -84,7 +84,8 @@ def measured(
     """Return what is measured of a problem, whose results have been checked."""
     runs: list[Callable[[], Turn]] = []
     for count in (1, threads):
-        order = Order(problem, machine, count, MAKER, count_flush_bytes(machine), paced=True)
+        case, flush = ContractionCase("", problem), count_flush_bytes(machine)
+        order = Order(case, machine, count, MAKER, flush, paced=True)
         first, run = get_ready(order)
         if first.problem:
             raise SystemExit(f"{problem.spec}, {count} thread(s): {first.problem}")

@@ -132,7 +132,6 @@ def test_wrong_values_of_options(name, option, value):
         ("plan", "--conv", ""),
         ("plan", "ij,jk->ik", "4", "--conv", "c=1"),
         ("kernels",),
-        ("learn", "no\nfile"),
     ],
 )
 def test_wrong_arguments(arguments):

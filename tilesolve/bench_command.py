@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -129,10 +130,7 @@ def bench(
         return
     if not suite:
         raise typer.BadParameter("name a suite, such as tccg")
-    from tilesolve.bench.contenders import list_peers
-    from tilesolve.bench.layer_contenders import LAYER_PEERS
     from tilesolve.bench.layers import has_layers
-    from tilesolve.bench.nest_contenders import NEST_PEERS
     from tilesolve.bench.nests import has_nests
     from tilesolve.bench.procedure import Procedure
     from tilesolve.bench.results.outputs import Job, Outputs
@@ -146,41 +144,29 @@ def bench(
         Outputs(as_json, csv, plot, html, page, compare),
         rebuild_command(context),
     )
-    if study is None and not problems and has_layers(suite):
-        if ignored := list_ignored(context, _OF_LAYERS):
-            raise typer.BadParameter(f"a sweep of layers takes no {ignored}")
-        from tilesolve.bench.run.layer_sweep import sweep_layers
+    nests, layers = has_nests(suite), has_layers(suite) and not problems
+    if study is Study.TILINGS and not nests:
+        raise typer.BadParameter(f"--study tilings takes a suite of nests, not {suite}")
+    if nests and study is not Study.TILINGS:
+        _refuse(context, _OF_NESTS, "nests")
+    if study is not None:
+        from tilesolve.studies.method import carry_out
+        from tilesolve.studies.printed import METHODS
 
-        right = sweep_layers(job, ",".join(LAYER_PEERS) if peers is None else peers)
-    elif study is Study.TILINGS:
-        from tilesolve.studies.printed import study_tilings
-
-        if not has_nests(suite):
-            raise typer.BadParameter(f"--study tilings takes a suite of nests, not {suite}")
-        right = study_tilings(job, plans)
-    elif has_nests(suite):
-        if ignored := list_ignored(context, _OF_NESTS):
-            raise typer.BadParameter(f"a sweep of nests takes no {ignored}")
-        from tilesolve.bench.run.nest_sweep import sweep_nests
-
-        right = sweep_nests(job, ",".join(NEST_PEERS) if peers is None else peers)
-    elif study is Study.TILES:
-        from tilesolve.studies.printed import study_tiles
-
-        right = study_tiles(job, plans)
-    elif study is Study.RANKING:
-        from tilesolve.studies.printed import study_ranking
-
-        right = study_ranking(job, plans)
-    elif study is Study.TRIES:
-        from tilesolve.studies.printed import study_tries
-
-        right = study_tries(job, plans)
+        right = carry_out(METHODS[study], job, plans)
     else:
-        from tilesolve.bench.run.suite_sweep import sweep_suite
+        if layers:
+            _refuse(context, _OF_LAYERS, "layers")
+        from tilesolve.bench.run.suite_sweep import CONTRACTIONS, LAYERS, NESTS, sweep_suite
 
-        right = sweep_suite(job, ",".join(list_peers()) if peers is None else peers)
+        right = sweep_suite(NESTS if nests else LAYERS if layers else CONTRACTIONS, job, peers)
     raise typer.Exit(0 if right else 1)
+
+
+def _refuse(context: typer.Context, taken: Sequence[str], what: str) -> None:
+    """Refuse options that a sweep of such cases would ignore."""
+    if ignored := list_ignored(context, taken):
+        raise typer.BadParameter(f"a sweep of {what} takes no {ignored}")
 
 
 def _check_study(context: typer.Context, study: Study | None) -> None:

@@ -15,7 +15,6 @@ from typer.core import TyperGroup
 
 from tilesolve.bench_command import bench
 from tilesolve.contractions.errors import TilesolveError, TilesolveWarning
-from tilesolve.learn_command import learn
 from tilesolve.plan_command import show_plan
 from tilesolve.ranking.command import rank_variants
 from tilesolve.system.command_options import full_dtype
@@ -274,7 +273,8 @@ def _suites(
     from tilesolve.contractions.layer_suites import layer_suites
     from tilesolve.contractions.suites import suite
     from tilesolve.contractions.suites import suites as names
-    from tilesolve.show.console_tables import console, layer_table, suite_table, text_table
+    from tilesolve.show.console_tables import console, layer_table, suite_table
+    from tilesolve.system.tables import Table
 
     if name is not None:
         if name in names() or not has_layers(name):
@@ -283,14 +283,14 @@ def _suites(
             console().print(layer_table(name, list_layers(name)))
         return
     rows = [(found, str(len(suite(found)))) for found in names()]
-    console().print(text_table("", {"suite": "left", "problems": "right"}, rows))
+    console().print(Table("", {"suite": "left", "problems": "right"}, rows))
     counts = [(found, list_layers(found)) for found in layer_suites()]
     columns = {"suite of layers": "left", "layers": "right", "different": "right"}
     sums = [
         (found, sum(row.times for row in layers), len({row.convolution for row in layers}))
         for found, layers in counts
     ]
-    console().print(text_table("", columns, [(name, *map(str, found)) for name, *found in sums]))
+    console().print(Table("", columns, [(name, *map(str, found)) for name, *found in sums]))
 
 
 @app.command("cache")
@@ -345,5 +345,4 @@ def _warm(
 
 app.command("plan")(show_plan)
 app.command("rank")(rank_variants)
-app.command("learn")(learn)
 app.command("bench")(bench)

@@ -23,30 +23,31 @@ from patience import PATIENCE
 from strategies import problems as any_problem
 from typer.testing import CliRunner
 
-from tilesolve.bench.cases import MULTIPLICATIONS, TENSOR_ELEMENTS, find_cases
+from tilesolve.bench.case import find_outliers, sum_parts
+from tilesolve.bench.cases import (
+    MULTIPLICATIONS,
+    TENSOR_ELEMENTS,
+    ContractionCase,
+    draw_arrays,
+    find_cases,
+    name_cases,
+)
 from tilesolve.bench.contenders import OURS, Contender, parse_contenders
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.comparison import compare_sweeps
-from tilesolve.bench.results.outputs import Outputs
+from tilesolve.bench.results.outputs import Job, Outputs
 from tilesolve.bench.results.performance_page import (
     name_section,
-    render_section,
     replace_section,
     write_section,
 )
 from tilesolve.bench.results.record import Conditions
-from tilesolve.bench.results.summary import list_means, list_rows, sort_cases
-from tilesolve.bench.results.sweeps import Case, Entry, Sweep
-from tilesolve.bench.run.oracle import (
-    compute_elements,
-    describe_fault,
-    draw_arrays,
-    find_outliers,
-    pick_elements,
-    sum_parts,
-)
-from tilesolve.bench.run.sweep import begin_sweep, estimate_cases, measure_case, run_sweep
-from tilesolve.bench.run.team import PeerError, start_team
+from tilesolve.bench.results.report import sort_cases
+from tilesolve.bench.results.summary import list_means, list_rows, report_sweep
+from tilesolve.bench.results.sweeps import Entry, Figures, Result, Sweep
+from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
+from tilesolve.bench.run.sweep import measure_case as measure
+from tilesolve.bench.run.team import PeerError, keep_crew, start_team
 from tilesolve.bench.run.worker import Order, make_timer
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
@@ -86,15 +87,34 @@ def command(*arguments):
 
 
 def order(contender, problem=SMALL):
-    return Order(problem, MACHINE, 1, contender.maker, FLUSH)
+    return Order(ContractionCase("x", problem), MACHINE, 1, contender.maker, FLUSH)
+
+
+def measure_case(name, problem, contenders, procedure, tell=lambda *_: None):
+    """Measure one problem, with processes of its own."""
+    with keep_crew(contenders, procedure) as crew:
+        return measure(ContractionCase(name, problem), crew, MACHINE, tell)
+
+
+def planned(roofline, predicted, bottleneck):
+    """Return what is predicted of a plan of ours."""
+    return {OURS: Figures(roofline, predicted, bottleneck)}
+
+
+def render_section(sweep):
+    """Return a sweep's section of a page."""
+    return report_sweep(sweep).render_section()
 
 
 def measured(*names):
     """Return the entries of contenders for a small problem."""
     everyone = [fake(name) for name in names]
-    return measure_case(
-        "small", SMALL, everyone, MACHINE, Procedure(repeat=3), lambda _: None
-    ).entries
+    return measure_case("small", SMALL, everyone, Procedure(repeat=3)).entries
+
+
+def expect(problem, operands):
+    """Return what the result of a problem has to be."""
+    return ContractionCase("x", problem).expect(operands)
 
 
 def made(*cases, **contenders):
@@ -111,11 +131,9 @@ class TestChecks:
     def test_expected_elements_are_those_of_the_reference(self, problem):
         """At all places that are looked at, affine specs included."""
         *operands, out = draw_arrays(problem)
-        at = pick_elements(problem, 20)
-        values, slack = compute_elements(problem, operands, at)
         right = reference(problem, *operands)
         assert out.shape == right.shape
-        assert not describe_fault(right[tuple(at.T)], values, slack)
+        assert not expect(problem, operands).describe_fault(right.astype(problem.dtype))
 
     @settings(max_examples=60)
     @given(st.integers(0, 119), st.floats(1e-6, 1e6), st.booleans())
@@ -126,27 +144,28 @@ class TestChecks:
         other = right.copy()
         other.flat[at] += -off if negative else off
         digests = [sum_parts(right), sum_parts(other), sum_parts(right * (1 + 1e-16))]
-        assert find_outliers(SMALL, digests) == [False, True, False]
-        assert find_outliers(SMALL, digests[:2]) == [True, True]
+        assert find_outliers(ContractionCase("x", SMALL), digests) == [False, True, False]
+        assert find_outliers(ContractionCase("x", SMALL), digests[:2]) == [True, True]
 
     def test_a_result_that_was_never_written_is_wrong(self):
         """The output starts as NaN, and NaN is no number within any slack."""
         *operands, out = draw_arrays(SMALL)
-        at = pick_elements(SMALL)
-        assert "wrong result: nan" in describe_fault(
-            out[tuple(at.T)], *compute_elements(SMALL, operands, at)
-        )
+        assert "wrong result: nan" in expect(SMALL, operands).describe_fault(out)
 
     def test_float32_sums_of_many_terms_are_right(self):
         """Rounding of a long sum in single precision is no fault, a missing term is one."""
         problem = Problem.of("ik-ij-jk", "i=4 j=40000 k=4", "float32")
         *operands, _ = draw_arrays(problem)
-        at = pick_elements(problem)
-        values, slack = compute_elements(problem, operands, at)
-        found = operands[0] @ operands[1]
-        assert not describe_fault(found[tuple(at.T)], values, slack)
-        short = operands[0][:, :-1000] @ operands[1][:-1000]
-        assert describe_fault(short[tuple(at.T)], values, slack)
+        expected = expect(problem, operands)
+        assert not expected.describe_fault(operands[0] @ operands[1])
+        assert expected.describe_fault(operands[0][:, :-1000] @ operands[1][:-1000])
+
+    def test_another_shape_or_dtype_is_wrong(self):
+        """Even where all its elements are right."""
+        *operands, _ = draw_arrays(SMALL)
+        right, expected = reference(SMALL, *operands), expect(SMALL, operands)
+        for other in (right.astype("float32"), right[None]):
+            assert "wrong result: float" in expected.describe_fault(other)
 
 
 class TestContenders:
@@ -170,9 +189,7 @@ class TestContenders:
         problem = Problem.of("ij-ik-kj", "i=90 j=90 k=4")
         everyone = [fake(name) for name in ("right", "subtly_wrong")]
         everyone.append(Contender("again", "fake_peers:right", "fake_peers"))
-        found = measure_case(
-            "x", problem, everyone, MACHINE, Procedure(repeat=1), lambda _: None
-        ).entries
+        found = measure_case("x", problem, everyone, Procedure(repeat=1)).entries
         assert found["subtly_wrong"].reason
         assert found["right"].seconds
         assert found["again"].seconds
@@ -224,13 +241,15 @@ class TestContenders:
     def test_a_hung_contender_ends_with_the_command(self):
         """Even where the command is killed outright, no process of a contender stays behind."""
         code = """
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.contenders import Contender
 from tilesolve.bench.run.team import start_team
 from tilesolve.bench.run.worker import Order
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 hanging = Contender("hanging", "fake_peers:hanging", "fake_peers")
-order = Order(Problem.of("ij-ik-kj", 9), Machine.load("i7-6700k"), 1, hanging.maker, 4096)
+case = ContractionCase("x", Problem.of("ij-ik-kj", 9))
+order = Order(case, Machine.load("i7-6700k"), 1, hanging.maker, 4096)
 with start_team(hanging, 1, 1, 600.0) as one:
     one.workers[0].send(order)
     one.workers[0].connection.poll(2.0)  # long enough for it to start and to hang
@@ -294,22 +313,20 @@ with start_team(hanging, 1, 1, 600.0) as one:
         """The roofline is drawn with it; nobody else's process is asked for it."""
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
         procedure = Procedure(repeat=2, threads=threads)
-        found = measure_case(
-            "x", SMALL, parse_contenders("numpy"), MACHINE, procedure, lambda _: None
-        )
+        found = measure_case("x", SMALL, parse_contenders("numpy"), procedure)
         expectation = plan(SMALL, machine=MACHINE, threads=threads)
         assert found.peak > 0
-        assert found.roofline == expectation.roofline_at(found.peak)
-        alone = measure_case("x", SMALL, [fake("right")], MACHINE, procedure, lambda _: None)
+        assert found.plan.roofline == expectation.roofline_at(found.peak)
+        alone = measure_case("x", SMALL, [fake("right")], procedure)
         assert alone.entries["right"].seconds
         assert alone.peak is None
-        assert alone.roofline == expectation.roofline
+        assert alone.plan.roofline == expectation.roofline
 
     def test_a_missing_package_is_said(self):
         """A peer that is not installed takes no time and no process."""
         absent = Contender("absent", "tilesolve.bench.run.peers:torch", "no_such_package")
         assert absent.label == "absent: not installed"
-        found = measure_case("x", SMALL, [absent], MACHINE, Procedure(), lambda _: None)
+        found = measure_case("x", SMALL, [absent], Procedure())
         assert found.entries["absent"] == Entry((), "not installed")
 
     def test_settings_of_one_do_not_reach_another(self, monkeypatch):
@@ -328,9 +345,7 @@ with start_team(hanging, 1, 1, 600.0) as one:
     @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
     def test_a_batch_runs_side_by_side(self):
         """Each process has data of its own; the slowest counts; all are gone afterwards."""
-        found = measure_case(
-            "x", SMALL, [fake("right")], MACHINE, Procedure(batch=2, repeat=2), lambda _: None
-        )
+        found = measure_case("x", SMALL, [fake("right")], Procedure(batch=2, repeat=2))
         assert len(found.entries["right"].seconds) == 2
 
     def test_a_batch_larger_than_the_computer_is_refused(self):
@@ -383,9 +398,7 @@ class TestRounds:
     def test_a_long_first_run_is_a_round_of_a_sweep(self, monkeypatch):
         """Where every run counts as long, each contender runs once for the check and the rest."""
         monkeypatch.setattr("tilesolve.bench.procedure.LONG_SECONDS", 0.0)
-        found = measure_case(
-            "x", SMALL, [fake("crashing_later")], MACHINE, Procedure(repeat=2), print
-        )
+        found = measure_case("x", SMALL, [fake("crashing_later")], Procedure(repeat=2), print)
         assert len(found.entries["crashing_later"].seconds) == 2
 
     def test_what_a_case_takes_is_foreseen_from_its_work(self):
@@ -428,10 +441,12 @@ class TestCases:
 class TestSweep:
     def run(self, problems, start, keep=lambda _: None, progress=lambda *_: None):
         everyone = [fake("right")]
-        return run_sweep(problems, everyone, MACHINE, Procedure(repeat=2), start, keep, progress)
+        cases, procedure = name_cases(problems), Procedure(repeat=2)
+        return run_sweep(cases, everyone, MACHINE, procedure, start, keep, progress)
 
     def start(self):
-        return begin_sweep("mine", None, [fake("right")], MACHINE, Procedure(repeat=2))
+        job = Job("mine", (), None, None, Procedure(repeat=2), Outputs())
+        return begin(Sweep, job, [fake("right")], MACHINE)
 
     def test_it_goes_on_from_what_is_kept(self, tmp_path):
         """An interruption leaves a file with what was done; the next sweep does the rest."""
@@ -471,14 +486,13 @@ class TestSweep:
             raise SolverError("IPOPT is tired")
 
         monkeypatch.setattr("tilesolve.bench.run.sweep.plan", none)
-        procedure, quiet = Procedure(repeat=2), lambda _: None
-        case = measure_case("odd", SMALL, parse_contenders("numpy"), MACHINE, procedure, quiet)
+        case = measure_case("odd", SMALL, parse_contenders("numpy"), Procedure(repeat=2))
         assert case.entries[OURS] == Entry((), "unplanned: IPOPT is tired")
         assert len(case.entries["numpy"].seconds) == 2
         assert not case.skipped
         found = made(case, tilesolve="", numpy="")
         assert Sweep.from_json(found.to_json()).to_json() == found.to_json()
-        assert found.has("odd", SMALL)
+        assert found.has(ContractionCase("odd", SMALL))
         ((name, roofline, ours, *others),) = list_rows(found)
         assert (name, roofline, ours, set(others[:-1])) == ("odd", "-", "unplanned", {"-", "0"})
         ours, numpy = csv.DictReader(io.StringIO(found.to_csv()))
@@ -493,7 +507,7 @@ class TestSweep:
     def test_what_does_not_fit_takes_no_time(self):
         """The time left is reckoned without the work of cases that will be skipped."""
         problems = {"huge": Problem.of(SMALL.spec, 4000), "x": SMALL}
-        found = estimate_cases(problems, [fake("right")], MACHINE, Procedure())
+        found = estimate_cases(name_cases(problems), [fake("right")], MACHINE, Procedure())
         assert found["huge"] < 2 * found["x"]
 
     def test_progress_grows_to_the_end(self):
@@ -620,10 +634,9 @@ class TestCommand:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
         screen = SimpleNamespace(print=gone)
-        for module in ("bench.results.printed", "studies.printed"):
-            monkeypatch.setattr(f"tilesolve.{module}.console", lambda: screen)
+        monkeypatch.setattr("tilesolve.bench.results.report.console", lambda: screen)
         monkeypatch.setattr("tilesolve.bench.run.suite_sweep.run_sweep", lambda *_: None)
-        monkeypatch.setattr("tilesolve.studies.tiles.study_problems", lambda *_: None)
+        monkeypatch.setattr("tilesolve.studies.method.share_progress", lambda *_: ())
         files = [] if study else ["--html", tmp_path / "found.html"]
         done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
         assert done.exit_code == 1
@@ -633,10 +646,13 @@ class TestCommand:
     def test_a_wrong_plan_is_status_1(self, tmp_path):
         """The command's status says if a plan of ours gave no right result."""
         kept = tmp_path / "kept.json"
-        start = begin_sweep("gemm", None, parse_contenders("none"), MACHINE, Procedure(repeat=3))
+        everyone = parse_contenders("none")
+        job = Job("gemm", (), None, None, Procedure(repeat=3), Outputs())
+        start = begin(Sweep, job, everyone, MACHINE)
         ((name, problem),) = find_cases("gemm", chosen=["GNMT-2048*"]).items()
         entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
-        start.with_case(Case(name, problem, 1.0, 1.0, "L1", entries)).save(kept)
+        case = ContractionCase(name, problem)
+        start.with_case(Result(case, entries, planned(1.0, 1.0, "L1"))).save(kept)
         done = command(
             *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
             *("--machine", "i7-6700k", "--json", kept),
@@ -665,19 +681,18 @@ class TestCommand:
 
 
 class TestResults:
-    CASE = Case(
-        "matmul",
-        Problem.of("ij-ik-kj", 100),
-        1e-3,
-        2e-3,
-        "L2",
+    MATMUL = ContractionCase("matmul", Problem.of("ij-ik-kj", 100))
+    CASE = Result(
+        MATMUL,
         {OURS: Entry((4e-3, 5e-3, 3e-3), "", 0.1, 123), "numpy": Entry((6e-3,) * 3)},
+        planned(1e-3, 2e-3, "L2"),
     )
+    OTHER = replace(CASE, case=replace(MATMUL, name="other"))
+    HUGE = Result(ContractionCase("huge", SMALL), skipped="too large")
 
     def test_json_reads_back(self):
         """Whatever is kept is read back equal."""
-        skipped = Case("huge", Problem.of("ij-ik-kj", 10**6), skipped="too large")
-        both = made(self.CASE, skipped)
+        both = made(self.CASE, self.HUGE)
         assert json.loads(both.to_json())["format"] == 1
         again = Sweep.from_json(both.to_json())
         assert again.cases[0] == self.CASE
@@ -686,7 +701,7 @@ class TestResults:
 
     def test_a_peak_beside_the_runs_is_kept_and_told(self):
         """Files from before there was one are read as well."""
-        paced = made(replace(self.CASE, peak=3e9), replace(self.CASE, name="other", peak=5e9))
+        paced = made(replace(self.CASE, peak=3e9), replace(self.OTHER, peak=5e9))
         again = Sweep.from_json(paced.to_json())
         assert [case.peak for case in again.cases] == [3e9, 5e9]
         assert "| peak of float64 beside the runs | 4.0 GFLOP/s in the median" in render_section(
@@ -722,7 +737,7 @@ class TestResults:
     )
     def test_impossible_values_are_refused(self, place, damage):
         """Whatever a file holds in the place of a value, the error is one line of its own words."""
-        both = made(self.CASE, Case("huge", SMALL, skipped="too large"))
+        both = made(self.CASE, self.HUGE)
         data = json.loads(both.to_json())
         *above, last = place
         part = data
@@ -738,9 +753,8 @@ class TestResults:
     @given(st.data())
     def test_a_damaged_file_is_refused_or_shown(self, data):
         """With any value replaced by another one, what is read can be shown and kept."""
-        skipped = Case("huge", SMALL, skipped="too large")
-        unplanned = Case("odd", SMALL, entries={OURS: Entry((), "unplanned: no")})
-        document = json.loads(made(replace(self.CASE, peak=3e9), skipped, unplanned).to_json())
+        unplanned = Result(ContractionCase("odd", SMALL), {OURS: Entry((), "unplanned: no")})
+        document = json.loads(made(replace(self.CASE, peak=3e9), self.HUGE, unplanned).to_json())
         del document["settings"]
         part = document
         while isinstance(part, dict | list) and part:
@@ -773,7 +787,7 @@ class TestResults:
         """Speed, share of the roofline and ratio follow from the median round."""
         assert self.CASE.speed(OURS) == pytest.approx(2e6 / 4e-3)
         assert self.CASE.reached(OURS) == pytest.approx(0.25)
-        assert self.CASE.ratio == pytest.approx(1.5)
+        assert self.CASE.ratio() == pytest.approx(1.5)
         assert self.CASE.entries[OURS].spread == pytest.approx(0.25)
         outlier = Entry((1.0, 1.0, 1.0, 1.0, 9.0))
         assert (outlier.median, outlier.spread) == (1.0, 0.0)
@@ -782,12 +796,13 @@ class TestResults:
         """Who has no result, then by the ratio to the best peer, and last what was skipped."""
         ratios = [2.0, 0.5, 1.0]
         entries = [{OURS: Entry((1.0,)), "numpy": Entry((ratio,))} for ratio in ratios]
+        named = {f"{ratio}": own for ratio, own in zip(ratios, entries, strict=True)}
+        named["none"] = {OURS: Entry((), "crashed: SIGSEGV")}
         cases = [
-            Case(f"{ratio}", SMALL, 0.5, 0.5, "L1", e)
-            for ratio, e in zip(ratios, entries, strict=True)
+            Result(ContractionCase(name, SMALL), own, planned(0.5, 0.5, "L1"))
+            for name, own in named.items()
         ]
-        cases.append(Case("none", SMALL, 0.5, 0.5, "L1", {OURS: Entry((), "crashed: SIGSEGV")}))
-        cases.insert(0, Case("skipped", SMALL, skipped="too large"))
+        cases.insert(0, Result(ContractionCase("skipped", SMALL), skipped="too large"))
         found = sort_cases(made(*cases))
         assert [case.name for case in found] == ["none", "0.5", "1.0", "2.0", "skipped"]
         table = list_rows(made(*cases, tilesolve="", numpy=""))
@@ -819,7 +834,7 @@ class TestResults:
             "## mine, float32, 1 thread",
             "## mine, float64, 2 threads",
         ]
-        changed = made(replace(self.CASE, name="other"))
+        changed = made(self.OTHER)
         write_section(tmp_path / "page.md", name_section(changed), render_section(changed))
         after = (tmp_path / "page.md").read_text("utf-8")
         assert after == before.replace(render_section(alone), render_section(changed))

@@ -11,9 +11,10 @@ from urllib.parse import unquote
 import pytest
 from patience import PATIENCE
 
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.record import Conditions
-from tilesolve.bench.results.sweeps import Case, Entry, Sweep
+from tilesolve.bench.results.sweeps import Entry, Figures, Result, Sweep
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 
@@ -38,8 +39,10 @@ def sweep():
         entries = {OURS: Entry((seconds,) * 3, "", 0.15, 1000), "numpy": Entry((2 * seconds,) * 3)}
         if name == "second":
             entries["numpy"] = Entry((), "crashed: SIGSEGV")
-        cases.append(Case(name, problem, 1.0, 1.5, "compute", entries))
-    cases.append(Case("skipped", problem, skipped="does not fit into memory: <too large>"))
+        figures = {OURS: Figures(1.0, 1.5, "compute")}
+        cases.append(Result(ContractionCase(name, problem), entries, figures))
+    skipped = ContractionCase("skipped", problem)
+    cases.append(Result(skipped, skipped="does not fit into memory: <too large>"))
     labels = {OURS: "tilesolve: tilesolve 9.9", "numpy": "numpy: numpy 8.8 A=b"}
     machine = Machine.load("i7-6700k").to_toml()
     facts = {"CPU": "the <fast> one", "begun": "2024-02-29 12:00 UTC"}

@@ -14,29 +14,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tilesolve.bench.contenders import Contender
-from tilesolve.bench.layer_contenders import LayerContender, parse_layer_contenders, split_name
-from tilesolve.bench.layers import UsedLayer, find_layers, list_layers, name_layer
+from tilesolve.bench.contenders import Contender, parse_layer_contenders
+from tilesolve.bench.layers import (
+    LayerCase,
+    channels_first,
+    draw_layer,
+    find_layers,
+    list_layers,
+    name_layer,
+)
 from tilesolve.bench.procedure import Procedure
-from tilesolve.bench.results.layer_sweeps import Figures, LayerCase, LayerSweep
 from tilesolve.bench.results.layer_tables import (
     list_layer_columns,
     list_layer_means,
-    list_layer_notes,
     list_layer_rows,
     list_model_rows,
-    render_layers,
+    report_layers,
 )
 from tilesolve.bench.results.record import Conditions
-from tilesolve.bench.results.sweeps import Entry
+from tilesolve.bench.results.report import list_notes
+from tilesolve.bench.results.sweeps import Entry, Figures, LayerSweep, Result
 from tilesolve.bench.run.im2col import make_im2col
-from tilesolve.bench.run.layer_oracle import (
-    channels_first,
-    compute_results,
-    draw_layer,
-    pick_results,
-)
-from tilesolve.bench.run.layer_sweep import keep_crew, measure_layer
+from tilesolve.bench.run.made import Made
+from tilesolve.bench.run.sweep import measure_case
+from tilesolve.bench.run.team import keep_crew
 from tilesolve.cli import app
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
@@ -91,7 +92,7 @@ class TestWhatIsMeasured:
         rows, found = list_layers(name), find_layers(name)
         assert len(found) == len({row.convolution for row in rows})
         assert sum(one.times for one in found.values()) == sum(row.times for row in rows)
-        assert all(name_layer(one.convolution) == key for key, one in found.items())
+        assert all(name_layer(one.work) == key == one.name for key, one in found.items())
 
     def test_networks_and_layers_are_chosen(self):
         """A pattern may mean either; one that means nothing is refused."""
@@ -99,14 +100,14 @@ class TestWhatIsMeasured:
         assert sum(one.times for one in squeeze.values()) == 26
         assert {model for one in squeeze.values() for model, _ in one.uses} == {"SqueezeNet"}
         taps = find_layers("sconv", chosen=["* 5x5 *"])
-        assert {one.convolution.window for one in taps.values()} == {(5, 5)}
+        assert {one.work.window for one in taps.values()} == {(5, 5)}
         with pytest.raises(BenchmarkError, match=r"no layer 'VGG', nor a network .* VGG-16"):
             find_layers("sconv", chosen=["VGG"])
 
     def test_dtypes(self):
         """The layers of a suite are of another dtype where one is asked for, but not of every."""
         (one,) = find_layers("resnet18", chosen=["3-64 *"], dtype="float64").values()
-        assert one.convolution.dtype == "float64"
+        assert one.work.dtype == one.dtype == "float64"
         with pytest.raises(BenchmarkError, match="complex64"):
             find_layers("resnet18", dtype="complex64")
 
@@ -152,12 +153,13 @@ class TestChecks:
     def test_elements_are_those_of_the_definition(self, name, layout):
         """Sums at single places leave out what padding has, and nothing else."""
         layer = replace(LAYERS[name], layout=layout)
-        x, w, bias = draw_layer(layer)
-        at = pick_results(layer)
-        values, slack = compute_results(layer, x, w, bias, at)
-        right = convolve(layer, x, w, bias)[tuple(at.T)]
-        np.testing.assert_allclose(values, right, rtol=1e-12, atol=1e-12)
-        assert (slack > 0).all()
+        *operands, out = LayerCase(name, layer).draw()
+        expected = LayerCase(name, layer).expect(operands)
+        right = convolve(layer, *operands)
+        np.testing.assert_allclose(expected.values, right[expected.places], rtol=1e-12, atol=1e-12)
+        assert (expected.slack > 0).all()
+        assert expected.describe_fault(right.astype(layer.dtype)) == ""
+        assert "wrong result: nan where" in expected.describe_fault(channels_first(layer, out))
 
     def test_data_are_the_same_in_each_layout(self):
         """So that sums over results compare."""
@@ -169,7 +171,7 @@ class TestChecks:
 def everyone():
     """Each installed contender of layers, and tilesolve."""
     found = parse_layer_contenders("torch,torch-eager,onnxruntime,openvino,im2col")
-    return [one for one in found if one.contender.installed]
+    return [one for one in found if one.installed]
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -177,22 +179,23 @@ def everyone():
 def test_peers_compute_layers(who, name, tmp_path):
     """What a contender finds is what the definition says, and its operands stay as they were."""
     layer = replace(LAYERS[name], layout=who.layout)
-    x, w, bias = draw_layer(layer)
-    kept = [array.copy() for array in (x, w, bias)]
-    module, _, function = who.contender.maker.partition(":")
+    *operands, out = LayerCase(name, layer).draw()
+    kept = [array.copy() for array in operands]
+    module, _, function = who.maker.partition(":")
     make = getattr(importlib.import_module(module), function)
     try:
-        run = make(layer, MACHINE, 1, x, w, bias).run
+        found = make(layer, MACHINE, 1, operands, out)
     except BenchmarkError:
         dimensions = len(layer.size)
-        assert split_name(who.name)[0] in ("torch", "torch-eager")
-        assert dimensions == 1 or (dimensions == 3 and split_name(who.name)[0] == "torch")
+        assert who.library in ("torch", "torch-eager")
+        assert dimensions == 1 or (dimensions == 3 and who.library == "torch")
         return
+    run = found.run if isinstance(found, Made) else found
     for _ in range(2):
         result = np.asarray(run())
         right = convolve(layer, *kept)
         np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
-    assert all(map(np.array_equal, kept, (x, w, bias)))
+    assert all(map(np.array_equal, kept, operands))
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
@@ -219,14 +222,14 @@ class TestMeasuring:
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "support"))
         kinds = [("im2col NCHW", "tilesolve.bench.run.conv_peers:im2col"), ("moody NCHW", MOODY)]
         contenders = [
-            *(LayerContender(Contender(name, make, "numpy"), "NCHW") for name, make in kinds),
-            LayerContender(Contender("gone NCHW", "gone:make", "no_such_package"), "NCHW"),
+            *(Contender(name, make, "numpy", layout="NCHW") for name, make in kinds),
+            Contender("gone NCHW", "gone:make", "no_such_package", layout="NCHW"),
         ]
         with keep_crew(contenders, Procedure(repeat=2)) as crew:
             seen = []
             for layer in (SMALL, LAYERS["batch"], SMALL):
-                used = UsedLayer(layer, (("net", 2),))
-                case = measure_layer("small", used, crew, MACHINE, lambda *_: None)
+                used = LayerCase("small", layer, (("net", 2),))
+                case = measure_case(used, crew, MACHINE, lambda *_: None)
                 seen.append({name: entry.reason for name, entry in case.entries.items()})
                 assert len(case.entries["im2col NCHW"].seconds) == 2
                 ids = {name: team.workers[0].process.pid for name, (team, _) in crew.teams.items()}
@@ -243,12 +246,10 @@ class TestMeasuring:
     def test_a_wrong_result_is_found(self, monkeypatch):
         """At single places, or by the sums that others found."""
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "support"))
-        contender = LayerContender(
-            Contender("wrong NCHW", "fake_conv_peers:wrong", "numpy"), "NCHW"
-        )
+        contender = Contender("wrong NCHW", "fake_conv_peers:wrong", "numpy", layout="NCHW")
         with keep_crew([contender], Procedure(repeat=1)) as crew:
-            used = UsedLayer(SMALL, (("net", 1),))
-            case = measure_layer("small", used, crew, MACHINE, lambda *_: None)
+            used = LayerCase("small", SMALL, (("net", 1),))
+            case = measure_case(used, crew, MACHINE, lambda *_: None)
         assert "wrong result: 0 where" in case.entries["wrong NCHW"].reason
 
     def test_command(self, tmp_path):
@@ -299,7 +300,7 @@ def case(name, ours, peers, uses=(("net", 1),), layer=SMALL):
     times = dict(zip(("tilesolve NHWC", "tilesolve NCHW"), ours, strict=True)) | peers
     entries = {who: Entry((seconds,) * 3, "", 0.2) for who, seconds in times.items()}
     figures = {"tilesolve NHWC": Figures(0.5, 1.5, "compute", 4096.0, 0.1, 0.2)}
-    return LayerCase(name, layer, tuple(uses), entries, figures, peak=1e9)
+    return Result(LayerCase(name, layer, tuple(uses)), entries, figures, peak=1e9)
 
 
 @pytest.fixture
@@ -320,7 +321,8 @@ def sweep():
         replace(one, entries={**one.entries, "openvino NHWC": Entry((), "not installed")})
         for one in cases
     ]
-    cases.append(LayerCase("d", LAYERS["batch"], (("one", 1),), skipped="does not fit"))
+    large = LayerCase("d", LAYERS["batch"], (("one", 1),))
+    cases.append(Result(large, skipped="does not fit"))
     names = [*cases[0].entries]
     labels = {name: f"{name}: made {at}" for at, name in enumerate(names)}
     made = Conditions("mine.onnx", None, 1, 1, 3, labels, "toy 123")
@@ -364,7 +366,7 @@ class TestTables:
 
     def test_notes(self, sweep):
         """Who is not installed, who failed, and what was skipped."""
-        assert list_layer_notes(sweep) == [
+        assert list_notes(sweep) == [
             "openvino NHWC: not installed",
             "b, torch NCHW: crashed: SIGSEGV",
             "d: does not fit",
@@ -372,7 +374,7 @@ class TestTables:
 
     def test_section(self, sweep):
         """All tables are on the page."""
-        text = render_layers(sweep)
+        text = report_layers(sweep).render_section()
         assert text.startswith("## layers of mine, float32, 1 thread\n")
         assert text.count("| --- |") == 6
         assert "| two | 4 |" in text

@@ -7,36 +7,33 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tilesolve.bench.contenders import Contender
-from tilesolve.bench.nest_contenders import NEST_PEERS, find_libraries, parse_nest_contenders
-from tilesolve.bench.nests import find_nests, has_nests
-from tilesolve.bench.results.nest_sweeps import NestFigures, NestResult, NestSweep
+from tilesolve.bench.case import find_outliers, sum_parts
+from tilesolve.bench.contenders import (
+    NEST_PEERS,
+    Contender,
+    find_libraries,
+    parse_nest_contenders,
+)
+from tilesolve.bench.nests import NestCase, find_nests, has_nests
 from tilesolve.bench.results.nest_tables import (
     list_nest_columns,
     list_nest_means,
-    list_nest_notes,
     list_nest_rows,
-    render_nests,
+    report_nests,
 )
 from tilesolve.bench.results.record import Conditions
-from tilesolve.bench.results.sweeps import Entry
+from tilesolve.bench.results.report import list_notes
+from tilesolve.bench.results.sweeps import Entry, Figures, NestSweep, Result
 from tilesolve.bench.run import nest_peers
-from tilesolve.bench.run.nest_oracle import (
-    draw_nest,
-    draw_output,
-    find_nest_fault,
-    find_nest_outliers,
-    shrink_nest,
-)
-from tilesolve.bench.run.nest_worker import NestOrder
-from tilesolve.bench.run.oracle import sum_parts
+from tilesolve.bench.run.worker import Order, get_ready
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
-from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
+from tilesolve.contractions.statements.nest_suites import NestCase as Nest
+from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.machine.model import Machine
 
 MACHINE = Machine.load("i7-6700k")
-SMALL = NestCase("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 9), ("j", 9), ("k", 7)), "float32")
+SMALL = Nest("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 9), ("j", 9), ("k", 7)), "float32")
 
 
 @pytest.mark.parametrize("peer", ["numpy", "numba", "halide", "halide-adams"])
@@ -49,44 +46,50 @@ def test_peers_compute_what_the_reference_does(name, peer):
         pytest.skip("its sum stands within a larger term")
     if peer.startswith("halide") and name == "gemm":
         pytest.skip("its sum stands within a larger term")
-    case = nest_suite("nests")[name]
-    small = shrink_nest(case.computation)
-    arrays, params = draw_nest(small), dict(case.params)
+    case = find_nests("nests", chosen=[name])[name].shrink()
+    *operands, out = case.draw()
+    expected = case.expect(operands)
     make = getattr(nest_peers, peer.replace("-", "_"))
-    work = nest_peers.NestWork(case, small, MACHINE, 1, arrays, params, draw_output(small))
-    found = make(work)()
-    assert find_nest_fault(small, arrays, params, found) == ""
-    if found.dtype.kind == "f":
-        found = found.copy()
-        found[tuple(0 for _ in found.shape)] += 1
-        assert "wrong result at 1 of" in find_nest_fault(small, arrays, params, found)
+    found = make(case.work, MACHINE, 1, operands, out)()
+    assert expected.describe_fault(found) == ""
+    found = found.copy()
+    found[tuple(0 for _ in found.shape)] += 1
+    assert f"at 1 of {found.size} places" in expected.describe_fault(found)
 
 
 def test_an_order_is_checked_and_timed():
     """In the process of ours, of the baseline and of the printed formulas."""
     for maker in ("tilesolve", "baseline", "thesis"):
-        order = NestOrder(SMALL, MACHINE, 1, f"tilesolve.bench.run.nest_peers:{maker}", 4096)
-        found, timed = order.get_ready()
+        made = f"tilesolve.bench.run.nest_peers:{maker}"
+        found, timed = get_ready(Order(NestCase("syrk", SMALL), MACHINE, 1, made, 4096))
         assert found.problem == ""
-        assert found.predicted > 0
-        assert "temporal" in found.how
+        assert found.figures.predicted > 0
+        assert "temporal" in found.figures.how
         assert timed().seconds > 0
 
 
 def test_outliers_are_found():
     """By sums of parts; integers must be equal."""
-    case = nest_suite("nests")["tpm"]
-    small = shrink_nest(case.computation)
-    right = draw_output(small) + 3
+    small = find_nests("nests")["tpm"].shrink()
+    right = small.draw()[-1] + 3
     wrong = right.copy()
     wrong[2, 3] += 1
     digests = [sum_parts(one) for one in (right, right, wrong)]
-    assert find_nest_outliers(small, digests) == [False, False, True]
-    floats = shrink_nest(SMALL.computation)
-    close = np.ones(floats.output.shape, "float32")
+    assert find_outliers(small, digests) == [False, False, True]
+    floats = NestCase("syrk", SMALL)
+    close = np.ones(floats.work.computation.output.shape, "float32")
     digests = [sum_parts(one) for one in (close, close * (1 + 1e-6), close + 1)]
-    assert find_nest_outliers(floats, digests) == [False, False, True]
-    assert find_nest_outliers(floats, []) == []
+    assert find_outliers(floats, digests) == [False, False, True]
+    assert find_outliers(floats, []) == []
+
+
+def test_a_large_result_of_another_shape_is_wrong():
+    """Its elements are compared among contenders alone."""
+    case = NestCase("syrk", replace(SMALL, sizes=(("i", 30), ("j", 20), ("k", 7))))
+    *operands, out = case.draw()
+    expected = case.expect(operands)
+    assert expected.describe_fault(out) == ""
+    assert "of shape (20, 30)" in expected.describe_fault(out.T)
 
 
 def test_names_choose_nests_and_contenders():
@@ -109,12 +112,14 @@ def make_sweep():
     times = {"tilesolve": 1.0, "baseline": 3.0, "thesis": 2.0, "numpy": 4.0, "numba": 0.5}
     entries = {name: Entry((seconds,)) for name, seconds in times.items()}
     entries["halide"] = Entry((), "not installed")
-    summed = NestResult(SMALL, entries, {"tilesolve": NestFigures(0.5, "temporal, nest")})
+    figures = {"tilesolve": Figures(predicted=0.5, how="temporal, nest")}
+    summed = Result(NestCase("syrk", SMALL), entries, figures)
     plain = replace(SMALL, name="tp", text="out[i,j] = A[j,i]", sizes=(("i", 5), ("j", 4)))
     failed = {**entries, "numba": Entry((), "crashed: SIGSEGV")}
     conditions = Conditions("nests", None, 1, 1, 5, {name: f"{name}: 1" for name in entries}, "m")
-    other = NestResult(plain, failed, {})
-    skipped = NestResult(replace(plain, name="big"), skipped="does not fit into memory")
+    other = Result(NestCase("tp", plain), failed)
+    big = NestCase("big", replace(plain, name="big"))
+    skipped = Result(big, skipped="does not fit into memory")
     return NestSweep(conditions, {"CPU": "any"}, MACHINE.to_toml(), (summed, other, skipped))
 
 
@@ -122,11 +127,11 @@ def test_ratios_and_means():
     """To the best library, which ours and the baseline are none of."""
     sweep = make_sweep()
     summed, other, _ = sweep.cases
-    assert (summed.best_peer, summed.ratio(summed.best_peer)) == ("numba", 0.5)
+    assert (summed.best_peer, summed.ratio(), summed.ratio("numba")) == ("numba", 0.5, 0.5)
     assert (other.best_peer, other.ratio("numpy")) == ("numpy", 4.0)
-    assert summed.temporal
-    assert not other.temporal
-    assert other.volume == 2 * 20 * 4
+    assert summed.case.temporal
+    assert not other.case.temporal
+    assert other.case.volume == 2 * 20 * 4
     means = list_nest_means(sweep)
     assert means["all, to the best peer"].startswith(f"{math.sqrt(0.5 * 4):.2f}, ahead in 1 of 2")
     assert means["temporal, thesis to baseline"].startswith("1.50")
@@ -140,8 +145,8 @@ def test_a_sweep_is_shown_and_read_back():
     assert all(len(row) == len(columns) for row in rows)
     assert "halide" not in columns
     assert [row[0] for row in rows] == ["syrk", "tp", "big"]
-    assert "tp, numba: crashed: SIGSEGV" in list_nest_notes(sweep)
-    assert "## nests, 1 thread" in render_nests(sweep)
+    assert "tp, numba: crashed: SIGSEGV" in list_notes(sweep)
+    assert "## nests, 1 thread" in report_nests(sweep).render_section()
     again = NestSweep.from_json(sweep.to_json())
     assert again == sweep
     assert len(sweep.to_csv().splitlines()) == 1 + 6 + 6 + 1

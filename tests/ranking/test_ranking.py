@@ -75,7 +75,6 @@ def test_rankers_are_values_with_one_method():
     ("options", "message"),
     [
         ({"by": "luck"}, "no ranker 'luck'; there are price, reuses, sets"),
-        ({"by": "learned"}, r"no ranker has been learned .*'tilesolve learn FILES\.json'"),
         ({"by": Fewest(name="x"), "like": "y"}, "no variants like 'y'"),
         ({"variants": 0}, "variants must be an integer of 1 or more, got 0"),
         ({"variants": 2.0}, "variants must be an integer"),
@@ -294,7 +293,6 @@ def test_the_command_prints_and_writes(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["m=3"], "no size for 'n'"),
-        ([8, "--by", "learned"], "no ranker has been learned"),
         ([8, "--by", "luck"], "no ranker 'luck'"),
         ([8, "--run", "0"], "top must be a number from 1 on"),
         ([8, "--run", "5x"], "top must be a number from 1 on"),

@@ -20,10 +20,11 @@ from tilesolve.machine.file import save_machine
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import machine_file
 from tilesolve.show import doctor
-from tilesolve.show.console_tables import console, text_table
+from tilesolve.show.console_tables import console
 from tilesolve.show.doctor import EXTRAS, Diagnosis, Row, Section, diagnose, print_diagnosis
 from tilesolve.system import files
 from tilesolve.system.files import write_atomically
+from tilesolve.system.tables import Table
 from tilesolve.system.trust import NOWHERE
 from tilesolve.system.units import format_size
 
@@ -357,7 +358,7 @@ def test_narrow_terminal_cuts_nothing():
     """A table in a narrow terminal folds its cells, and takes no text for markup."""
     stream = StringIO()
     narrow = Console(file=stream, width=30, force_terminal=True, color_system=None)
-    narrow.print(text_table("", {"what": "left", "value": "left"}, [("[h+r]", "0123456789" * 9)]))
+    narrow.print(Table("", {"what": "left", "value": "left"}, [("[h+r]", "0123456789" * 9)]))
     assert "[h+r]" in stream.getvalue()
     assert len(re.findall(r"\d", stream.getvalue())) == 90
 

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tilesolve import plan
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.run import timed_plans
@@ -102,12 +103,12 @@ def test_a_study_ranks_what_it_measured(best):
         make_trial("solver" if p is best else "random", p, (seconds[p.nest],) * 3)
         for p in (best, *others)
     ]
-    found = Study("x", best.problem, tuple(trials))
+    found = Study(ContractionCase("x", best.problem), tuple(trials))
     assert found.rank == seconds[best.nest]
     assert found.excess == pytest.approx(seconds[best.nest] - 1)
     assert found.correlation == pytest.approx(1.0)
     reverse = [replace(one, seconds=(9 - one.median,)) for one in trials]
-    backwards = Study("y", best.problem, tuple(reverse))
+    backwards = Study(ContractionCase("y", best.problem), tuple(reverse))
     assert backwards.correlation == pytest.approx(-1.0)
     assert [row[0] for row in list_trial_rows(found)] == ["1", "2", "3", "4", "5"]
     assert f"number {found.rank} of 5" in summarize_study(found)
@@ -120,10 +121,10 @@ def test_many_studies_are_summed_up():
     def made(name, *medians):
         """A study whose predictions are in the order of its medians, or in the reverse one."""
         trials = [Trial("x", "", "", "", float(at), (m,)) for at, m in enumerate(medians)]
-        return Study(name, problem, tuple(trials))
+        return Study(ContractionCase(name, problem), tuple(trials))
 
     near, far = made("near", 1.05, 1.0, 2.0), made("far", 1.5, 1.2, 1.0)
-    skipped = Study("huge", problem, skipped="too large")
+    skipped = Study(ContractionCase("huge", problem), skipped="too large")
     best = made("best", 1.0, 2.0, 3.0)
     *lines, last = summarize_studies([near, skipped, far, best])
     assert [line.partition(":")[0] for line in lines] == ["far", "near", "best", "huge"]
@@ -140,12 +141,11 @@ def test_a_study_runs():
     problem = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"])
     told = []
     found = study_problem(
-        "small",
-        problem,
+        ContractionCase("small", problem),
         Machine.load("i7-6700k"),
         Procedure(repeat=2),
+        4,
         lambda part, what: told.append(part),
-        count=4,
     )
     kinds = [trial.kind for trial in found.trials]
     assert kinds[0] == "solver"
@@ -166,7 +166,8 @@ def test_kernels_are_loaded_before_the_first_plan_is_timed(monkeypatch):
 
     monkeypatch.setattr(Plan, "__call__", noted)
     problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
-    study_problem("small", problem, machine, Procedure(repeat=1), lambda *_: None, count=2)
+    case = ContractionCase("small", problem)
+    study_problem(case, machine, Procedure(repeat=1), 2, lambda *_: None)
     assert extents[0] <= 3
     assert set(extents[1:]) == {70}
 
@@ -176,7 +177,8 @@ def test_runs_that_take_far_too_long_are_ended(monkeypatch):
     monkeypatch.setattr(timed_plans, "HOPELESS_RATIO", 0.0)
     monkeypatch.setattr(timed_plans, "LONG_SECONDS", 0.0)
     problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
-    found = study_problem("small", problem, machine, Procedure(repeat=3), lambda *_: None, count=2)
+    case = ContractionCase("small", problem)
+    found = study_problem(case, machine, Procedure(repeat=3), 2, lambda *_: None)
     first, *others = found.trials
     assert not first.ended
     assert others
@@ -269,14 +271,14 @@ def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
 
 def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
     """The first study is in the file when the second one is broken off."""
-    kept, usual = tmp_path / "kept.json", tiles.study_problem
+    kept, usual = tmp_path / "kept.json", tiles.vary_plan
 
-    def broken(name, *rest, **options):
-        if name == "two":
+    def broken(best, *rest):
+        if best.problem.sizes.get("d") == 44:
             raise KeyboardInterrupt
-        return usual(name, *rest, **options)
+        return usual(best, *rest)
 
-    monkeypatch.setattr(tiles, "study_problem", broken)
+    monkeypatch.setattr(tiles, "vary_plan", broken)
     common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
     done = command(*common, "--json", kept)
     assert done.exit_code == 130
@@ -287,8 +289,9 @@ def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
 def test_studies_read_back():
     """JSON gives back what was kept; a trial without a time is a damaged file."""
     problem = Problem.of("ik-ij-jk", 8)
-    one = Study("one", problem, (Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0)),))
-    skipped = Study("two", problem, skipped="too large")
+    trial = Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0))
+    one = Study(ContractionCase("one", problem), (trial,))
+    skipped = Study(ContractionCase("two", problem), skipped="too large")
     found = Studies(Conditions("mine", None, 1, 1, 3, {}, "m", plans=9), {}, "", (one, skipped))
     assert Studies.from_json(found.to_json()) == found
     for bad in ((), (replace(one.trials[0], seconds=()),)):
@@ -302,9 +305,8 @@ def test_studies_read_back():
 )
 def test_impossible_trials_are_refused(what, damage):
     """The error is one line that says which value."""
-    one = Study(
-        "one", Problem.of("ik-ij-jk", 8), (Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0)),)
-    )
+    trial = Trial("solver", "K N", "M:6,12", "L2", 1.0, (2.0, 3.0))
+    one = Study(ContractionCase("one", Problem.of("ik-ij-jk", 8)), (trial,))
     data = json.loads(Studies(Conditions("mine", None, 1, 1, 3, {}, "m"), {}, "", (one,)).to_json())
     data["cases"][0]["trials"][0][what] = damage
     with pytest.raises(BenchmarkError, match=f"damaged file of results: '{what}' must be "):
@@ -334,9 +336,8 @@ def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
     monkeypatch.setattr(timed_plans, "make_timer", timer)
     monkeypatch.setattr(tiles, "RUNNER_UP_PLANS", 0)
     procedure = Procedure(repeat=3, seconds=10.0)
-    found = study_problem(
-        "x", problem, Machine.load("i7-6700k"), procedure, lambda *_: None, count=2
-    )
+    case, machine = ContractionCase("x", problem), Machine.load("i7-6700k")
+    found = study_problem(case, machine, procedure, 2, lambda *_: None)
     assert [len(one.seconds) for one in found.trials] == rounds
     assert runs == [0, 1, 2, *(0, 1, 2), *(1, 0), *(0, 1) * (rounds[0] - 2)]
 

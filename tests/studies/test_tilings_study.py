@@ -3,14 +3,17 @@
 import csv
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from tilesolve.bench.nests import NestCase
 from tilesolve.bench.procedure import Procedure
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.statements.nest_suites import NestCase, nest_suite
+from tilesolve.contractions.statements.nest_suites import NestCase as Nest
+from tilesolve.contractions.statements.nest_suites import nest_suite
 from tilesolve.machine.model import Machine
 from tilesolve.studies import tilings as study
 from tilesolve.studies.tiled import (
@@ -25,7 +28,8 @@ from tilesolve.studies.tiled import (
 )
 
 MACHINE = Machine.load("i7-6700k")
-SMALL = NestCase("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 19), ("j", 17), ("k", 9)), "float32")
+SYRK = Nest("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 19), ("j", 17), ("k", 9)), "float32")
+SMALL = NestCase("syrk", SYRK)
 
 
 def bench(*arguments):
@@ -51,7 +55,7 @@ def test_a_study_is_kept_shown_and_resumed(small, tmp_path):
     assert [case.name for case in found.cases] == ["gemm", "trmm"]
     for case in found.cases:
         assert [one.kind for one in case.tilings] == [PLANNED, "runs", "lines", *[DRAWN] * 4]
-        assert dict(case.nest.sizes)["i"] == 21
+        assert dict(case.work.sizes)["i"] == 21
     assert TiledNests.from_json(found.to_json()) == found
     rows = list(csv.DictReader(io.StringIO(table.read_text("utf-8"))))
     assert [row["case"] for row in rows] == ["gemm"] * 7 + ["trmm"] * 7
@@ -67,12 +71,12 @@ def test_a_study_is_kept_shown_and_resumed(small, tmp_path):
 
 def test_another_result_is_a_fault(small, monkeypatch):
     """The exit status is 1, and a line says which."""
-    usual = study.find_nest_outliers
+    usual = study.find_outliers
 
-    def broken(computation, digests):
-        return [*usual(computation, digests)[:-1], True]
+    def broken(case, digests):
+        return [*usual(case, digests)[:-1], True]
 
-    monkeypatch.setattr(study, "find_nest_outliers", broken)
+    monkeypatch.setattr(study, "find_outliers", broken)
     done = bench(*small, "--case", "trmm")
     assert done.exit_code == 1
     assert "gives another result than most" in done.stdout
@@ -82,7 +86,7 @@ def test_tilings_that_take_far_longer_are_timed_once(monkeypatch):
     """Others in rounds."""
     times = iter([0.1, 0.5, 0.2, *[0.3] * 4])
     monkeypatch.setattr(study, "make_timer", lambda run, trash: lambda: next(times))
-    choices = study.draw_tilings(SMALL.computation, MACHINE, count=3)
+    choices = study.draw_tilings(SYRK.computation, MACHINE, count=3)
     found = study.time_choices(SMALL, choices, MACHINE, Procedure(repeat=3), lambda _: None)
     assert found == [[0.1, 0.3, 0.3], [0.5], [0.2, 0.3, 0.3]]
 
@@ -125,7 +129,7 @@ def test_damaged_files_are_refused():
     """A score below zero is none."""
     data = {"tilings": [{"kind": DRAWN, "loops": "i", "scores": {PRICE: -1.0}, "seconds": [1.0]}]}
     with pytest.raises(BenchmarkError):
-        TiledNests.case_of("syrk", SMALL, json.loads(json.dumps(data)))
+        TiledNests.restore(SMALL, json.loads(json.dumps(data)))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +150,7 @@ def test_what_would_be_ignored_is_refused(arguments, message):
 
 def test_the_suite_s_nests_that_sum_are_studied():
     """At half of their extents, but for letters too small for tiles."""
-    found = study.find_temporal(nest_suite("nests"))
+    found = study.find_temporal(SimpleNamespace(suite="nests", chosen=()))
     assert set(nest_suite("nests")) - set(found) == {"tpm", "tp", "copy", "mask"}
-    assert dict(found["convlayer"].sizes) | {"r": 3} == dict(found["convlayer"].sizes)
+    sizes = dict(found["convlayer"].work.sizes)
+    assert sizes | {"r": 3} == sizes

@@ -7,6 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.contractions.problem import Problem
@@ -112,9 +113,9 @@ def test_means_are_of_all_cases():
     """The worst is named, and how many have another plan."""
     problem = Problem.of("ik-ij-jk", 8)
     cases = (
-        Tried("one", problem, (1.0,), (1.21,), 0.002),
-        Tried("two", problem, answer=0.001),
-        Tried("three", problem, skipped="too large"),
+        Tried(ContractionCase("one", problem), (1.0,), (1.21,), 0.002),
+        Tried(ContractionCase("two", problem), answer=0.001),
+        Tried(ContractionCase("three", problem), skipped="too large"),
     )
     found = summarize_tries(AllTried(None, {}, "", cases))
     assert found == {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilesolve.bench.run.conv_peers import Made, im2col
+from tilesolve.bench.run.conv_peers import im2col
 
 
 def moody(layer, *given):
@@ -15,4 +15,4 @@ def moody(layer, *given):
 def wrong(layer, *_):
     """Finds zeros."""
     found = np.zeros((layer.batch, layer.filters, *layer.out_size), layer.dtype)
-    return Made(lambda: found)
+    return lambda: found

@@ -1,6 +1,6 @@
-"""Sweeps and studies: how fast plans run beside peers, and how well the model predicts it.
+"""Sweeps: how fast plans run beside peers.
 
-`command` is ``tilesolve bench``. `cases` finds the problems, `contenders` the peers, `procedure`
-says how runs are timed. `run` measures, `results` keeps, writes and shows sweeps, and `studies`
-compares plans with each other and with simulated caches.
+`case` says what can be measured; `cases`, `layers` and `nests` have contractions, layers and nests.
+`contenders` are who computes, `procedure` says how runs are timed. `run` measures, `results` keeps,
+writes and shows what was found.
 """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from tilesolve.contractions.errors import BenchmarkError
 
@@ -24,7 +26,31 @@ THREAD_VARIABLES = (
 KERNEL_VARIABLES = ("OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE", "XLA_FLAGS")
 """Variables that select kernels. A contender sees its own values, never those of the caller."""
 
+IM2COL = "im2col"
+"""The peer that copies windows and multiplies, as the papers' baseline does."""
+
+LAYER_PEERS = ("torch", "torch-eager", "onnxruntime", "openvino", IM2COL)
+"""The peers that sweeps of layers know."""
+
+LAYOUTS = ("NHWC", "NCHW")
+"""The layouts that layers are measured in."""
+
+THESIS = "thesis"
+"""Ours by the printed formulas, always as a nest."""
+
+BASELINE = "baseline"
+"""Ours without tiles: threads outside, vectors inside."""
+
+NEST_PEERS = (THESIS, BASELINE, "numpy", "numba", "halide", "halide-adams")
+"""The peers that sweeps of nests know."""
+
+OWN = (OURS, THESIS, BASELINE)
+"""Who makes code as we do, and is nobody's peer."""
+
 _PEERS = "tilesolve.bench.run.peers"
+
+_OFF = (("TILESOLVE_CACHE", "off"),)
+"""Planning is what preparation takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +60,7 @@ class Contender:
     Parameters
     ----------
     name
-        What tables call it.
+        What tables call it; with layouts a library and its layout.
     maker
         ``module:function``; see `peers` for what it is given and returns.
     package
@@ -43,6 +69,8 @@ class Contender:
         Settings that suit it best, as pairs of a variable and its value.
     needs
         Further packages that it does not work without.
+    layout
+        Of its arrays, where contenders differ in that.
 
     Examples
     --------
@@ -56,6 +84,12 @@ class Contender:
     package: str
     environment: tuple[tuple[str, str], ...] = field(default=())
     needs: tuple[str, ...] = ()
+    layout: str = ""
+
+    @property
+    def library(self) -> str:
+        """The name without a layout."""
+        return split_name(self.name)[0]
 
     @property
     def installed(self) -> bool:
@@ -92,14 +126,26 @@ class Contender:
         return kept | dict.fromkeys(THREAD_VARIABLES, str(threads)) | dict(self.environment)
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """Return the library and the layout of a contender's name.
+
+    Examples
+    --------
+    >>> split_name("torch-eager NHWC"), split_name("numpy")
+    (('torch-eager', 'NHWC'), ('numpy', ''))
+    """
+    library, _, layout = name.partition(" ")
+    return library, layout
+
+
 def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     """Return tilesolve and the peers that a list of names asks for.
 
     Parameters
     ----------
     text
-        Names of `known` peers with commas between them, ``none``, or ``module:function`` for a
-        peer of one's own.
+        Names of `list_peers` with commas between them, ``none``, or ``module:function`` for a peer
+        of one's own.
     threads
         That each will use.
 
@@ -112,18 +158,90 @@ def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     """
     there = list_peers(threads)
     found = [Contender(OURS, f"{_PEERS}:tilesolve", "tilesolve")]
-    for name in dict.fromkeys(part.strip() for part in text.split(",")):
+    for name in _split_names(text):
         module, colon, function = name.partition(":")
         if name in there:
             found.append(there[name])
         elif colon and module and function:
             found.append(Contender(name, name, module.partition(".")[0]))
-        elif name not in ("", "none"):
+        else:
             raise BenchmarkError(
                 f"there is no peer {name!r}; there are {', '.join(there)}, none, and "
                 "module:function for one of your own"
             )
     return tuple(found)
+
+
+def _split_names(text: str) -> Iterable[str]:
+    """Return the different names in a list; ``none`` and nothing are no names."""
+    return dict.fromkeys(
+        part for one in text.split(",") if (part := one.strip()) not in ("", "none")
+    )
+
+
+def _check_names(text: str, known: Sequence[str], what: str) -> list[str]:
+    """Return ours and the peers that a list names; refuse those that are not known."""
+    for name in _split_names(text):
+        if name not in known:
+            raise BenchmarkError(
+                f"no peer {name!r} computes {what}; {', '.join(known)} do, or none"
+            )
+    return [OURS, *_split_names(text)]
+
+
+def parse_layer_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+    """Return tilesolve and the peers of layers that a list asks for, in all their layouts.
+
+    Examples
+    --------
+    >>> [found.name for found in parse_layer_contenders("torch,onnxruntime")]
+    ['tilesolve NHWC', 'tilesolve NCHW', 'torch NHWC', 'torch NCHW', 'onnxruntime NCHW']
+    """
+    names = _check_names(text, LAYER_PEERS, "layers")
+    return tuple(found for name in names for found in _lay_out(name, threads))
+
+
+def _lay_out(library: str, threads: int) -> Iterator[Contender]:
+    """Yield a library in its layouts; ONNX Runtime has channels first alone."""
+    package = {IM2COL: "numpy", "torch-eager": "torch"}.get(library, library)
+    needs = ("onnx",) if library == "onnxruntime" else ()
+    environment: tuple[tuple[str, str], ...] = _OFF if library == OURS else ()
+    if library == IM2COL:
+        environment = list_peers(threads)["numpy-best"].environment
+    maker = f"tilesolve.bench.run.conv_peers:{library.replace('-', '_')}"
+    for layout in LAYOUTS if library != "onnxruntime" else ("NCHW",):
+        yield Contender(f"{library} {layout}", maker, package, environment, needs, layout)
+
+
+def parse_nest_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
+    """Return tilesolve and the peers of nests that a list asks for.
+
+    Examples
+    --------
+    >>> [found.name for found in parse_nest_contenders("numpy,baseline")]
+    ['tilesolve', 'numpy', 'baseline']
+    """
+    found = []
+    for name in _check_names(text, NEST_PEERS, "nests"):
+        package, environment = name, tuple[tuple[str, str], ...]()
+        if name in OWN:
+            package, environment = "tilesolve", _OFF
+        elif name == "numpy":
+            environment = list_peers(threads)["numpy-best"].environment
+        elif name.startswith("halide"):
+            # Its autoschedulers find it by the loader's path, which is read when a process starts.
+            package, environment = "halide", (("LD_LIBRARY_PATH", find_libraries()),)
+        maker = f"tilesolve.bench.run.nest_peers:{name.replace('-', '_')}"
+        found.append(Contender(name, maker, package, environment))
+    return tuple(found)
+
+
+def find_libraries() -> str:
+    """Return the folder in which Halide's autoschedulers look for Halide; empty if it is absent."""
+    found = importlib.util.find_spec("halide")
+    if found is None or found.origin is None:
+        return ""
+    return str(Path(found.origin).parent / "lib64")
 
 
 def list_peers(threads: int = 1) -> dict[str, Contender]:

@@ -1,13 +1,141 @@
-"""What a sweep of nests measures: the kernels of a suite."""
+"""Nests as cases: the kernels of a suite."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Self
 
-from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.statements.nest_suites import NestCase as NestCase
+import numpy as np
+
+from tilesolve.bench.case import (
+    ROUNDING_ERRORS,
+    Array,
+    Case,
+    Expected,
+    choose_named,
+    find_sums_slack,
+)
+from tilesolve.bench.results.fields import read_text
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.evaluate import evaluate
+from tilesolve.contractions.statements.nest_suites import NestCase as Nest
 from tilesolve.contractions.statements.nest_suites import nest_suite, nest_suites
+
+TINY_EXTENT = 11
+"""Largest extent of the nest that is checked as a whole."""
+
+LARGEST_DRAWN = 100
+"""Integers are drawn below this."""
+
+NEST_SECONDS = 5.0
+"""Estimated seconds to start and check a contender and to time it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestCase(Case[Nest]):
+    """A nest that is measured.
+
+    All of a small version is checked; of the whole one, the sums of parts are compared among
+    contenders.
+    """
+
+    START_SECONDS = NEST_SECONDS
+    MAKES_CODE = True
+    PACED = False
+
+    @property
+    def dtype(self) -> str:
+        """That of the result."""
+        return self.work.computation.output.dtype
+
+    @property
+    def flops(self) -> float:
+        """Nothing: code is made first, which takes longest."""
+        return 0.0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays, and of copies of them: peers hold results of statements."""
+        return 2 * sum(array.bytes for array in self.work.computation.arrays)
+
+    @property
+    def volume(self) -> int:
+        """Bytes of all arrays that are given or returned, each once."""
+        made = self.work.computation
+        names = dict.fromkeys((*made.inputs, made.output.name))
+        return sum(made.array(name).bytes for name in names)
+
+    @property
+    def temporal(self) -> bool:
+        """Whether the nest uses elements again: it sums."""
+        return any(stage.summed for stage in self.work.computation.stages)
+
+    @property
+    def sums_slack(self) -> float:
+        """By how much sums of parts of right results may differ; not at all for integers."""
+        made = self.work.computation
+        if np.dtype(self.dtype).kind != "f":
+            return 0.0
+        return find_sums_slack(self.dtype, count_terms(made), prod(made.output.shape))
+
+    def shrink(self) -> NestCase:
+        """Return the nest at small extents."""
+        small = tuple((letter, min(extent, TINY_EXTENT)) for letter, extent in self.work.sizes)
+        return NestCase(self.name, replace(self.work, sizes=small))
+
+    def draw(self) -> list[Array]:
+        """Return inputs, and an array for the result: zeros, as a region leaves elements.
+
+        They are written, so that no run takes new pages from the system.
+        """
+        made = self.work.computation
+        out = np.full(made.output.shape, 0, made.output.dtype)
+        return [*draw_nest(made).values(), out]
+
+    def expect(self, operands: Sequence[Array]) -> Expected:
+        """Return all of a small result; of a large one its shape alone."""
+        made = self.work.computation
+        if max(extent for _, extent in self.work.sizes) > TINY_EXTENT:
+            none = np.zeros(0, made.output.dtype)
+            at = tuple(np.zeros((len(made.output.shape), 0), np.int64))
+            return Expected(made.output.shape, self.dtype, at, none)
+        given = dict(zip(made.inputs, operands, strict=True))
+        right = evaluate(made, given, dict(self.work.params))
+        slack = 0.0
+        if right.dtype.kind == "f":
+            size = max(1.0, float(np.abs(right).max(initial=0.0)))
+            slack = ROUNDING_ERRORS * float(np.finfo(self.dtype).eps) * count_terms(made) * size
+        return Expected(made.output.shape, self.dtype, ..., right, slack)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the JSON fields of the nest."""
+        return {
+            "statement": self.work.text,
+            "sizes": dict(self.work.sizes),
+            "dtype": self.work.dtype,
+            "where": self.work.where,
+            "params": dict(self.work.params),
+        }
+
+    def list_cells(self) -> tuple[str, str, str]:
+        """Return statements, sizes and dtype."""
+        sizes = " ".join(f"{letter}={extent}" for letter, extent in self.work.sizes)
+        return self.work.text, sizes, self.work.dtype
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> Self:
+        """Return the nest that such JSON fields describe."""
+        nest = Nest(
+            read_text(entry, "name"),
+            read_text(entry, "statement"),
+            tuple(entry["sizes"].items()),
+            read_text(entry, "dtype"),
+            read_text(entry, "where"),
+            tuple(entry["params"].items()),
+        )
+        return cls(nest.name, nest)
 
 
 def has_nests(name: str) -> bool:
@@ -21,7 +149,7 @@ def has_nests(name: str) -> bool:
     return name in nest_suites()
 
 
-def find_nests(name: str, *, chosen: Sequence[str] = ()) -> Mapping[str, NestCase]:
+def find_nests(name: str, *, chosen: Sequence[str] = ()) -> dict[str, NestCase]:
     """Return the kernels of a suite by name.
 
     Parameters
@@ -41,12 +169,29 @@ def find_nests(name: str, *, chosen: Sequence[str] = ()) -> Mapping[str, NestCas
     >>> list(find_nests("nests", chosen=["syr2k", "t?"]))
     ['syr2k', 'tp']
     """
-    found = nest_suite(name)
-    for pattern in chosen:
-        if not any(fnmatchcase(one, pattern) for one in found):
-            raise BenchmarkError(f"{name!r} has no nest {pattern!r}; it has {', '.join(found)}")
-    return {
-        one: case
-        for one, case in found.items()
-        if not chosen or any(fnmatchcase(one, pattern) for pattern in chosen)
-    }
+    found = choose_named(nest_suite(name), chosen, suite=name, what="nest")
+    return {key: NestCase(key, nest) for key, nest in found.items()}
+
+
+def draw_nest(computation: Computation, seed: int = 7) -> dict[str, Array]:
+    """Return inputs of a computation by name; always the same.
+
+    Integers that are subscripts of others are drawn as others are: suites have no such nests.
+    """
+    rng = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for name in computation.inputs:
+        info = computation.array(name)
+        kind = np.dtype(info.dtype)
+        if kind.kind == "f":
+            found[name] = rng.standard_normal(info.shape, dtype=kind.type)
+        else:
+            found[name] = rng.integers(0, LARGEST_DRAWN, info.shape).astype(kind)
+    return found
+
+
+def count_terms(computation: Computation) -> int:
+    """Return how many terms an element of the result is made of, with those of its operands."""
+    return prod(
+        prod(computation.sizes[letter] for letter in stage.summed) for stage in computation.stages
+    )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 
 LEAST_ROUNDS = 2
@@ -22,6 +21,18 @@ RUN_PER_ARITHMETIC = 2.0
 """Estimated time of a run over that of its arithmetic at the peak."""
 
 Who = TypeVar("Who")
+
+
+class Estimated(Protocol):
+    """What runs: its time is estimated from its arithmetic."""
+
+    @property
+    def flops(self) -> float:
+        """Operations; 0 if they say nothing of the time."""
+
+    @property
+    def dtype(self) -> str:
+        """Of its arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,28 +110,30 @@ class Procedure:
         most = self.repeat if spent + coming <= self.seconds else self.least_rounds
         return [who for who, rounds in times.items() if len(rounds) < most]
 
-    def estimate_rounds(self, problem: Problem, machine: Machine, runners: int) -> int:
+    def estimate_rounds(self, work: Estimated, machine: Machine, runners: int) -> int:
         """Estimate how many rounds a case takes after the checked run."""
-        run = self._estimate_run(problem, machine)
+        run = self._estimate_run(work, machine)
         fit = int(self.seconds / (runners * run)) if run else self.repeat
         return min(self.repeat, max(self.least_rounds, fit)) - len(self.first_rounds(run))
 
     def estimate_seconds(
-        self, problem: Problem, machine: Machine, runners: int, preparation: float
+        self, work: Estimated, machine: Machine, runners: int, preparation: float
     ) -> float:
         """Estimate the seconds that a case takes, for the progress bar.
 
         Parameters
         ----------
-        problem, machine
+        work, machine
             What runs where.
         runners
             How many contenders take turns.
         preparation
             Seconds of each before its first run.
         """
-        runs = 1 + self.estimate_rounds(problem, machine, runners)
-        return runners * (preparation + runs * self._estimate_run(problem, machine))
+        runs = 1 + self.estimate_rounds(work, machine, runners)
+        return runners * (preparation + runs * self._estimate_run(work, machine))
 
-    def _estimate_run(self, problem: Problem, machine: Machine) -> float:
-        return RUN_PER_ARITHMETIC * problem.flops / machine.peak(problem.dtype, self.threads)
+    def _estimate_run(self, work: Estimated, machine: Machine) -> float:
+        if not work.flops:
+            return 0.0
+        return RUN_PER_ARITHMETIC * work.flops / machine.peak(work.dtype, self.threads)

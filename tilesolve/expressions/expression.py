@@ -18,9 +18,9 @@ from tilesolve.expressions.contraction_order import ExpressionStep
 from tilesolve.expressions.dispatch import flops
 from tilesolve.expressions.step_kernels import Loops, Planned, Preparation, Transpose
 from tilesolve.packing.memory_overlap import Array, overlap
-from tilesolve.plans.report import align_columns
 from tilesolve.system.checks import as_array, check_output
 from tilesolve.system.html_report import html_report
+from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_volume
 
 

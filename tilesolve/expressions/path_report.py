@@ -12,8 +12,8 @@ from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.subscripts import Subscripts, from_lists, read
 from tilesolve.expressions.dispatch import Options, Request, flops
 from tilesolve.expressions.paths import find_path, given_path
-from tilesolve.plans.report import align_columns
 from tilesolve.system.checks import as_array, common_dtype
+from tilesolve.system.tables import align_columns
 
 
 def einsum_path(

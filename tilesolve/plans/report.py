@@ -18,6 +18,7 @@ from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Composed, Search, Sliced, Solution
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.plans.loop_listing import list_loops
+from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_duration, format_volume
 
 
@@ -60,23 +61,6 @@ def least_volumes(solution: Solution) -> list[float]:
 def _plain(problem: Problem) -> bool:
     """Return whether the bound for matrix products holds: two operands, classes M, N and K."""
     return {c.name for c in problem.classes} <= {"M", "N", "K"}
-
-
-def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield lines of columns: the first column left, the others right aligned.
-
-    Examples
-    --------
-    >>> list(align_columns([["a", "12"], ["bc", "3"]]))
-    ['  a   12', '  bc   3']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *others = (
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield ("  " + "  ".join((first, *others))).rstrip()
 
 
 def _head(solution: Solution) -> Iterator[str]:

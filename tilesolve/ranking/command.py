@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ def rank_variants(
     sizes: Annotated[
         list[str], typer.Argument(help="Extents: m=72 n=72, or one number for all letters.")
     ],
-    by: Annotated[str, typer.Option(help="The ranker: price, reuses, sets or learned.")] = "price",
+    by: Annotated[str, typer.Option(help="The ranker: price, reuses or sets.")] = "price",
     variants: Annotated[int, typer.Option(min=1, help="How many at most.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Of the draw of variants.")] = 1,
     like: Annotated[
@@ -43,22 +42,15 @@ def rank_variants(
 
     Example: $ tilesolve rank mn-mk-kn m=1024 n=1024 k=1024 --dtype f32 --variants 100 --run 5
     """
+    from tilesolve.bench.results.outputs import Outputs
     from tilesolve.ranking.rankers import find_ranker
     from tilesolve.ranking.ranking import Top, count_top, rank
     from tilesolve.show.console_tables import progress_bar
-    from tilesolve.show.pictures import check_picture
-    from tilesolve.system.files import check_writable, write_atomically
+    from tilesolve.system.files import write_atomically
 
     if plot is not None and run is None:
         raise typer.BadParameter("--plot draws what was measured: give --run, too")
-    for one, other in combinations([path for path in (as_json, csv, plot) if path], 2):
-        if one.resolve() == other.resolve():
-            raise typer.BadParameter(f"two outputs have one file: {one} and {other}")
-    for path in (as_json, csv):
-        if path is not None:
-            check_writable(path)
-    if plot is not None:
-        check_picture(plot)
+    Outputs(as_json, csv, plot).check()
     find_ranker(by)
     top: Top = None
     if run is not None and run != "all":

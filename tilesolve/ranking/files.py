@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,8 +12,9 @@ from tilesolve.machine.model import Machine
 from tilesolve.plans.files import dump_data, load_data
 from tilesolve.plans.plan import Plan
 from tilesolve.ranking.standings import MEASURED, Clock, Standings
-from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
+from tilesolve.ranking.table import describe_variant
 from tilesolve.ranking.variants import SOLVER, Variant
+from tilesolve.system.tables import write_csv
 
 FORMAT = 2
 """Version of the JSON; a file of another version is refused."""
@@ -104,17 +103,14 @@ def _clock(data: Mapping[str, Any]) -> Clock | None:
 
 def to_csv(found: Standings) -> str:
     """Return a ranking as CSV, a line for each variant in its order."""
-    lines = io.StringIO()
-    write = csv.writer(lines, lineterminator="\n").writerow
-    write((*COLUMNS, *found.rankers, f"{MEASURED}_s"))
-    for at, (variant, place) in enumerate(zip(found.variants, found.ranks(found.by), strict=True)):
-        plan, measured = variant.plan, found.measured[at]
-        write(
-            (
-                *(place, variant.kind, describe_around(plan), describe_tiles(plan)),
-                *(plan.split or "", describe_copies(plan), variant.fits, plan.seconds),
-                *(values[at] for _, values in found.scores),
-                "" if measured is None else measured,
-            )
+    rows = [
+        (
+            *(place, *describe_variant(variant), variant.plan.seconds),
+            *(values[at] for _, values in found.scores),
+            "" if found.measured[at] is None else found.measured[at],
         )
-    return lines.getvalue()
+        for at, (variant, place) in enumerate(
+            zip(found.variants, found.ranks(found.by), strict=True)
+        )
+    ]
+    return write_csv((*COLUMNS, *found.rankers, f"{MEASURED}_s"), rows)

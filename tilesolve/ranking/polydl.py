@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TypeVar
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
@@ -22,6 +23,8 @@ from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.register_tile import microkernel_of
 from tilesolve.planning.setting import Choice
 from tilesolve.planning.solution import Solution
+
+Some = TypeVar("Some")
 
 SMALLEST_TILE = 16
 """Iterations of the smallest tile; others are doubles of it."""
@@ -101,10 +104,7 @@ def vary_like_polydl(best: Solution, count: int, seed: int) -> Iterator[tuple[So
         If the problem is no product of two matrices, or only one cache has a tile.
     """
     every = polydl_tiles(best.problem, best.threads)
-    numbers: Sequence[int] = range(len(every))
-    if len(every) > count:
-        numbers = sorted(random.Random(seed).sample(numbers, count))
-    for tiles in (every[number] for number in numbers):
+    for tiles in pick_some(every, count, seed):
         base = replace(
             best,
             split=tiles.divided,
@@ -128,6 +128,20 @@ def vary_like_polydl(best: Solution, count: int, seed: int) -> Iterator[tuple[So
             with_nest(base, setting, choice, chains, nest),
             feasible(setting, choice, chains),
         )
+
+
+def pick_some(every: Sequence[Some], count: int, seed: int) -> list[Some]:
+    """Return so many of several variants in their order, drawn where there are more.
+
+    Examples
+    --------
+    >>> pick_some("abc", 5, 1)
+    ['a', 'b', 'c']
+    """
+    if len(every) <= count:
+        return list(every)
+    numbers = sorted(random.Random(seed).sample(range(len(every)), count))
+    return [every[number] for number in numbers]
 
 
 def smaller_microkernel(best: Solution, rows: int, columns: int) -> Microkernel:

@@ -8,7 +8,6 @@ divide them.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -25,7 +24,7 @@ from tilesolve.planning.layout_policy import roles_of
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.slicing.nest import SlicedLayer
 from tilesolve.planning.solution import Solution
-from tilesolve.ranking.polydl import smaller_microkernel
+from tilesolve.ranking.polydl import pick_some, smaller_microkernel
 
 Box = dict[str, int]
 """Iterations of each letter."""
@@ -187,12 +186,9 @@ def vary_convolution(best: Solution, count: int, seed: int) -> Iterator[tuple[So
     base, register = _base(best, layer)
     share = base.share
     setting = _over_letters(setting_for(base), share)
-    numbers: Sequence[int] = range(len(every))
-    if len(every) > count:
-        numbers = sorted(random.Random(seed).sample(numbers, count))
     caches = [place.name for place in stores(best.machine, best.threads)[1:]]
     tiled = [place.name for place in setting.places[1:]]
-    for loops in (every[number] for number in numbers):
+    for loops in pick_some(every, count, seed):
         nest = _nest(setting, share, layer, loops, register, caches)
         found = with_nest(base, setting, (), {}, nest).with_class_tiles()
         first = dict(zip(caches, found.choice, strict=True))

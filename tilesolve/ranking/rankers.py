@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.model.set_costs import cost_of_reuses, cost_of_sets
@@ -13,10 +13,8 @@ from tilesolve.model.working_sets import Reuse
 from tilesolve.planning.reuses import reuses_of
 from tilesolve.planning.solution import Solution
 from tilesolve.plans.plan import Plan
-from tilesolve.ranking.learning.learned import LEARNED, load_learned
 
 
-@runtime_checkable
 class Ranker(Protocol):
     """What puts variants in an order."""
 
@@ -28,72 +26,44 @@ class Ranker(Protocol):
         """Return a number for a plan: the less, the sooner it is run."""
 
 
-@runtime_checkable
-class JointRanker(Ranker, Protocol):
-    """A ranker whose scores depend on what else is ranked."""
-
-    def among(self, plans: Sequence[Plan]) -> Ranker:
-        """Return a ranker of these plans."""
-
-
 @dataclass(frozen=True, slots=True)
-class PriceRanker:
-    """By the score that the solver compares its candidates by: seconds of all levels, and waiting.
+class Rule:
+    """A ranker that is a function of a plan.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    cost
+        Returns the score of a plan.
 
     Examples
     --------
-    >>> PriceRanker().name
-    'price'
+    >>> Rule("calls", lambda plan: plan.price.calls).name
+    'calls'
     """
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return "price"
+    name: str
+    cost: Callable[[Plan], float]
 
     def score(self, plan: Plan) -> float:
-        """Return the seconds that a plan is compared by."""
-        return plan.solution.score
+        """Return a number for a plan: the less, the sooner it is run."""
+        return self.cost(plan)
 
 
-@dataclass(frozen=True, slots=True)
-class ReusesRanker:
-    """By working sets, each as often as it is used again, and the arithmetic: `cost_of_reuses`.
-
-    Examples
-    --------
-    >>> ReusesRanker().name
-    'reuses'
-    """
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return "reuses"
-
-    def score(self, plan: Plan) -> float:
-        """Return the seconds that working sets and the arithmetic take."""
-        return cost_of_reuses(_reuses(plan.solution), plan.price, plan.machine, plan.threads)
+def count_score(plan: Plan) -> float:
+    """Return the seconds that the solver compares candidates by: of all levels, and waiting."""
+    return plan.solution.score
 
 
-@dataclass(frozen=True, slots=True)
-class SetsRanker:
-    """By the sizes of working sets alone, as the PolyDL paper has it: `cost_of_sets`.
+def count_reuses(plan: Plan) -> float:
+    """Return the seconds of working sets, each as often as it is used again, and arithmetic."""
+    return cost_of_reuses(_reuses(plan.solution), plan.price, plan.machine, plan.threads)
 
-    Examples
-    --------
-    >>> SetsRanker().name
-    'sets'
-    """
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return "sets"
-
-    def score(self, plan: Plan) -> float:
-        """Return the cost of the paper's first equation, which has no unit."""
-        return cost_of_sets(_reuses(plan.solution), plan.machine, plan.threads)
+def count_sets(plan: Plan) -> float:
+    """Return the sizes of working sets alone, by the PolyDL paper's first equation: no seconds."""
+    return cost_of_sets(_reuses(plan.solution), plan.machine, plan.threads)
 
 
 @lru_cache(maxsize=4)
@@ -102,8 +72,12 @@ def _reuses(solution: Solution) -> tuple[Reuse, ...]:
     return reuses_of(solution)
 
 
+SETS = "sets"
+"""The ranker that needs latencies."""
+
 RANKERS: Mapping[str, Ranker] = {
-    one.name: one for one in (PriceRanker(), ReusesRanker(), SetsRanker())
+    name: Rule(name, cost)
+    for name, cost in (("price", count_score), ("reuses", count_reuses), (SETS, count_sets))
 }
 """Those that come with the package."""
 
@@ -114,7 +88,7 @@ def find_ranker(by: str | Ranker) -> Ranker:
     Raises
     ------
     PlanError
-        If there is none of that name, or none has been learned.
+        If there is none of that name.
 
     Examples
     --------
@@ -129,6 +103,4 @@ def find_ranker(by: str | Ranker) -> Ranker:
         return by
     if by in RANKERS:
         return RANKERS[by]
-    if by == LEARNED:
-        return load_learned()
-    raise PlanError(f"there is no ranker {by!r}; there are {', '.join(RANKERS)} and {LEARNED}")
+    raise PlanError(f"there is no ranker {by!r}; there are {', '.join(RANKERS)}")

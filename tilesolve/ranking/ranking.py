@@ -28,7 +28,7 @@ from tilesolve.plans.arguments import Sizes, Tensors, problem_of, read_sizes
 from tilesolve.plans.plan import Plan
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.ranking.files import dump, load, to_csv
-from tilesolve.ranking.rankers import RANKERS, JointRanker, Ranker, find_ranker
+from tilesolve.ranking.rankers import RANKERS, Ranker, find_ranker
 from tilesolve.ranking.standings import Clock, Standings
 from tilesolve.ranking.table import write_ranking
 from tilesolve.ranking.variants import list_variants
@@ -175,8 +175,8 @@ def rank(
     by
         The ranker: ``"price"``, the score that the solver compares its candidates by; ``"reuses"``,
         working sets as often as they are used again; ``"sets"``, PolyDL's sizes of working sets;
-        ``"learned"``, what ``tilesolve learn`` kept; or a value with a ``name`` and a method
-        ``score``, which takes a plan and returns a number, the less the better.
+        or a value with a ``name`` and a method ``score``, which takes a plan and returns a number,
+        the less the better.
     variants
         How many at most: the solver's plan, runners-up, and a draw from a grid of tile sizes and
         loops, whether they fit the caches or not.
@@ -212,8 +212,6 @@ def rank(
         seed=int(seed),
         like=like,
     )
-    if isinstance(ranker, JointRanker):
-        ranker = ranker.among([variant.plan for variant in found])
     rankers = {one.name: one for one in (*RANKERS.values(), ranker)}
     others = [one for name, one in rankers.items() if name != ranker.name]
     scores: dict[str, list[float]] = {name: [] for name in rankers}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tilesolve.model.set_costs import knows_latencies
 from tilesolve.plans.plan import Plan
-from tilesolve.plans.report import align_columns
-from tilesolve.ranking.rankers import SetsRanker
+from tilesolve.ranking.rankers import SETS
 from tilesolve.ranking.standings import MEASURED, Standings
-from tilesolve.ranking.variants import SOLVER
+from tilesolve.ranking.variants import SOLVER, Variant
+from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_count, format_duration
 
 MOST_ROWS = 20
@@ -43,6 +43,15 @@ def describe_copies(plan: Plan) -> str:
     return " ".join(level or "-" for level in plan.nest.packed)
 
 
+def describe_variant(variant: Variant) -> tuple[str, str, str, str, str, bool]:
+    """Return kind, loops, tiles, divided letter and copies of a variant, and whether it fits."""
+    plan = variant.plan
+    return (
+        *(variant.kind, describe_around(plan), describe_tiles(plan), plan.split or ""),
+        *(describe_copies(plan), variant.fits),
+    )
+
+
 def _head(found: Standings) -> Iterator[str]:
     solver = found.solver
     threads = format_count(solver.threads, "thread")
@@ -62,16 +71,12 @@ def _rows(found: Standings) -> Iterator[tuple[str, ...]]:
     for at, variant in enumerate(found.variants):
         if at >= MOST_ROWS and variant.kind != SOLVER and found.measured[at] is None:
             continue
-        plan, taken = variant.plan, found.measured[at]
+        taken, (*cells, fits) = found.measured[at], describe_variant(variant)
         yield (
             f"{ranks[found.by][at]:g}",
-            variant.kind,
-            describe_around(plan),
-            describe_tiles(plan),
-            plan.split or "-",
-            describe_copies(plan) or "-",
-            "yes" if variant.fits else "no",
-            format_duration(plan.seconds),
+            *(str(cell) or "-" for cell in cells),
+            "yes" if fits else "no",
+            format_duration(variant.plan.seconds),
             f"{found.scores_by(found.by)[at]:.4g}",
             *(f"{ranks[name][at]:g}" for name in others),
             *([format_duration(taken) if taken is not None else "-"] if timed else []),
@@ -84,7 +89,7 @@ def _notes(found: Standings) -> Iterator[str]:
         agrees = "" if name == found.by else f", agreement {found.agreement(found.by, name):.2f}"
         place = found.ranks(name)[found.plans.index(found.solver)]
         yield f"{name}: the solver's plan is number {place:g}, {tied} are tied{agrees}"
-    if SetsRanker().name in found.rankers and not knows_latencies(found.solver.machine):
+    if SETS in found.rankers and not knows_latencies(found.solver.machine):
         yield "sets: the machine does not have all latencies, so each counts as 1"
     for name, why in found.lacking:
         yield f"{name}: {why}"

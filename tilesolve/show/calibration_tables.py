@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from tilesolve.calibration.calibrate import Calibration
 from tilesolve.kernels.microkernel_costs import Catalogue
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import text_table
 from tilesolve.show.machine_tables import describe_wait
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_rate, format_size
 
 LEVEL_COLUMNS = {
@@ -45,7 +43,7 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
     Examples
     --------
     >>> machine = Machine.load("i7-6700k")
-    >>> [part.row_count for part in calibration_tables(Calibration(machine, (), (), (), 0.0))]
+    >>> [len(part.rows) for part in calibration_tables(Calibration(machine, (), (), (), 0.0))]
     [4, 2]
     """
     machine = calibration.machine
@@ -83,10 +81,8 @@ def calibration_tables(calibration: Calibration) -> list[Table]:
     reached = format_rate(apart, machine.frequency)
     lines = f"non-temporal stores of single lines reach memory at {reached}"
     return [
-        text_table(
-            f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""
-        ),
-        text_table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
+        Table(f"Machine {machine.name}", LEVEL_COLUMNS, levels, caption=lines if apart else ""),
+        Table("Arithmetic peak", PEAK_COLUMNS, peaks, caption=clock),
     ]
 
 
@@ -116,7 +112,7 @@ def catalogue_table(catalogue: Catalogue) -> Table:
     --------
     >>> from tilesolve.kernels.microkernel_costs import RegisterTile
     >>> tiles = RegisterTile(1, 1, 4.0, 20.0), RegisterTile(1, 2, 4.0, 20.0)
-    >>> catalogue_table(Catalogue("float64", 256, 16, tiles)).row_count
+    >>> len(catalogue_table(Catalogue("float64", 256, 16, tiles)).rows)
     2
     """
     most = max(tile.vectors for tile in catalogue.tiles)
@@ -143,7 +139,7 @@ def catalogue_table(catalogue: Catalogue) -> Table:
         times = catalogue.prefetch_gain_ratio
         caption += f"; prefetching the next rows before these takes {times:g} times as long"
     title = f"{catalogue.dtype}, vectors of {catalogue.bits} bits"
-    return text_table(title, columns, rows, caption=caption)
+    return Table(title, columns, rows, caption=caption)
 
 
 def _height(vectors: int) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tilesolve.kernels.progress import Progress
 from tilesolve.system.interrupts import keep_interrupts
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -73,51 +71,16 @@ def progress_bar(title: str) -> Iterator[Progress]:
             yield show_progress
 
 
-def text_table(
-    title: str, columns: Mapping[str, str], rows: Iterable[Sequence[str]], caption: str = ""
-) -> Table:
-    """Return a table of plain text.
-
-    Parameters
-    ----------
-    title, caption
-        What stands above and below; an empty text is left out.
-    columns
-        Headers, each with ``"left"`` or ``"right"``.
-    rows
-        The cells.
-
-    Examples
-    --------
-    >>> text_table("sizes", {"letter": "left", "extent": "right"}, [("a", "72")]).row_count
-    1
-    """
-    found = Table(
-        title=Text(title) if title else None,
-        caption=Text(caption) if caption else None,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for header, side in columns.items():
-        right = side == "right"
-        found.add_column(header, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        found.add_row(*map(Text, row))
-    return found
-
-
 def suite_table(name: str, problems: Mapping[str, Problem]) -> Table:
     """Return a suite's problems: sizes, work, bytes of all tensors, and their ratio.
 
     Examples
     --------
     >>> from tilesolve.contractions.problem import Problem
-    >>> suite_table("mine", {"gemm": Problem.of("ij-ik-kj", 64)}).row_count
+    >>> len(suite_table("mine", {"gemm": Problem.of("ij-ik-kj", 64)}).rows)
     1
     """
-    return text_table(
+    return Table(
         f"Suite {name}",
         {
             "name": "left",
@@ -150,12 +113,12 @@ def layer_table(name: str, layers: Sequence[SuiteLayer]) -> Table:
     Examples
     --------
     >>> from tilesolve.contractions.layer_suites import layer_suite
-    >>> layer_table("resnet18", layer_suite("resnet18")).row_count
+    >>> len(layer_table("resnet18", layer_suite("resnet18")).rows)
     12
     """
     count = sum(row.times for row in layers)
     pointwise = sum(row.times for row in layers if row.pointwise)
-    return text_table(
+    return Table(
         f"Layers of {name}",
         {"network": "left", "times": "right", "layer": "left", "result": "left", "GFLOP": "right"},
         [

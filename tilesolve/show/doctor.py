@@ -19,7 +19,6 @@ from tilesolve.machine.file import impossible_kernels, was_changed
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import calibrated_text, machine_file
-from tilesolve.show.console_tables import text_table
 from tilesolve.show.machine_tables import cost_text, machine_facts
 from tilesolve.system.cache_bound import cache_limit
 from tilesolve.system.files import (
@@ -33,6 +32,7 @@ from tilesolve.system.files import (
     takes_files,
 )
 from tilesolve.system.loading import lacks_memory
+from tilesolve.system.tables import Table
 from tilesolve.system.trust import NOWHERE, check_folder, private_folder
 from tilesolve.system.units import format_duration, format_rate, format_size
 from tilesolve.system.version import __version__
@@ -167,7 +167,7 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
     for section in found.sections:
         rows = [(row.what, row.value, row.source) for row in section.rows]
         columns = dict.fromkeys((section.title, "value", "source"), "left")
-        console.print(text_table("", columns, rows))
+        console.print(Table("", columns, rows))
     for row in (row for section in found.sections for row in section.rows if row.mend):
         console.print(f"{'!' if row.bad else '-'} {row.what}: {row.mend}")
     console.print(

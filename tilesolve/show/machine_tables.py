@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
-
 from tilesolve.machine.costs import CostDescription, describe_costs, measured_costs
 from tilesolve.machine.model import Machine
-from tilesolve.show.console_tables import text_table
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_duration, format_rate, format_size
 
 
@@ -18,7 +16,7 @@ def machine_tables(machine: Machine) -> list[Table]:
 
     Examples
     --------
-    >>> [part.row_count for part in machine_tables(Machine.load("i7-6700k"))][:3]
+    >>> [len(part.rows) for part in machine_tables(Machine.load("i7-6700k"))][:3]
     [4, 4, 9]
     """
     counts = dict.fromkeys(("capacity", "usable", "line", "ways", "shared by"), "right")
@@ -57,15 +55,13 @@ def machine_tables(machine: Machine) -> list[Table]:
     titles = [*(kinds[kind] for kind in known), *(waits[kind] for kind in timed)]
     speeds = dict.fromkeys(titles, "right")
     return [
-        text_table(
+        Table(
             f"Machine {machine.name}",
             {"level": "left", **counts, "inclusive": "left", "source": "left"},
             levels,
         ),
-        text_table("", {"level": "left", **speeds, "source": "left"}, rates),
-        text_table(
-            "", dict.fromkeys(("figure", "value", "source"), "left"), machine_facts(machine)
-        ),
+        Table("", {"level": "left", **speeds, "source": "left"}, rates),
+        Table("", dict.fromkeys(("figure", "value", "source"), "left"), machine_facts(machine)),
         cost_table(machine),
     ]
 
@@ -88,7 +84,7 @@ def cost_table(machine: Machine) -> Table:
 
     Examples
     --------
-    >>> cost_table(Machine.load("i7-6700k")).columns[0].header
+    >>> next(iter(cost_table(Machine.load("i7-6700k")).columns))
     'cost'
     """
     rows = [
@@ -104,7 +100,7 @@ def cost_table(machine: Machine) -> Table:
     ]
     columns = {"cost": "left", "value": "right"}
     others = dict.fromkeys(("unit", "source", "measured by", "meaning"), "left")
-    return text_table("Costs", columns | others, rows)
+    return Table("Costs", columns | others, rows)
 
 
 def cost_text(machine: Machine, cost: CostDescription) -> str:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from math import isfinite, nan
 from types import MappingProxyType
-from typing import Any
 
-from tilesolve.bench.results.fields import read_positive, read_text, read_times, read_value
-from tilesolve.bench.results.nest_sweeps import NestRecord
-from tilesolve.bench.results.performance_page import render_pairs, render_table
-from tilesolve.bench.results.summary import geometric_mean, list_facts
-from tilesolve.contractions.statements.nest_suites import NestCase
+from tilesolve.bench.nests import NestCase
+from tilesolve.bench.results.record import Outcome, Record
+from tilesolve.bench.results.report import Report, format_figure, geometric_mean, list_facts
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import stores
 from tilesolve.model.runs import later_share
 from tilesolve.ranking.order import best_of_first, spearman
+from tilesolve.studies.method import list_reasons
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
 
 PRICE = "price"
@@ -68,44 +68,25 @@ class Tiling:
 
 
 @dataclass(frozen=True, slots=True)
-class TiledNest:
+class TiledNest(Outcome):
     """What a study of one nest found.
 
     Parameters
     ----------
-    nest
-        What was computed.
     tilings
         The planned one first.
-    skipped
-        Why there are none; empty otherwise.
-    fault
-        Which one gave a wrong result; there are no tilings then.
 
     Examples
     --------
-    >>> from tilesolve.contractions.statements.nest_suites import nest_suite
+    >>> from tilesolve.bench.nests import find_nests
     >>> own = Tiling(PLANNED, "i j k", {PRICE: 1.0}, (2.0,))
     >>> drawn = [Tiling(DRAWN, "k j i", {PRICE: 1.0 + n}, (4.0 + n, 1.0 + n)) for n in range(3)]
-    >>> found = TiledNest(nest_suite("nests")["matmul"], (own, *drawn))
+    >>> found = TiledNest(find_nests("nests")["matmul"], (own, *drawn))
     >>> found.correlation(PRICE), found.rank, found.share
     (1.0, 1, 1.0)
     """
 
-    nest: NestCase
     tilings: tuple[Tiling, ...] = ()
-    skipped: str = ""
-    fault: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name of the nest."""
-        return self.nest.name
-
-    @property
-    def problem(self) -> NestCase:
-        """What was computed."""
-        return self.nest
 
     @property
     def drawn(self) -> list[Tiling]:
@@ -148,51 +129,25 @@ class TiledNest:
         return found[0] / self.tilings[0].median if found else nan
 
 
-class TiledNests(NestRecord[TiledNest]):
+class TiledNests(Record[TiledNest]):
     """All studies of tilings so far."""
 
     HOLDS = "a study of tilings of nests"
+    CASE = NestCase
+    OUTCOME = TiledNest
     COLUMNS = (
         *("kind", "loops", *(f"{name}_s" for name in SHARES)),
         *("median_s", "least_s", "most_s", "rounds", "reason"),
     )
 
-    @staticmethod
-    def case_data(case: TiledNest) -> dict[str, Any]:
-        """Return what is kept of a study beside its nest."""
-        if case.fault:
-            return {"fault": case.fault}
-        return {"tilings": [asdict(one) for one in case.tilings]}
-
-    @staticmethod
-    def case_of(name: str, problem: NestCase, data: dict[str, Any]) -> TiledNest:
-        """Return the study that was kept as such data."""
-        if data.get("skipped"):
-            return TiledNest(problem, skipped=read_text(data, "skipped"))
-        if data.get("fault"):
-            return TiledNest(problem, fault=read_text(data, "fault"))
-        return TiledNest(problem, tuple(_read_tiling(one) for one in read_value(data, "tilings")))
-
-    @staticmethod
-    def case_rows(case: TiledNest) -> Iterator[tuple[object, ...]]:
+    @classmethod
+    def case_rows(cls, case: TiledNest) -> Iterator[tuple[object, ...]]:
         """Yield a line for each tiling, the planned one first."""
-        if not case.tilings:
-            yield (*[""] * (len(TiledNests.COLUMNS) - 1), case.skipped or case.fault)
         for one in case.tilings:
             yield (
                 *(one.kind, one.loops, *(one.scores[name] for name in SHARES)),
                 *(one.median, min(one.seconds), max(one.seconds), len(one.seconds), ""),
             )
-
-
-def _read_tiling(data: dict[str, Any]) -> Tiling:
-    scores = read_value(data, "scores")
-    return Tiling(
-        read_text(data, "kind"),
-        read_text(data, "loops"),
-        {name: read_positive(scores, name) for name in SHARES},
-        read_times(data, "seconds"),
-    )
 
 
 def list_tiling_columns() -> dict[str, str]:
@@ -207,25 +162,20 @@ def list_tiling_columns() -> dict[str, str]:
 
 def list_tiling_rows(found: TiledNests) -> list[tuple[str, ...]]:
     """Return the cells of the table of nests, those first that the price orders worst."""
-    there = [case for case in found.cases if case.tilings]
     return [
         (
             case.name,
-            " ".join(f"{letter}={extent}" for letter, extent in case.nest.sizes),
+            " ".join(f"{letter}={extent}" for letter, extent in case.work.sizes),
             str(len(case.drawn)),
             format_duration(case.fastest),
             format_duration(max(one.median for one in case.tilings)),
-            *(_format(case.correlation(name)) for name in SHARES),
+            *(format_figure(case.correlation(name)) for name in SHARES),
             f"{case.rank} of {1 + len(case.drawn)}",
-            *(_format(value) for value in (case.share, case.first)),
-            *(_format(case.ratio(name)) for name in SHARES if name != PRICE),
+            *(format_figure(value) for value in (case.share, case.first)),
+            *(format_figure(case.ratio(name)) for name in SHARES if name != PRICE),
         )
-        for case in sorted(there, key=lambda case: case.correlation(PRICE))
+        for case in sorted(found.done, key=lambda case: case.correlation(PRICE))
     ]
-
-
-def _format(value: float) -> str:
-    return f"{value:.2f}" if isfinite(value) else "-"
 
 
 def summarize_tilings(found: TiledNests) -> dict[str, str]:
@@ -233,12 +183,12 @@ def summarize_tilings(found: TiledNests) -> dict[str, str]:
 
     Nothing where there are none.
     """
-    cases = [case for case in found.cases if case.tilings]
+    cases = found.done
     if not cases:
         return {}
     shares = [case.share for case in cases]
     summed = {
-        f"correlation, {name}": _describe(cases, _correlated(name), statistics.median, "median")
+        f"correlation, {name}": _describe(cases, partial(TiledNest.correlation, score=name))
         for name in SHARES
     }
     summed["speed of the plan"] = (
@@ -256,21 +206,14 @@ def summarize_tilings(found: TiledNests) -> dict[str, str]:
     return summed
 
 
-def _correlated(score: str) -> Callable[[TiledNest], float]:
-    return lambda case: case.correlation(score)
-
-
-def _describe(
-    cases: Sequence[TiledNest],
-    figure: Callable[[TiledNest], float],
-    middle: Callable[[Sequence[float]], float],
-    what: str,
-) -> str:
+def _describe(cases: Sequence[TiledNest], figure: Callable[[TiledNest], float]) -> str:
+    """Return the median of a figure, and the worst nest by it."""
     known = [(value, case.name) for case in cases if isfinite(value := figure(case))]
     if not known:
         return "-"
     worst, name = min(known)
-    return f"{what} {middle([value for value, _ in known]):.2f}, worst {worst:.2f} ({name})"
+    middle = statistics.median(value for value, _ in known)
+    return f"median {middle:.2f}, worst {worst:.2f} ({name})"
 
 
 def describe_shares(machine: Machine, threads: int) -> str:
@@ -299,21 +242,15 @@ def list_tiling_facts(found: TiledNests) -> dict[str, str]:
     }
 
 
-def list_tiling_notes(found: TiledNests) -> list[str]:
-    """Return a line for each nest without figures."""
-    return [f"{c.name}: {c.skipped or c.fault}" for c in found.cases if not c.tilings]
-
-
-def render_tilings(found: TiledNests) -> str:
-    """Return a study's section of a page: what it is, what it comes to, and its nests."""
-    return "\n".join(_render(found))
-
-
-def _render(found: TiledNests) -> Iterator[str]:
+def report_tilings(found: TiledNests) -> Report:
+    """Return what there is to show of a study."""
     made = found.conditions
-    yield f"## tilings of {made.suite}, {format_count(made.threads, 'thread')}"
-    yield from render_pairs("measured", {**list_tiling_facts(found), "units": TILING_UNITS})
-    yield from render_pairs("all nests", summarize_tilings(found))
-    yield from render_table(list_tiling_columns(), list_tiling_rows(found))
-    if notes := list_tiling_notes(found):
-        yield from render_table({"notes": "left"}, [(note,) for note in notes])
+    return Report(
+        f"tilings of {made.suite}, {format_count(made.threads, 'thread')}",
+        list_tiling_facts(found),
+        TILING_UNITS,
+        summarize_tilings(found),
+        [Table("", list_tiling_columns(), list_tiling_rows(found))],
+        list_reasons(found),
+        summed="all nests",
+    )

@@ -8,20 +8,15 @@ solver's loops and tiles similar to its own, as arbitrary tiles are seldom good.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from math import exp, log
 
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.procedure import Procedure
-from tilesolve.bench.run.sweep import (
-    SPARE_BYTES,
-    count_steps,
-    describe_lack,
-    share_progress,
-)
+from tilesolve.bench.run.sweep import count_steps
 from tilesolve.bench.run.timed_plans import time_plans
-from tilesolve.contractions.errors import BenchmarkError, TilesolveError
-from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
@@ -32,8 +27,8 @@ from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
-from tilesolve.plans.tries import count_flush_bytes
-from tilesolve.studies.trials import SOLVER, Studies, Study, make_trial
+from tilesolve.studies.method import Method
+from tilesolve.studies.trials import SOLVER, Studies, Study, make_trial, report_studies
 
 RUNNER_UP_PLANS = 4
 """Most plans of other loops, each with its best tiles, that a study runs."""
@@ -50,99 +45,34 @@ MOST_DRAWS = 100_000
 CHECK_SECONDS = 0.2
 """Estimated seconds to make and check a plan."""
 
-
-def study_problems(
-    problems: Mapping[str, Problem],
-    machine: Machine,
-    procedure: Procedure,
-    start: Studies,
-    keep: Callable[[Studies], None],
-    progress: Progress,
-) -> Studies:
-    """Study the problems that are not there yet, and return all studies.
-
-    Parameters
-    ----------
-    problems
-        By name.
-    machine, procedure
-        What plans are made for, and how runs are timed.
-    start
-        What has been done before; its conditions say how many random plans there are.
-    keep
-        Called with all studies after each one.
-    progress
-        Called often; an exception that it raises ends the studies.
-    """
-    count = start.conditions.plans or RANDOM_PLANS
-    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
-    found = start
-    for name, tell in share_progress(
-        progress, estimate_studies(waiting, machine, procedure, count)
-    ):
-        problem = waiting[name]
-        try:
-            case = study_problem(name, problem, machine, procedure, tell, count=count)
-        except BenchmarkError as error:
-            case = Study(name, problem, fault=str(error))
-        found = found.with_case(case)
-        keep(found)
-    progress(1.0, "")
-    return found
-
-
-def estimate_studies(
-    problems: Mapping[str, Problem], machine: Machine, procedure: Procedure, count: int
-) -> dict[str, float]:
-    """Estimate the seconds that each study takes."""
-    runners = 1 + min(count, RUNNER_UP_PLANS) + count
-    return {
-        name: CHECK_SECONDS
-        if describe_lack(count_study_bytes(problem, machine))
-        else procedure.estimate_seconds(problem, machine, runners, CHECK_SECONDS)
-        for name, problem in problems.items()
-    }
-
-
-def count_study_bytes(problem: Problem, machine: Machine) -> int:
-    """Return the bytes of memory that a study needs."""
-    return sum(problem.bytes) + count_flush_bytes(machine) + SPARE_BYTES
+SEED = 1
+"""Of the draw of random plans."""
 
 
 def study_problem(
-    name: str,
-    problem: Problem,
-    machine: Machine,
-    procedure: Procedure,
-    progress: Progress,
-    *,
-    count: int = RANDOM_PLANS,
-    seed: int = 1,
+    case: ContractionCase, machine: Machine, procedure: Procedure, count: int, tell: Progress
 ) -> Study:
-    """Run the plans of a study in turns; a study that cannot run says why.
+    """Run the plans of a study in turns; too few of them are no fault.
 
     Raises
     ------
     BenchmarkError
         If a plan gives a wrong result.
     """
-    progress(0.0, "planning")
-    if lack := describe_lack(count_study_bytes(problem, machine)):
-        return Study(name, problem, skipped=lack)
+    problem = case.work
+    best = plan(problem, machine=machine, threads=procedure.threads)
     try:
-        best = plan(problem, machine=machine, threads=procedure.threads)
-        plans = list(vary_plan(best, count, seed))
-    except TilesolveError as error:
-        return Study(name, problem, skipped=str(error))
-    step = count_steps(
-        progress, len(plans) * (1 + procedure.estimate_rounds(problem, machine, len(plans)))
-    )
+        plans = list(vary_plan(best, count, SEED))
+    except BenchmarkError as error:
+        return Study(case, skipped=str(error))
+    rounds = procedure.estimate_rounds(problem, machine, len(plans))
+    step = count_steps(tell, len(plans) * (1 + rounds))
     times, ended = time_plans(problem, [p for _, p in plans], procedure, step)
     trials = tuple(
         make_trial(kind, p, times[number], ended=number in ended)
         for number, (kind, p) in enumerate(plans)
     )
-    return Study(name, problem, trials)
+    return Study(case, trials)
 
 
 def vary_plan(best: Plan, count: int, seed: int) -> Iterator[tuple[str, Plan]]:
@@ -255,3 +185,14 @@ def change_tiles(
     made = tuple((index, chains[index]) for index, _ in best.classes)
     found = replace(best.solution, choice=choice, classes=made, nest=nest, cost=cost)
     return Plan(found)
+
+
+METHOD = Method(
+    Studies,
+    study_problem,
+    report_studies,
+    RANDOM_PLANS,
+    lambda count: 1 + min(count, RUNNER_UP_PLANS) + count,
+    CHECK_SECONDS,
+    "tiles ",
+)

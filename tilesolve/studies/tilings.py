@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tilesolve.bench.case import find_outliers, sum_parts
+from tilesolve.bench.nests import NestCase, find_nests
 from tilesolve.bench.procedure import Procedure
-from tilesolve.bench.run.nest_oracle import draw_nest, draw_output, find_nest_outliers
-from tilesolve.bench.run.oracle import sum_parts
-from tilesolve.bench.run.sweep import (
-    SPARE_BYTES,
-    count_steps,
-    describe_lack,
-    share_progress,
-)
-from tilesolve.bench.run.timed_plans import HOPELESS_RATIO
+from tilesolve.bench.results.outputs import Job
+from tilesolve.bench.run.sweep import count_steps
+from tilesolve.bench.run.timed_plans import take_turns
 from tilesolve.bench.run.worker import make_timer
 from tilesolve.constants.policy import NEST_WHOLE_EXTENT
-from tilesolve.contractions.statements.nest_suites import NestCase
+from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.nests.choices import NestChoice
@@ -27,6 +23,7 @@ from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.running import Step, make_step, run_steps
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
+from tilesolve.studies.method import Method
 from tilesolve.studies.tiled import (
     DRAWN,
     PLANNED,
@@ -35,6 +32,7 @@ from tilesolve.studies.tiled import (
     TiledNest,
     TiledNests,
     Tiling,
+    report_tilings,
 )
 
 RANDOM_TILINGS = 30
@@ -55,70 +53,34 @@ def shrink_case(case: NestCase) -> NestCase:
 
     Examples
     --------
-    >>> from tilesolve.contractions.statements.nest_suites import nest_suite
-    >>> shrink_case(nest_suite("nests")["convlayer"]).sizes[2:]
+    >>> shrink_case(find_nests("nests")["convlayer"]).work.sizes[2:]
     (('y', 127), ('x', 127), ('c', 32), ('r', 3), ('s', 3))
     """
-    small = [(x, n if n <= NEST_WHOLE_EXTENT else -(-n // DIVISOR)) for x, n in case.sizes]
-    return replace(case, sizes=tuple(small))
+    nest = case.work
+    small = [(x, n if n <= NEST_WHOLE_EXTENT else -(-n // DIVISOR)) for x, n in nest.sizes]
+    return replace(case, work=replace(nest, sizes=tuple(small)))
 
 
-def find_temporal(nests: Mapping[str, NestCase]) -> dict[str, NestCase]:
+def find_temporal(job: Job) -> dict[str, NestCase]:
     """Return the nests that use elements again, with extents as they are studied."""
     return {
         name: shrink_case(case)
-        for name, case in nests.items()
-        if any(tile_class(one) is NestClass.TEMPORAL for one in case.computation.stages)
+        for name, case in find_nests(job.suite, chosen=job.chosen).items()
+        if any(tile_class(one) is NestClass.TEMPORAL for one in case.work.computation.stages)
     }
 
 
-def study_nests(
-    nests: Mapping[str, NestCase],
-    machine: Machine,
-    procedure: Procedure,
-    start: TiledNests,
-    keep: Callable[[TiledNests], None],
-    progress: Progress,
-) -> TiledNests:
-    """Draw and run tilings of the nests that are not there yet, and return all studies.
-
-    Parameters
-    ----------
-    nests
-        By name, with extents as they are studied.
-    machine, procedure
-        What tiles are priced for, and how runs are timed.
-    start
-        What has been done before; its conditions say how many tilings there are.
-    keep
-        Called with all studies after each one.
-    progress
-        Called often; an exception that it raises ends the study.
-    """
-    count, found = start.conditions.plans or RANDOM_TILINGS, start
-    waiting = {name: one for name, one in nests.items() if not start.has(name, one)}
-    shares = estimate_tilings(waiting, count)
-    for name, tell in share_progress(progress, shares):
-        found = found.with_case(study_nest(waiting[name], machine, procedure, count, tell))
-        keep(found)
-    progress(1.0, "")
-    return found
-
-
-def estimate_tilings(nests: Mapping[str, NestCase], count: int) -> dict[str, float]:
-    """Estimate the seconds that each nest takes."""
-    return dict.fromkeys(nests, TILING_SECONDS * (len(SHARES) + count))
-
-
 def study_nest(
-    nest: NestCase, machine: Machine, procedure: Procedure, count: int, progress: Progress
+    case: NestCase, machine: Machine, procedure: Procedure, count: int, tell: Progress
 ) -> TiledNest:
-    """Draw and run tilings of one nest; what cannot be run says why."""
-    computation, threads = nest.computation, procedure.threads
-    needed = sum(array.bytes for array in computation.arrays)
-    if lack := describe_lack(needed + count_flush_bytes(machine) + SPARE_BYTES):
-        return TiledNest(nest, skipped=lack)
-    progress(0.0, "drawing tiles")
+    """Draw and run tilings of one nest.
+
+    Raises
+    ------
+    BenchmarkError
+        If one gives another result than most.
+    """
+    computation, threads = case.work.computation, procedure.threads
     chosen = [
         (
             PLANNED if name == PRICE else name,
@@ -135,13 +97,11 @@ def study_nest(
     drawn = draw_tilings(computation, machine, threads, count=count)
     chosen += [(DRAWN, one) for one in drawn]
     different = {_key(choices): choices for _, choices in chosen}
-    step = count_steps(progress, len(different) * (1 + procedure.repeat))
-    timed = time_choices(nest, list(different.values()), machine, procedure, step)
-    if isinstance(timed, str):
-        return TiledNest(nest, fault=timed)
+    step = count_steps(tell, len(different) * (1 + procedure.repeat))
+    timed = time_choices(case, list(different.values()), machine, procedure, step)
     times = dict(zip(different, timed, strict=True))
     return TiledNest(
-        nest,
+        case,
         tuple(
             Tiling(
                 kind,
@@ -162,22 +122,26 @@ def _key(choices: Choices) -> tuple[object, ...]:
 
 
 def time_choices(
-    nest: NestCase,
+    case: NestCase,
     several: Sequence[Choices],
     machine: Machine,
     procedure: Procedure,
     step: Callable[[str], None],
-) -> list[list[float]] | str:
-    """Return the times of several ways to compute a nest, or how the result of one is wrong.
+) -> list[list[float]]:
+    """Return the times of several ways to compute a nest.
 
-    A run that checks the result comes first. Those that take more than `HOPELESS_RATIO` times as
-    long as the first are timed once, the others in rounds.
+    A run that checks the result comes first. They take turns then.
+
+    Raises
+    ------
+    BenchmarkError
+        If one gives another result than most.
     """
-    computation, params = nest.computation, dict(nest.params)
-    arrays, out = draw_nest(computation), draw_output(computation)
+    *operands, out = case.draw()
+    arrays = dict(zip(case.work.computation.inputs, operands, strict=True))
+    params = dict(case.work.params)
     trash = allocate(count_flush_bytes(machine))
     timers, digests = [], []
-    times: list[list[float]] = []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
         steps = [make_step(one, machine, procedure.threads) for one in choices]
@@ -188,14 +152,21 @@ def time_choices(
         run()
         digests.append(sum_parts(out))
         timers.append(make_timer(run, trash))
-    for number, off in enumerate(find_nest_outliers(computation, digests), start=1):
+    for number, off in enumerate(find_outliers(case, digests), start=1):
         if off:
-            return f"tiling {number} gives another result than most"
-    for timed in timers:
-        times.append([timed()])
-    due = {n: t for n, t in enumerate(times) if t[0] <= HOPELESS_RATIO * times[0][0]}
-    while waiting := procedure.pick_due(due):
-        for number in waiting:
-            step(f"round {len(times[number]) + 1}, tiling {number + 1} of {len(several)}")
-            times[number].append(timers[number]())
+            raise BenchmarkError(f"tiling {number} gives another result than most")
+    times = [[timed()] for timed in timers]
+    take_turns(timers, times, procedure, step, f"tiling {{}} of {len(several)}")
     return times
+
+
+METHOD = Method(
+    TiledNests,
+    study_nest,
+    report_tilings,
+    RANDOM_TILINGS,
+    lambda count: len(SHARES) + count,
+    TILING_SECONDS,
+    "tilings ",
+    find_temporal,
+)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isnan, nan
-from typing import Any
 
-from tilesolve.bench.results.fields import read_positive, read_text, read_times, read_value
-from tilesolve.bench.results.record import Record
+from tilesolve.bench.cases import ContractionCase
+from tilesolve.bench.results.record import Outcome, Record
+from tilesolve.bench.results.report import Report, list_facts
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.problem import Problem
 from tilesolve.plans.plan import Plan
+from tilesolve.ranking.order import spearman
+from tilesolve.ranking.table import describe_around, describe_copies, describe_tiles
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
 
 FAR_EXCESS = 0.2
@@ -64,9 +66,9 @@ def make_trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool =
     """Return the trial of a plan, given the seconds of its rounds, or of the run that was ended."""
     return Trial(
         kind,
-        " ".join(first or "-" for first in plan.choice),
-        " ".join(f"{i}:{','.join(map(str, chain))}" for i, chain in plan.classes),
-        " ".join(level or "-" for level in plan.nest.packed) or "-",
+        describe_around(plan),
+        describe_tiles(plan),
+        describe_copies(plan) or "-",
         plan.seconds,
         tuple(seconds),
         ended,
@@ -74,33 +76,29 @@ def make_trial(kind: str, plan: Plan, seconds: Sequence[float], *, ended: bool =
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class Study(Outcome):
     """What a study found.
 
     Parameters
     ----------
-    name, problem
-        What was computed.
     trials
         The solver's plan first.
-    skipped
-        Why there are none; empty otherwise.
-    fault
-        Which plan gave a wrong result, and what was wrong; there are no trials then.
 
     Examples
     --------
+    >>> from tilesolve.contractions.problem import Problem
     >>> trials = [Trial("x", "K", "", "", 1.0, (seconds,)) for seconds in (1.1, 1.0)]
-    >>> study = Study("x", Problem.of("ik-ij-jk", 64), tuple(trials))
+    >>> study = Study(ContractionCase("x", Problem.of("ik-ij-jk", 64)), tuple(trials))
     >>> study.rank, round(study.excess, 3)
     (2, 0.1)
     """
 
-    name: str
-    problem: Problem
     trials: tuple[Trial, ...] = ()
-    skipped: str = ""
-    fault: str = ""
+
+    def check(self) -> None:
+        """Refuse a study without trials, or with one that has no time."""
+        if not self.trials or not all(trial.seconds for trial in self.trials):
+            raise BenchmarkError(f"the study of {self.name} has a trial without a time, or none")
 
     @property
     def fastest(self) -> float:
@@ -120,61 +118,26 @@ class Study:
     @property
     def correlation(self) -> float:
         """Spearman's rank correlation of predicted and measured times; NaN for too few plans."""
-        from scipy.stats import spearmanr
-
         predicted = [trial.predicted for trial in self.trials]
         if len(set(predicted)) < 3:
             return nan
-        return float(spearmanr(predicted, [trial.median for trial in self.trials]).statistic)
+        return spearman(predicted, [trial.median for trial in self.trials])
 
 
-@dataclass(frozen=True, slots=True)
 class Studies(Record[Study]):
     """All studies of a suite so far."""
 
     HOLDS = "a study of tiles"
+    CASE = ContractionCase
+    OUTCOME = Study
     COLUMNS = (
         *("kind", "around", "tiles", "packed"),
         *("predicted_s", "median_s", "least_s", "most_s", "rounds", "reason"),
     )
 
-    @staticmethod
-    def case_data(case: Study) -> dict[str, Any]:
-        """Return what is kept of a study beside its problem."""
-        return (
-            {"fault": case.fault}
-            if case.fault
-            else {"trials": [asdict(trial) for trial in case.trials]}
-        )
-
-    @staticmethod
-    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Study:
-        """Return the study that was kept as such data."""
-        if data.get("skipped"):
-            return Study(name, problem, skipped=read_text(data, "skipped"))
-        if data.get("fault"):
-            return Study(name, problem, fault=read_text(data, "fault"))
-        trials = [
-            Trial(
-                read_text(one, "kind"),
-                read_text(one, "around"),
-                read_text(one, "tiles"),
-                read_text(one, "packed"),
-                read_positive(one, "predicted"),
-                read_times(one, "seconds"),
-                bool(one.get("ended")),
-            )
-            for one in read_value(data, "trials")
-        ]
-        if not trials or not all(trial.seconds for trial in trials):
-            raise BenchmarkError(f"the study of {name} has a trial without a time, or none")
-        return Study(name, problem, tuple(trials))
-
-    @staticmethod
-    def case_rows(case: Study) -> Iterator[tuple[object, ...]]:
+    @classmethod
+    def case_rows(cls, case: Study) -> Iterator[tuple[object, ...]]:
         """Yield a line for each trial."""
-        if reason := case.skipped or case.fault:
-            yield (*[""] * (len(Studies.COLUMNS) - 1), reason)
         for one in case.trials:
             times = one.seconds
             yield (
@@ -222,7 +185,9 @@ def summarize_study(found: Study) -> str:
 
     Examples
     --------
-    >>> summarize_study(Study("x", Problem.of("ik-ij-jk", 8), skipped="too large"))
+    >>> from tilesolve.contractions.problem import Problem
+    >>> case = ContractionCase("x", Problem.of("ik-ij-jk", 8))
+    >>> summarize_study(Study(case, skipped="too large"))
     'x: too large'
     """
     if reason := found.skipped or found.fault:
@@ -251,3 +216,10 @@ def summarize_studies(studies: Sequence[Study]) -> list[str]:
         f"{statistics.median(known) if known else nan:.2f} in the median"
     )
     return [*lines, total.replace("%", " %")]
+
+
+def report_studies(found: Studies) -> Report:
+    """Return what there is to show of studies: a table of the plans of each case."""
+    tables = [Table(str(case.problem), TRIAL_COLUMNS, list_trial_rows(case)) for case in found.done]
+    lines = summarize_studies(found.cases)
+    return Report("tiles", list_facts(found), "", {}, tables, lines)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
+from tilesolve.system.tables import write_html
+
 
 def html_report(text: str) -> str:
     r"""Return a report as HTML: indented lines become tables, other lines stay text.
@@ -54,8 +56,4 @@ def _table(lines: Sequence[str]) -> Iterator[str]:
     if len({len(row) for row in rows}) > 1:
         yield _listing(lines)
         return
-    yield "<table>"
-    for number, row in enumerate(rows):
-        tag = "td" if number else "th"
-        yield "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
-    yield "</table>"
+    yield from write_html(rows)

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.summary import list_contenders
-from tilesolve.bench.results.sweeps import Case, Sweep
+from tilesolve.bench.results.report import list_contenders
+from tilesolve.bench.results.sweeps import Result, Sweep
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
 from tilesolve.show.pictures import BLUE, GREEN, GREY, INK, ORANGE, RED, check_picture, save
@@ -58,7 +58,7 @@ def _figure_width(sweep: Sweep) -> float:
     return max(10.5, 0.5 * len(_measured_cases(sweep)))
 
 
-def _measured_cases(sweep: Sweep) -> list[Case]:
+def _measured_cases(sweep: Sweep) -> list[Result]:
     return [case for case in sweep.cases if not case.skipped]
 
 
@@ -75,7 +75,9 @@ def _add_bars(axes: Axes, sweep: Sweep) -> None:
             if not isfinite(speed) and name in case.entries:
                 axes.text(x, 0, "×", ha="center", va="bottom", fontsize=8, color=colour)
     for place, case in enumerate(cases):
-        top = case.problem.flops / case.roofline / 1e9  # NaN, where there is no plan, draws nothing
+        top = (
+            case.problem.flops / case.plan.roofline / 1e9
+        )  # NaN, where there is no plan, draws nothing
         label = "roofline" if place == 0 else "_"  # matplotlib lists no name with _
         axes.hlines(top, place - 0.45, place + 0.45, color=INK, lw=1.3, label=label)
     axes.set_xticks(range(len(cases)), [case.name for case in cases], rotation=60, ha="right")

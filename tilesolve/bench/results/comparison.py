@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.summary import geometric_mean
+from tilesolve.bench.results.report import geometric_mean
 from tilesolve.bench.results.sweeps import Entry, Sweep
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
 
 
@@ -60,8 +61,8 @@ def find_changes(old: Sweep, new: Sweep) -> list[Change]:
     return sorted(found, key=lambda change: (change.contender != OURS, change.ratio))
 
 
-def compare_sweeps(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return rows of changes and lines that sum them up."""
+def compare_sweeps(old: Sweep, new: Sweep, title: str = "") -> tuple[Table, list[str]]:
+    """Return a table of changes and lines that sum them up."""
     every = find_changes(old, new)
     rows: list[tuple[str, ...]] = [
         (
@@ -91,7 +92,9 @@ def compare_sweeps(old: Sweep, new: Sweep) -> tuple[list[tuple[str, ...]], list[
             f"{name}: {speed:.3f} times as fast as then over {format_count(len(own), 'case')}; "
             f"{counts[0]} faster, {counts[1]} slower in every round"
         )
-    return rows, lines if every else [*lines, "The two sweeps have nothing in common."]
+    if not every:
+        lines.append("The two sweeps have nothing in common.")
+    return Table(title, COLUMNS, rows), lines
 
 
 COLUMNS = {

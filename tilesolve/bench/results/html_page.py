@@ -8,23 +8,19 @@ from string import Template
 
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.charts import draw_bars, draw_roofline
-from tilesolve.bench.results.summary import (
-    list_columns,
-    list_contenders,
-    list_facts,
-    list_means,
-    list_notes,
-    list_rows,
-    sort_cases,
-)
+from tilesolve.bench.results.report import list_contenders, sort_cases
+from tilesolve.bench.results.summary import report_sweep
 from tilesolve.bench.results.sweeps import Sweep
 from tilesolve.show.pictures import svg
+from tilesolve.system.tables import Table
 
 
 def render_html(sweep: Sweep) -> str:
     """Return a sweep as an HTML page."""
-    listed = {**list_facts(sweep), "contenders": "", "machine file": ""}
-    contenders = "".join(f"<li>{escape(c)}</li>" for c in sweep.conditions.contenders.values())
+    report = report_sweep(sweep)
+    (table,) = report.tables
+    listed = {**report.facts, "contenders": "", "machine file": ""}
+    contenders = "".join(f"<li>{escape(label)}</li>" for label in report.contenders)
     listed_html = {what: escape(value) for what, value in listed.items()}
     listed_html["contenders"] = f"<ul>{contenders}</ul>"
     listed_html["machine file"] = (
@@ -33,39 +29,39 @@ def render_html(sweep: Sweep) -> str:
     return _PAGE.substitute(
         title=escape(f"tilesolve bench {sweep.conditions.suite}"),
         means="".join(
-            f"<li>{escape(f'{what}: {mean}')}</li>" for what, mean in list_means(sweep).items()
+            f"<li>{escape(f'{what}: {mean}')}</li>" for what, mean in report.means.items()
         ),
         bars=svg(draw_bars(sweep)),
         roofline=svg(draw_roofline(sweep)),
         heads="".join(
             f'<th class="{side}" aria-sort="none">'
             f'<button type="button">{escape(head)}</button></th>'
-            for head, side in list_columns(sweep).items()
+            for head, side in table.columns.items()
         ),
-        rows="\n".join(_render_rows(sweep)),
-        notes="".join(f"<li>{escape(note)}</li>" for note in list_notes(sweep)),
+        rows="\n".join(_render_rows(sweep, table)),
+        notes="".join(f"<li>{escape(note)}</li>" for note in report.notes),
         facts="".join(
             f"<dt>{escape(what)}</dt><dd>{value}</dd>" for what, value in listed_html.items()
         ),
     )
 
 
-def _render_rows(sweep: Sweep) -> list[str]:
+def _render_rows(sweep: Sweep, table: Table) -> list[str]:
     """Return the table's rows; a cell carries the figure that it is sorted by."""
-    sides = list(list_columns(sweep).values())
+    sides = list(table.columns.values())
     peers = [name for name in list_contenders(sweep) if name != OURS]
     found = []
-    for case, cells in zip(sort_cases(sweep), list_rows(sweep), strict=True):
+    for case, cells in zip(sort_cases(sweep), table.rows, strict=True):
         mine = case.entries.get(OURS)
         figures: list[float | None] = [
             None,
-            case.roofline,
+            case.plan.roofline,
             case.speed(OURS),
             case.reached(OURS),
-            case.ratio,
+            case.ratio(),
             mine.spread if mine else None,
             len(mine.seconds) if mine else None,
-            case.predicted / case.ours,
+            case.plan.predicted / case.ours,
             None,
             mine.preparation if mine else None,
             mine.memory if mine else None,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from math import inf, isfinite, isnan
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import isfinite
 
-from tilesolve.bench.contenders import OURS
-from tilesolve.bench.layer_contenders import IM2COL, LAYOUTS, split_name
-from tilesolve.bench.results.layer_sweeps import LayerCase, LayerSweep
-from tilesolve.bench.results.performance_page import render_pairs, render_table
-from tilesolve.bench.results.summary import NOT_INSTALLED, geometric_mean, list_facts
+from tilesolve.bench.contenders import IM2COL, LAYOUTS, OURS, split_name
+from tilesolve.bench.layers import LayerCase
+from tilesolve.bench.results.report import (
+    Report,
+    describe_suite,
+    fill_row,
+    format_figure,
+    format_speed,
+    geometric_mean,
+    list_contenders,
+    sort_cases,
+)
+from tilesolve.bench.results.sweeps import LayerSweep, Result
+from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration, format_volume
 
 LAYER_UNITS = (
@@ -37,30 +46,12 @@ MODEL_COLUMNS = {
 """Headers of the table of networks."""
 
 
-def list_layer_contenders(sweep: LayerSweep) -> list[str]:
-    """Return the contenders that are installed, ours first."""
-    measured = [case for case in sweep.cases if case.entries]
-    return [
-        name
-        for name in sweep.conditions.contenders
-        if not measured
-        or any(
-            name in case.entries and case.entries[name].reason != NOT_INSTALLED for case in measured
-        )
-    ]
-
-
-def sort_layers(sweep: LayerSweep) -> list[LayerCase]:
-    """Return the layers: without a result, then by the ratio to the best peer, skipped ones last.
-
-    Where there is no peer they stay as they were measured.
-    """
-
-    def sort_key(case: LayerCase) -> tuple[bool, float]:
-        ratio = case.ratio()
-        return bool(case.skipped), ratio if isfinite(ratio) else -inf if isnan(case.ours) else inf
-
-    return sorted(sweep.cases, key=sort_key)
+def report_layers(sweep: LayerSweep) -> Report:
+    """Return what there is to show of a sweep of layers."""
+    models = Table("", MODEL_COLUMNS, list_model_rows(sweep))
+    layers = Table("", list_layer_columns(sweep), list_layer_rows(sweep))
+    heading, means = f"layers of {describe_suite(sweep)}", list_layer_means(sweep)
+    return Report.of_sweep(sweep, heading, LAYER_UNITS, means, models, layers)
 
 
 def list_layer_columns(sweep: LayerSweep) -> dict[str, str]:
@@ -69,55 +60,41 @@ def list_layer_columns(sweep: LayerSweep) -> dict[str, str]:
     figures = (
         *("times", "GFLOP", "roofline", *ratios, "predicted", "bound by", "packed"),
         *("packing", "predicted packing", "planning"),
-        *list_layer_contenders(sweep),
+        *list_contenders(sweep),
     )
     return {"layer": "left"} | dict.fromkeys(figures, "right")
 
 
 def list_layer_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
     """Return the cells of the table of layers, worst first."""
-    names, width = list_layer_contenders(sweep), len(list_layer_columns(sweep))
+    names, columns = list_contenders(sweep), list_layer_columns(sweep)
     found = []
-    for case in sort_layers(sweep):
-        head = (case.name, str(case.times), f"{case.layer.flops / 1e9:.3g}")
+    for case in sort_cases(sweep):
+        layer, figures = _layer_of(case), case.plan
+        head = (case.name, str(layer.times), f"{layer.flops / 1e9:.3g}")
         if case.skipped:
-            found.append((*head, "skipped", *[""] * (width - len(head) - 1)))
+            found.append(fill_row((*head, "skipped"), columns))
             continue
-        mine = case.fastest(ours=True)
-        figures, entry = case.figures.get(mine), case.entries.get(mine)
+        entry = case.entries.get(case.mine)
         planning = entry.preparation if entry else None
+        known = isfinite(figures.roofline)
         found.append(
             (
                 *head,
-                format_duration(figures.roofline) if figures else "-",
-                _format_ratio(case.ratio()),
-                *(_format_ratio(case.ratio(layout=layout)) for layout in LAYOUTS),
-                _format_ratio(case.ratio(peer=IM2COL)),
-                _format_ratio(figures.predicted / case.ours) if figures else "-",
-                figures.bottleneck if figures else "-",
-                format_volume(figures.packed) if figures else "-",
-                *(_format_shares(figures.packing, figures.predicted_packing) if figures else "--"),
+                format_duration(figures.roofline) if known else "-",
+                format_figure(case.ratio()),
+                *(format_figure(case.ratio(layout=layout)) for layout in LAYOUTS),
+                format_figure(case.ratio(IM2COL)),
+                format_figure(figures.predicted / case.ours),
+                figures.bottleneck or "-",
+                format_volume(figures.packed) if known else "-",
+                format_figure(figures.packing, "{:.1%}"),
+                format_figure(figures.predicted_packing, "{:.1%}"),
                 "-" if planning is None else format_duration(planning),
-                *(_format_speed(case, name) for name in names),
+                *(format_speed(case, name) for name in names),
             )
         )
     return found
-
-
-def _format_ratio(value: float) -> str:
-    return f"{value:.2f}" if isfinite(value) else "-"
-
-
-def _format_shares(*shares: float) -> list[str]:
-    return [f"{share:.1%}" for share in shares]
-
-
-def _format_speed(case: LayerCase, name: str) -> str:
-    """Return a contender's GFLOP/s, or the first word of why there are none."""
-    entry = case.entries.get(name)
-    if entry is None:
-        return "-"
-    return f"{case.speed(name) / 1e9:.3g}" if entry.seconds else entry.reason.split()[0].strip(":,")
 
 
 def list_model_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
@@ -126,23 +103,24 @@ def list_model_rows(sweep: LayerSweep) -> list[tuple[str, ...]]:
     Layers that ours, im2col or all peers have no result for count for none of them, and the number
     of layers says so.
     """
-    models = dict.fromkeys(model for case in sweep.cases for model, _ in case.uses)
+    models = dict.fromkeys(model for case in sweep.cases for model, _ in _layer_of(case).uses)
     return [_sum_model(model, sweep) for model in models]
 
 
 def _sum_model(model: str, sweep: LayerSweep) -> tuple[str, ...]:
-    layers = [(case, dict(case.uses)[model]) for case in sweep.cases if model in dict(case.uses)]
+    every = [(case, dict(_layer_of(case).uses)) for case in sweep.cases]
+    layers = [(case, uses[model]) for case, uses in every if model in uses]
     asked = [OURS, *_list_peers(sweep)]
     measured = [
         (case, times)
         for case, times in layers
         if all(isfinite(_time_of(case, library)) for library in asked)
     ]
-    there, every = (sum(times for _, times in rows) for rows in (measured, layers))
-    count = str(every) if there == every else f"{there} of {every}"
+    there, total = (sum(times for _, times in rows) for rows in (measured, layers))
+    count = str(total) if there == total else f"{there} of {total}"
     if not measured:
         return (model, count, *["-"] * (len(MODEL_COLUMNS) - 2))
-    flops = sum(times * case.layer.flops for case, times in measured)
+    flops = sum(times * case.case.flops for case, times in measured)
     spent = {
         library: sum(times * _time_of(case, library) for case, times in measured)
         for library in asked
@@ -163,75 +141,68 @@ def _sum_model(model: str, sweep: LayerSweep) -> tuple[str, ...]:
     )
 
 
-def _share_of_packing(layers: Sequence[tuple[LayerCase, int]]) -> list[str]:
+def _share_of_packing(layers: Sequence[tuple[Result, int]]) -> list[str]:
     """Return packing's share of the time of our plans for layers: measured, and predicted."""
     spent, packed = [0.0, 0.0], [0.0, 0.0]
     for case, times in layers:
-        figures = case.figures.get(case.fastest(ours=True))
-        if figures is not None:
+        figures = case.plan
+        if isfinite(figures.predicted):
             shares = figures.packing, figures.predicted_packing
             for at, seconds in enumerate((case.ours, figures.predicted)):
                 spent[at] += times * seconds
                 packed[at] += times * seconds * shares[at]
-    return _format_shares(packed[0] / spent[0], packed[1] / spent[1]) if spent[0] else ["-", "-"]
+    if not spent[0]:
+        return ["-", "-"]
+    return [f"{one / whole:.1%}" for one, whole in zip(packed, spent, strict=True)]
 
 
 def _list_peers(sweep: LayerSweep) -> list[str]:
     """Return "" where there are peers, and im2col where it is one of them."""
-    libraries = {split_name(name)[0] for name in list_layer_contenders(sweep)} - {OURS}
+    libraries = {split_name(name)[0] for name in list_contenders(sweep)} - {OURS}
     return [*([""] if libraries else []), *([IM2COL] if IM2COL in libraries else [])]
 
 
-def _time_of(case: LayerCase, library: str) -> float:
-    """Return the best seconds of ours, of a library, or of all peers for an empty name."""
-    mine = library == OURS
-    return case.seconds(case.fastest(ours=mine, library="" if mine else library))
+def _time_of(case: Result, library: str) -> float:
+    """Return the best seconds of a library, or of all peers for an empty name."""
+    return case.seconds(case.fastest(library))
 
 
 def list_layer_means(sweep: LayerSweep) -> dict[str, str]:
     """Return means over all layers, each counted as often as networks have it, by what is meant."""
-    total = sum(case.times for case in sweep.cases)
-    right = sum(case.times for case in sweep.cases if isfinite(case.ours))
+    total = sum(_layer_of(case).times for case in sweep.cases)
+    right = sum(_layer_of(case).times for case in sweep.cases if isfinite(case.ours))
     found = {"layers with a result": f"{right} of {total}, {len(sweep.cases)} different"}
-    measured, predicted = _share_of_packing([(case, case.times) for case in sweep.cases])
+    measured, predicted = _share_of_packing([(case, _layer_of(case).times) for case in sweep.cases])
     if measured != "-":
         found["packing"] = f"{measured} of the time, {predicted} predicted"
-    whole: list[tuple[str, Callable[[LayerCase], float]]] = [
-        ("to the best peer", lambda case: case.ratio()),
-        *((f"to the best peer in {at}", _ratio_in(at)) for at in LAYOUTS),
-        ("to im2col", lambda case: case.ratio(peer=IM2COL)),
+    whole: list[tuple[str, Callable[[Result], float]]] = [
+        ("to the best peer", Result.ratio),
+        *((f"to the best peer in {at}", partial(Result.ratio, layout=at)) for at in LAYOUTS),
+        ("to im2col", partial(Result.ratio, peer=IM2COL)),
     ]
     kinds: list[tuple[str, Callable[[LayerCase], bool]]] = [
         ("", lambda _: True),
-        ("pointwise, ", lambda case: case.layer.pointwise and case.layer.groups == 1),
-        ("depthwise, ", lambda case: case.layer.depthwise),
+        ("pointwise, ", lambda layer: layer.work.pointwise and layer.work.groups == 1),
+        ("depthwise, ", lambda layer: layer.work.depthwise),
     ]
     for prefix, of_kind in kinds:
-        own = [case for case in sweep.cases if of_kind(case)]
+        own = [case for case in sweep.cases if of_kind(_layer_of(case))]
         for what, ratio in whole:
             if text := _describe_ratios(own, ratio):
                 found[prefix + what] = text
-    for library in dict.fromkeys(split_name(name)[0] for name in list_layer_contenders(sweep)):
-        text = _describe_ratios(sweep.cases, _ratio_to(library))
-        if text and library != IM2COL:
+    for library in dict.fromkeys(split_name(name)[0] for name in list_contenders(sweep)):
+        text = _describe_ratios(sweep.cases, partial(Result.ratio, peer=library))
+        if text and library not in (OURS, IM2COL):
             found[f"to {library}"] = text
     return found
 
 
-def _ratio_in(layout: str) -> Callable[[LayerCase], float]:
-    return lambda case: case.ratio(layout=layout)
-
-
-def _ratio_to(library: str) -> Callable[[LayerCase], float]:
-    return lambda case: case.ratio(peer=library)
-
-
-def _describe_ratios(cases: Sequence[LayerCase], ratio: Callable[[LayerCase], float]) -> str:
+def _describe_ratios(cases: Sequence[Result], ratio: Callable[[Result], float]) -> str:
     """Return the mean of ratios, how many are ahead, and the worst; nothing if there are none."""
     known = [(ratio(case), case) for case in cases if isfinite(ratio(case))]
     if not known:
         return ""
-    every = [value for value, case in known for _ in range(case.times)]
+    every = [value for value, case in known for _ in range(_layer_of(case).times)]
     ahead = sum(value >= 1 for value in every) / len(every)
     worst, case = min(known, key=lambda pair: pair[0])
     layers = format_count(len(every), "layer")
@@ -241,40 +212,6 @@ def _describe_ratios(cases: Sequence[LayerCase], ratio: Callable[[LayerCase], fl
     )
 
 
-def list_layer_notes(sweep: LayerSweep) -> list[str]:
-    """Return a line for each contender that is not installed, or without a result for a layer."""
-    there = list_layer_contenders(sweep)
-    found = [
-        f"{name}: {NOT_INSTALLED}" for name in sweep.conditions.contenders if name not in there
-    ]
-    for case in sort_layers(sweep):
-        if case.skipped:
-            found.append(f"{case.name}: {case.skipped}")
-        found += [
-            f"{case.name}, {name}: {entry.reason}"
-            for name, entry in case.entries.items()
-            if entry.reason and name in there
-        ]
-    return found
-
-
-def render_layers(sweep: LayerSweep) -> str:
-    """Return the section of a sweep of layers on the page of a CPU."""
-    return "\n".join(_render(sweep))
-
-
-def _render(sweep: LayerSweep) -> Iterator[str]:
-    made = sweep.conditions
-    dtypes = ", ".join(dict.fromkeys(case.layer.dtype for case in sweep.cases))
-    threads = format_count(made.threads, "thread")
-    yield f"## layers of {Path(made.suite).stem}, {made.dtype or dtypes}, {threads}"
-    yield from render_pairs("measured", {**list_facts(sweep), "units": LAYER_UNITS})
-    yield from render_table(
-        {"contender": "left", "version and settings": "left"},
-        [tuple(label.split(": ", 1)) for label in made.contenders.values()],
-    )
-    yield from render_pairs("geometric means", list_layer_means(sweep))
-    yield from render_table(MODEL_COLUMNS, list_model_rows(sweep))
-    yield from render_table(list_layer_columns(sweep), list_layer_rows(sweep))
-    if found := list_layer_notes(sweep):
-        yield from render_table({"notes": "left"}, [(note,) for note in found])
+def _layer_of(case: Result) -> LayerCase:
+    assert isinstance(case.case, LayerCase)
+    return case.case

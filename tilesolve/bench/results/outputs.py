@@ -6,15 +6,17 @@ import os
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.performance_page import (
     check_page,
     find_page,
     name_section,
-    render_section,
     write_section,
 )
+from tilesolve.bench.results.record import Record
+from tilesolve.bench.results.report import Report
 from tilesolve.bench.results.sweeps import Sweep
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.show.pictures import check_drawing, check_picture
@@ -61,20 +63,28 @@ class Outputs:
         if self.compare is not None:
             Sweep.read(self.compare)
 
-    def write(self, sweep: Sweep) -> None:
-        """Write a sweep to all files but the JSON, which is written as results come."""
+    def write(self, found: Record[Any], report: Report, prefix: str = "") -> None:
+        """Write results to all files but the JSON, which is written as results come.
+
+        Parameters
+        ----------
+        found, report
+            What was found, and what there is to show of it.
+        prefix
+            Before the name of the section: what the results are of.
+        """
         if self.csv is not None:
-            write_atomically(self.csv, sweep.to_csv())
-        if self.plot is not None:
+            write_atomically(self.csv, found.to_csv())
+        if self.plot is not None and isinstance(found, Sweep):
             from tilesolve.bench.results.charts import draw_sweep
 
-            draw_sweep(sweep, self.plot)
-        if self.html is not None:
+            draw_sweep(found, self.plot)
+        if self.html is not None and isinstance(found, Sweep):
             from tilesolve.bench.results.html_page import render_html
 
-            write_atomically(self.html, render_html(sweep))
+            write_atomically(self.html, render_html(found))
         if self.page is not None:
-            write_section(self.page, name_section(sweep), render_section(sweep))
+            write_section(self.page, prefix + name_section(found), report.render_section())
 
 
 @dataclass(frozen=True, slots=True)

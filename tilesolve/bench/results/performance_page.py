@@ -7,26 +7,15 @@ of the same suite, dtype, threads and peers takes the place of the one before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from tilesolve.bench.contenders import OURS
 from tilesolve.bench.results.record import Record
-from tilesolve.bench.results.summary import (
-    UNITS,
-    list_columns,
-    list_facts,
-    list_means,
-    list_notes,
-    list_rows,
-)
-from tilesolve.bench.results.sweeps import Sweep
 from tilesolve.contractions.errors import BenchmarkError, FileAccessError
 from tilesolve.machine.cpu import detect_cpu
 from tilesolve.system.files import check_writable, describe_error, read_regular, write_atomically
-from tilesolve.system.units import format_count
 
 
 def find_page(path: Path) -> Path:
@@ -119,38 +108,3 @@ def name_section(sweep: Record[Any]) -> str:
     suite = f"{Path(made.suite).stem} {made.dtype or ''}".strip()
     name = f"{suite} threads {made.threads}{batch} peers {','.join(peers) or 'none'}"
     return name.replace("--", "-")  # which would end a comment
-
-
-def render_section(sweep: Sweep) -> str:
-    """Return a sweep's section: tables of what it is, of its means, of its cases and its notes."""
-    return "\n".join(_render(sweep))
-
-
-def _render(sweep: Sweep) -> Iterator[str]:
-    made = sweep.conditions
-    dtypes = ", ".join(dict.fromkeys(case.problem.dtype for case in sweep.cases))
-    alone = "" if len(made.contenders) > 1 else ", without peers"
-    threads = format_count(made.threads, "thread")
-    yield f"## {Path(made.suite).stem}, {made.dtype or dtypes}, {threads}{alone}"
-    yield from render_pairs("measured", {**list_facts(sweep), "units": UNITS})
-    yield from render_table(
-        {"contender": "left", "version and settings": "left"},
-        [tuple(label.split(": ", 1)) for label in made.contenders.values()],
-    )
-    yield from render_pairs("geometric means", list_means(sweep))
-    yield from render_table(list_columns(sweep), list_rows(sweep))
-    if found := list_notes(sweep):
-        yield from render_table({"notes": "left"}, [(note,) for note in found])
-
-
-def render_pairs(title: str, pairs: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of a table of names and values."""
-    return render_table({title: "left", "": "left"}, pairs.items())
-
-
-def render_table(columns: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table, after an empty one; columns say on which side cells stand."""
-    yield ""
-    sides = ["---" if side == "left" else "--:" for side in columns.values()]
-    for row in ([*columns], sides, *rows):
-        yield "| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |"

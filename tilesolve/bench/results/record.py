@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from tilesolve.bench.results.fields import read_text, read_texts
+from tilesolve.bench.case import Case
+from tilesolve.bench.results.fields import Data, read_as, read_fields, read_text, write_value
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.system.files import read_regular, write_atomically
+from tilesolve.system.tables import write_csv
 
 FORMAT = 1
 """Version of the JSON format; a file of another version is refused."""
@@ -53,23 +53,46 @@ class Conditions:
     code: str = ""
 
 
-class Item(Protocol):
-    """The results of one problem."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found of a case.
+
+    Parameters
+    ----------
+    case
+        What was computed.
+    skipped
+        Why nothing was; empty otherwise.
+    fault
+        Whose result is wrong, and how; nothing else is known then.
+    """
+
+    case: Case[Any]
+    skipped: str = field(default="", kw_only=True)
+    fault: str = field(default="", kw_only=True)
 
     @property
     def name(self) -> str:
-        """The name of the problem."""
+        """The name of the case."""
+        return self.case.name
 
     @property
-    def problem(self) -> Any:  # noqa: ANN401 - a `Problem` but in sweeps of nests
+    def work(self) -> Any:  # noqa: ANN401 - a problem, a convolution or a nest
         """What was computed."""
+        return self.case.work
 
     @property
-    def skipped(self) -> str:
-        """Why nothing was computed; empty otherwise."""
+    def problem(self) -> Problem:
+        """The contraction that was computed."""
+        assert isinstance(self.case.work, Problem)
+        return self.case.work
 
 
-Kind = TypeVar("Kind", bound=Item)
+_COMMON = tuple(field.name for field in fields(Outcome))
+
+Kind = TypeVar("Kind", bound=Outcome)
+
+Some = TypeVar("Some", bound=Case[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,71 +112,85 @@ class Record(Generic[Kind]):
     """
 
     HOLDS: ClassVar[str]
+    CASE: ClassVar[type[Case[Any]]]
+    OUTCOME: ClassVar[Any]
     COLUMNS: ClassVar[tuple[str, ...]]
     conditions: Conditions
     provenance: Mapping[str, str]
     machine: str
     cases: tuple[Kind, ...]
 
-    @staticmethod
-    @abstractmethod
-    def case_data(case: Kind) -> dict[str, Any]:
-        """Return the JSON fields of a case that was not skipped, beside those of its problem."""
-
-    @staticmethod
-    def skipped_data(case: Kind) -> dict[str, Any]:
-        """Return the JSON fields of a case that was skipped, beside those of its problem."""
-        return {"skipped": case.skipped}
-
-    @staticmethod
-    @abstractmethod
-    def case_of(name: str, problem: Any, data: dict[str, Any]) -> Kind:  # noqa: ANN401 - as above
-        """Return the case that such JSON fields describe."""
-
-    @staticmethod
-    def problem_data(problem: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-        """Return the JSON fields of what was computed."""
-        return {
-            "spec": str(problem.spec),
-            "sizes": dict(problem.sizes),
-            "dtype": problem.dtype,
-        }
+    @property
+    def done(self) -> list[Kind]:
+        """The cases of which something was found."""
+        return [case for case in self.cases if not (case.skipped or case.fault)]
 
     @classmethod
-    def problem_cells(cls, problem: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
-        """Return what was computed as cells of a CSV file: spec, sizes and dtype."""
-        spec, sizes, dtype = cls.problem_data(problem).values()
-        written = " ".join(f"{letter}={extent}" for letter, extent in sizes.items())
-        return spec, written, dtype
+    def keep(cls, found: Kind) -> dict[str, Any]:
+        """Return the JSON fields of what was found, beside those of its case."""
+        own = [field.name for field in fields(cls.OUTCOME) if field.name not in _COMMON]
+        return {name: write_value(getattr(found, name)) for name in own}
 
-    @staticmethod
-    def read_problem(entry: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-        """Return what `problem_data` describes."""
-        return Problem.of(entry["spec"], entry["sizes"], entry["dtype"])
+    @classmethod
+    def restore(cls, case: Case[Any], data: Data) -> Kind:
+        """Return what was found of a case, from such JSON fields."""
+        found: Kind = read_fields(cls.OUTCOME, data, case=case, skipped="", fault="")
+        return found
 
-    @staticmethod
+    @classmethod
+    def _write(cls, found: Kind) -> dict[str, Any]:
+        data = {"name": found.name} | found.case.to_data()
+        if found.skipped:
+            return data | {"skipped": found.skipped}
+        return data | ({"fault": found.fault} if found.fault else cls.keep(found))
+
+    @classmethod
+    def _read(cls, data: Data) -> Kind:
+        read_text(data, "name")
+        case = cls.CASE.read(data)
+        for why in ("skipped", "fault"):
+            if data.get(why):
+                ended: Kind = cls.OUTCOME(case, **{why: read_text(data, why)})
+                return ended
+        return cls.restore(case, data)
+
+    @classmethod
+    def list_lines(cls, found: Kind) -> Iterator[tuple[object, ...]]:
+        """Yield the lines of a case in a CSV file, without the cells of what is computed."""
+        if reason := found.skipped or found.fault:
+            yield (*[""] * (len(cls.COLUMNS) - 1), reason)
+        else:
+            yield from cls.case_rows(found)
+
+    @classmethod
     @abstractmethod
-    def case_rows(case: Kind) -> Iterator[tuple[object, ...]]:
-        """Yield the lines of a case in a CSV file, without the cells of its problem."""
+    def case_rows(cls, case: Kind) -> Iterator[tuple[object, ...]]:
+        """Yield the lines of a case of which something was found."""
 
     def to_csv(self) -> str:
         """Return the results as CSV, a line for each thing that was timed."""
-        lines = io.StringIO()
-        write = csv.writer(lines, lineterminator="\n").writerow
-        write((*PROBLEM_COLUMNS, *self.COLUMNS))
-        for case in self.cases:
-            for row in self.case_rows(case):
-                write((case.name, *self.problem_cells(case.problem), *row))
-        return lines.getvalue()
+        rows = (
+            (found.name, *found.case.list_cells(), *line)
+            for found in self.cases
+            for line in self.list_lines(found)
+        )
+        return write_csv((*PROBLEM_COLUMNS, *self.COLUMNS), rows)
 
     def with_case(self, case: Kind) -> Self:
         """Return a record with one more case, or with one replaced."""
         others = tuple(other for other in self.cases if other.name != case.name)
         return replace(self, cases=(*others, case))
 
-    def has(self, name: str, problem: object) -> bool:
+    def has(self, case: Case[Any]) -> bool:
         """Return whether a case has been measured."""
-        return any(c.name == name and c.problem == problem and not c.skipped for c in self.cases)
+        return any(
+            (found.name, found.work) == (case.name, case.work) and not found.skipped
+            for found in self.cases
+        )
+
+    def pick_waiting(self, cases: Mapping[str, Some]) -> dict[str, Some]:
+        """Return the cases that have not been measured."""
+        return {name: case for name, case in cases.items() if not self.has(case)}
 
     def to_json(self) -> str:
         """Return the record as JSON; `from_json` reads it."""
@@ -164,12 +201,7 @@ class Record(Generic[Kind]):
                 "settings": asdict(self.conditions),
                 "provenance": dict(self.provenance),
                 "machine": self.machine,
-                "cases": [
-                    {"name": case.name}
-                    | self.problem_data(case.problem)
-                    | (self.skipped_data(case) if case.skipped else self.case_data(case))
-                    for case in self.cases
-                ],
+                "cases": [self._write(found) for found in self.cases],
             },
             indent=1,
         )
@@ -205,16 +237,9 @@ class Record(Generic[Kind]):
         try:
             return cls(
                 Conditions(**data["settings"]),
-                read_texts(data, "provenance"),
+                read_as(Mapping[str, str], data, "provenance"),
                 read_text(data, "machine"),
-                tuple(
-                    cls.case_of(
-                        read_text(entry, "name"),
-                        cls.read_problem(entry),
-                        entry,
-                    )
-                    for entry in data["cases"]
-                ),
+                tuple(map(cls._read, data["cases"])),
             )
         except BenchmarkError as error:
             raise BenchmarkError(f"{origin}: a damaged file of results: {error}") from None

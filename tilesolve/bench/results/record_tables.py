@@ -16,14 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from tilesolve.bench.results.performance_page import (
-    check_page,
-    render_pairs,
-    render_table,
-    write_section,
-)
+from tilesolve.bench.results.performance_page import check_page, write_section
 from tilesolve.bench.results.provenance import collect_provenance
 from tilesolve.machine.model import Machine
+from tilesolve.system.tables import Table
 
 
 def render_tables(name: str, lines: Sequence[str], provenance: Mapping[str, str]) -> str:
@@ -52,14 +48,14 @@ def render_tables(name: str, lines: Sequence[str], provenance: Mapping[str, str]
 
 def _render(name: str, lines: Sequence[str], provenance: Mapping[str, str]) -> Iterator[str]:
     yield f"## {name}"
-    yield from render_pairs("measured", provenance)
+    yield from Table.of_pairs("measured", provenance).markdown()
     for is_table, block in groupby(lines, lambda line: line.startswith("|")):
         if is_table:
             yield ""
             yield from block
     notes = [(line,) for line in lines if line.strip() and not line.startswith("|")]
     if notes:
-        yield from render_table({"notes": "left"}, notes)
+        yield from Table("", {"notes": "left"}, notes).markdown()
 
 
 def main() -> None:

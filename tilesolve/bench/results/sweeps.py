@@ -1,18 +1,21 @@
-"""The results of a sweep, as values."""
+"""The results of sweeps, as values: of contractions, of layers and of nests."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import isnan, nan
-from typing import Any
+from typing import Any, ClassVar
 
-from tilesolve.bench.contenders import OURS
-from tilesolve.bench.results.fields import Data, read_positive, read_text, read_times, read_value
-from tilesolve.bench.results.record import Record
+from tilesolve.bench.case import Case
+from tilesolve.bench.cases import ContractionCase
+from tilesolve.bench.contenders import OURS, OWN, split_name
+from tilesolve.bench.layers import LayerCase
+from tilesolve.bench.nests import NestCase
+from tilesolve.bench.results.fields import Data, Share, read_fields, write_value
+from tilesolve.bench.results.record import Outcome, Record
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class Entry:
     preparation: float | None = None
     memory: int | None = None
 
+    def check(self) -> None:
+        """Refuse an entry that has neither times nor a reason, or both."""
+        if bool(self.seconds) == bool(self.reason.strip()):
+            raise BenchmarkError(f"'reason' must say why there are no seconds, got {self.reason!r}")
+
     @property
     def median(self) -> float:
         """The median round; NaN after a failure."""
@@ -56,67 +64,62 @@ class Entry:
         return (high - low) / self.median
 
 
-def read_entry(data: Data) -> Entry:
-    """Return the entry that such JSON fields describe."""
-    seconds, reason = read_times(data, "seconds"), read_text(data, "reason")
-    if bool(seconds) == bool(reason.strip()):
-        raise BenchmarkError(f"'reason' must say why there are no seconds, got {reason!r}")
-    memory = data.get("memory")
-    if not (memory is None or (type(memory) is int and memory >= 0)):
-        raise BenchmarkError(f"'memory' must be a number of bytes, got {memory!r}")
-    return Entry(seconds, reason, read_optional(data, "preparation"), memory)
-
-
-def read_optional(data: Data, what: str) -> float | None:
-    """Return a positive number, or None where there is none."""
-    return None if data.get(what) is None else read_positive(data, what)
-
-
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One problem, what the model says of it, and the result of each contender.
+class Figures:
+    """What is predicted of a plan, and how long its packing takes; a record names what it keeps.
 
     Parameters
     ----------
-    name, problem
-        What was computed.
     roofline, predicted
-        Least seconds that the machine allows, and predicted seconds of the plan; NaN without a
-        plan.
+        Least seconds that the machine allows, and those of the plan.
     bottleneck
         What bounds the prediction.
+    packed
+        Bytes that each call packs; weights are packed before.
+    packing, predicted_packing
+        Packing's share of a call, as it was measured and as the price has it.
+    how
+        Class and route of a nest.
+    """
+
+    roofline: float = nan
+    predicted: float = nan
+    bottleneck: str = ""
+    packed: Share = nan
+    packing: Share = nan
+    predicted_packing: Share = nan
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Outcome):
+    """One case, what the model says of it, and the result of each contender.
+
+    Parameters
+    ----------
     entries
-        By contender.
-    skipped
-        Why nobody computed it; empty otherwise.
+        By contender; the names of those of layers are a library and a layout.
+    figures
+        Of plans, by contender.
     peak
-        Median of the arithmetic peaks that were measured beside the plan's runs, in flop/s: the
-        roofline has it. None where the roofline has the machine's.
+        Median of the arithmetic peaks that were measured beside the runs of plans, in flop/s: the
+        roofline of a contraction has it. None where that has the machine's.
 
     Examples
     --------
-    >>> matmul = Problem.of("ik-ij-jk", 100)
-    >>> found = Case("matmul", matmul, 1.0, 1.5, "compute",
-    ...              {"tilesolve": Entry((2.0,)), "numpy": Entry((3.0,)), "slow": Entry((9.0,))})
-    >>> found.reached("tilesolve"), found.best_peer, found.ratio
-    (0.5, 'numpy', 1.5)
+    >>> from tilesolve.contractions.problem import Problem
+    >>> matmul = ContractionCase("matmul", Problem.of("ik-ij-jk", 100))
+    >>> entries = {"tilesolve": Entry((2.0,)), "numpy": Entry((3.0,)), "slow": Entry((9.0,))}
+    >>> found = Result(matmul, entries, {"tilesolve": Figures(1.0, 1.5, "compute")})
+    >>> found.reached("tilesolve"), found.best_peer, found.ratio(), found.ratio("slow")
+    (0.5, 'numpy', 1.5, 4.5)
     >>> found.speed("tilesolve")
     1000000.0
     """
 
-    name: str
-    problem: Problem
-    roofline: float = nan
-    predicted: float = nan
-    bottleneck: str = ""
     entries: Mapping[str, Entry] = field(default_factory=dict)
-    skipped: str = ""
+    figures: Mapping[str, Figures] = field(default_factory=dict)
     peak: float | None = None
-
-    @property
-    def ours(self) -> float:
-        """Median seconds of the plan; NaN if there are none."""
-        return self.seconds(OURS)
 
     def seconds(self, contender: str) -> float:
         """Return a contender's median seconds; NaN if there are none."""
@@ -125,85 +128,196 @@ class Case:
 
     def speed(self, contender: str) -> float:
         """Return a contender's flop/s; NaN if there are none."""
-        return self.problem.flops / self.seconds(contender)
+        return self.case.flops / self.seconds(contender)
 
     def reached(self, contender: str) -> float:
         """Return a contender's share of the roofline; NaN if there is none."""
-        return self.roofline / self.seconds(contender)
+        return self.plan.roofline / self.seconds(contender)
+
+    def fastest(self, library: str = "", layout: str = "") -> str:
+        """Return the fastest contender of a library; empty if there is none.
+
+        Parameters
+        ----------
+        library
+            Whose; any of the peers if empty.
+        layout
+            Only in this one; in any if empty.
+        """
+        found = {}
+        for name, entry in self.entries.items():
+            own, lies = split_name(name)
+            wanted = own == library if library else own not in OWN
+            if entry.seconds and wanted and layout in ("", lies):
+                found[name] = entry.median
+        return min(found, key=found.__getitem__, default="")
 
     @property
     def best_peer(self) -> str:
         """The fastest of the others; empty if there is none."""
-        times = {n: e.median for n, e in self.entries.items() if e.seconds and n != OURS}
-        return min(times, key=times.__getitem__, default="")
+        return self.fastest()
 
     @property
-    def ratio(self) -> float:
-        """How many times faster the plan is than the best peer; NaN if one of them is missing."""
-        return self.seconds(self.best_peer) / self.ours
+    def mine(self) -> str:
+        """The faster of ours, where there are layouts; empty if ours has no result."""
+        return self.fastest(OURS)
 
+    @property
+    def ours(self) -> float:
+        """Seconds of the faster of ours; NaN if there are none."""
+        return self.seconds(self.mine)
 
-@dataclass(frozen=True, slots=True)
-class Sweep(Record[Case]):
-    """All cases of a sweep so far."""
+    @property
+    def plan(self) -> Figures:
+        """What is predicted of the faster of ours, or of a plan that did not run."""
+        return self.figures.get(self.mine or OURS, Figures())
 
-    HOLDS = "a sweep"
-    COLUMNS = (
-        *("contender", "median_s", "least_s", "most_s", "rounds", "gflops", "roofline_s"),
-        *("share_of_roofline", "predicted_s", "preparation_s", "memory_bytes", "reason"),
-    )
+    def ratio(self, peer: str = "", layout: str = "", mine: str = OURS) -> float:
+        """Return how many times faster ours is than another one; NaN if one is missing.
 
-    @staticmethod
-    def case_data(case: Case) -> dict[str, Any]:
-        """Return the JSON fields of a case that was not skipped, beside those of its problem."""
-        entries = {name: asdict(entry) for name, entry in case.entries.items()}
-        if isnan(case.predicted):
-            return {"entries": entries}
+        Parameters
+        ----------
+        peer
+            A library; the best of the peers if empty.
+        layout
+            Of both; the better of each if empty.
+        mine
+            Who is compared in the place of ours.
+        """
+        other = self.seconds(self.fastest(peer, layout))
+        return other / self.seconds(self.fastest(mine, layout))
+
+    def list_cells(self, name: str) -> dict[str, object]:
+        """Return what CSV files have of a contender, by column."""
+        entry = self.entries.get(name, Entry((), self.skipped))
+        times = entry.seconds
+        figures = self.figures.get(name, Figures())
+        roofline = self.figures.get(name, self.figures.get(OURS, Figures())).roofline
         return {
-            "roofline": case.roofline,
-            "peak": case.peak,
-            "predicted": case.predicted,
-            "bottleneck": case.bottleneck,
-            "entries": entries,
+            "contender": name,
+            "median_s": entry.median if times else "",
+            "least_s": min(times) if times else "",
+            "most_s": max(times) if times else "",
+            "rounds": len(times),
+            "gflops": self.speed(name) / 1e9 if times and self.case.flops else "",
+            "roofline_s": _fill(roofline),
+            "share_of_roofline": _fill(roofline / entry.median),
+            "predicted_s": _fill(figures.predicted),
+            "packed_bytes": _fill(figures.packed),
+            "packing_share": _fill(figures.packing),
+            "predicted_packing_share": _fill(figures.predicted_packing),
+            "preparation_s": _fill(entry.preparation),
+            "memory_bytes": _fill(entry.memory),
+            "reason": entry.reason,
         }
 
-    @staticmethod
-    def case_of(name: str, problem: Problem, data: dict[str, Any]) -> Case:
-        """Return the case that such JSON fields describe."""
-        if data.get("skipped"):
-            return Case(name, problem, skipped=read_text(data, "skipped"))
-        entries = {who: read_entry(entry) for who, entry in read_value(data, "entries").items()}
-        if not {"roofline", "predicted", "bottleneck"} & set(data):
-            return Case(name, problem, entries=entries)
-        return Case(
-            name,
-            problem,
-            read_positive(data, "roofline"),
-            read_positive(data, "predicted"),
-            read_text(data, "bottleneck"),
-            entries,
-            peak=read_optional(data, "peak"),  # older files have the machine's
-        )
+
+def _fill(value: float | None) -> object:
+    """Return a cell of a CSV file: empty where nothing is known."""
+    return "" if value is None or isnan(value) else value
+
+
+class SweepRecord(Record[Result]):
+    """All cases of a sweep so far."""
+
+    OUTCOME = Result
+    FIGURES: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def keep(cls, found: Result) -> dict[str, Any]:
+        """Return the JSON fields of a case, beside those of what is computed."""
+        peak = {"peak": found.peak} if cls.CASE.PACED else {}
+        return peak | {
+            "entries": write_value(found.entries),
+            "figures": {
+                who: {name: getattr(figures, name) for name in cls.FIGURES}
+                for who, figures in found.figures.items()
+            },
+        }
+
+    @classmethod
+    def restore(cls, case: Case[Any], data: Data) -> Result:
+        """Return the result of a case, from such JSON fields."""
+        figures = {who: cls.read_figures(one) for who, one in dict(data["figures"]).items()}
+        return read_fields(Result, data, "entries", "peak", case=case, figures=figures)
+
+    @classmethod
+    def read_figures(cls, data: Data) -> Figures:
+        """Return what is kept of a plan."""
+        return read_fields(Figures, data, *cls.FIGURES)
+
+    @classmethod
+    def list_lines(cls, found: Result) -> Iterator[tuple[object, ...]]:
+        """Yield a line for each contender, or one that says why there is none."""
+        return cls.case_rows(found)
+
+    @classmethod
+    def case_rows(cls, case: Result) -> Iterator[tuple[object, ...]]:
+        """Yield a line for each contender, or one that says why there is none."""
+        for name in case.entries or ("",):
+            cells = case.list_cells(name)
+            if isinstance(case.case, LayerCase):
+                networks = ", ".join(model for model, _ in case.case.uses)
+                cells |= {"networks": networks, "times": case.case.times}
+            yield tuple(cells[column] for column in cls.COLUMNS)
 
     def peak(self, dtype: str) -> float | None:
         """Return the median peak beside the runs of a dtype; None if there is none."""
-        found = [case.peak for case in self.cases if case.problem.dtype == dtype and case.peak]
+        found = [one.peak for one in self.cases if one.case.dtype == dtype and one.peak]
         return statistics.median(found) if found else None
 
-    @staticmethod
-    def case_rows(case: Case) -> Iterator[tuple[object, ...]]:
-        """Yield a line for each contender."""
-        for name, entry in (case.entries or {"": Entry((), case.skipped)}).items():
-            times = entry.seconds
-            yield (
-                name,
-                *((entry.median, min(times), max(times)) if times else ("", "", "")),
-                len(times),
-                case.speed(name) / 1e9 if times else "",
-                "" if isnan(case.roofline) else case.roofline,
-                "" if isnan(case.reached(name)) else case.reached(name),
-                case.predicted if name == OURS and not isnan(case.predicted) else "",
-                "" if entry.preparation is None else entry.preparation,
-                "" if entry.memory is None else entry.memory,
-                entry.reason,
-            )
+
+_TIMES = ("median_s", "least_s", "most_s", "rounds")
+
+
+class Sweep(SweepRecord):
+    """All contractions of a sweep so far."""
+
+    HOLDS = "a sweep"
+    CASE = ContractionCase
+    FIGURES = ("roofline", "predicted", "bottleneck")
+    COLUMNS = (
+        *("contender", *_TIMES, "gflops", "roofline_s", "share_of_roofline", "predicted_s"),
+        *("preparation_s", "memory_bytes", "reason"),
+    )
+
+    @classmethod
+    def keep(cls, found: Result) -> dict[str, Any]:
+        """Return the JSON fields of a case: those of its plan beside the others."""
+        entries = {"entries": write_value(found.entries)}
+        if OURS not in found.figures:
+            return entries
+        plan = {name: getattr(found.plan, name) for name in cls.FIGURES}
+        return plan | {"peak": found.peak} | entries
+
+    @classmethod
+    def restore(cls, case: Case[Any], data: Data) -> Result:
+        """Return the result of a case; files before there was a peak are read, too."""
+        planned = {*cls.FIGURES} & {*data}
+        figures = {OURS: cls.read_figures(data)} if planned else {}
+        return read_fields(Result, data, "entries", "peak", case=case, figures=figures)
+
+
+class LayerSweep(SweepRecord):
+    """All layers of a sweep so far."""
+
+    HOLDS = "a sweep of layers"
+    CASE = LayerCase
+    FIGURES = (
+        *("roofline", "predicted", "bottleneck"),
+        *("packed", "packing", "predicted_packing"),
+    )
+    COLUMNS = (
+        *("networks", "times", "contender", *_TIMES, "gflops", "roofline_s", "predicted_s"),
+        *("packed_bytes", "packing_share", "predicted_packing_share"),
+        *("preparation_s", "memory_bytes", "reason"),
+    )
+
+
+class NestSweep(SweepRecord):
+    """All nests of a sweep so far."""
+
+    HOLDS = "a sweep of nests"
+    CASE = NestCase
+    FIGURES = ("predicted", "how")
+    COLUMNS = ("contender", *_TIMES, "predicted_s", "reason")

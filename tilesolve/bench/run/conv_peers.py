@@ -1,29 +1,30 @@
 """Who computes layers: for each peer a function that prepares one.
 
 Such a maker is given the layer, in the layout of its arrays, the machine, the number of threads,
-images, filters in torch's order and a bias. It returns `Made`, whose run computes convolution, bias
-and ReLU, and returns the result with channels before pixels, however it lies. Weights are prepared
-in the maker; padding belongs into the run.
+operands (images, filters in torch's order and a bias), and an array for the result. Its run
+computes convolution, bias and ReLU, and returns the result with channels before pixels, however it
+lies. Weights are prepared in the maker; padding belongs into the run.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilesolve.bench.case import Array
+from tilesolve.bench.layers import channels_first
+from tilesolve.bench.results.sweeps import Figures
 from tilesolve.bench.run.im2col import make_im2col
-from tilesolve.bench.run.layer_oracle import channels_first
-from tilesolve.bench.run.oracle import Array
+from tilesolve.bench.run.made import Made, Run, Timer
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.machine.model import Machine
-from tilesolve.packing.buffers import empty
 
 if TYPE_CHECKING:
     from tilesolve.convolutions.layer import ConvLayer
@@ -38,28 +39,17 @@ TORCH_DIMENSIONS = 2
 """Of images whose weights torch prepares."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A layer made ready.
-
-    Parameters
-    ----------
-    run
-        Computes it and returns the result, with channels first.
-    layer
-        Of ours; None for others.
-    """
-
-    run: Callable[[], Any]
-    layer: ConvLayer | None = None
+PACKING_RUNS = 3
+"""Runs in which packing is timed, and as many beside them for the share that it has."""
 
 
 def tilesolve(
-    layer: Convolution, machine: Machine, threads: int, x: Array, w: Array, bias: Array
+    layer: Convolution, machine: Machine, threads: int, operands: Sequence[Array], out: Array
 ) -> Made:
     """Make ready a layer of ours, solved anew."""
     from tilesolve.convolutions.layer import conv_layer
 
+    x, w, bias = operands
     made = conv_layer(
         layer.x_shape,
         w,
@@ -73,34 +63,50 @@ def tilesolve(
         machine=machine,
         threads=threads,
     )
-    out = _poisoned(layer)
     view = channels_first(layer, out)
 
     def run() -> Array:
         made(x, out)
         return view
 
-    return Made(run, made)
+    return Made(run, partial(_find_figures, made))
 
 
-def im2col(layer: Convolution, _: Machine, __: int, x: Array, w: Array, bias: Array) -> Made:
+def _find_figures(layer: ConvLayer, timed: Timer) -> Figures:
+    """Return what is predicted of a layer's plan, and packing's share of timed runs."""
+    from tilesolve.running.packing_time import time_packing
+
+    plan = layer.plan
+    pairs = [(time_packing(plan.executor, timed), timed()) for _ in range(PACKING_RUNS)]
+    packing, whole = map(median, zip(*pairs, strict=True))
+    return Figures(
+        plan.roofline,
+        plan.seconds,
+        plan.price.bottleneck,
+        sum(plan.price.packed) * plan.problem.itemsize,
+        packing / whole,
+        plan.packing_share,
+    )
+
+
+def im2col(layer: Convolution, _: Machine, __: int, operands: Sequence[Array], out: Array) -> Run:
     """Make ready copies of windows, and products by numpy's BLAS."""
-    out = _poisoned(layer)
+    x, w, bias = operands
     run, view = make_im2col(layer, x, w, bias, out), channels_first(layer, out)
 
     def run_all() -> Array:
         run()
         return view
 
-    return Made(run_all)
+    return run_all
 
 
 def torch_eager(
-    layer: Convolution, _: Machine, threads: int, x: Array, w: Array, bias: Array
-) -> Made:
+    layer: Convolution, _: Machine, threads: int, operands: Sequence[Array], _out: Array
+) -> Run:
     """Make ready torch's functions as they are called by hand; weights are reordered in each."""
     module = importlib.import_module("torch")
-    images, filters, shift, pad = _make_tensors(module, layer, threads, x, w, bias)
+    images, filters, shift, pad = _make_tensors(module, layer, threads, operands)
     name = f"conv{len(layer.size)}d"
     convolve = getattr(module.nn.functional, name)
     steps = (layer.stride, _even_ends(layer), layer.dilation, layer.groups)
@@ -109,10 +115,12 @@ def torch_eager(
         with module.inference_mode():
             return convolve(pad(images), filters, shift, *steps).relu_()
 
-    return Made(run)
+    return run
 
 
-def torch(layer: Convolution, _: Machine, threads: int, x: Array, w: Array, bias: Array) -> Made:
+def torch(
+    layer: Convolution, _: Machine, threads: int, operands: Sequence[Array], _out: Array
+) -> Run:
     """Make ready oneDNN in torch with weights prepared and ReLU fused, as compiled models have it.
 
     For channels first that is another function than for channels last, whose result stays so.
@@ -120,7 +128,7 @@ def torch(layer: Convolution, _: Machine, threads: int, x: Array, w: Array, bias
     module = importlib.import_module("torch")
     if len(layer.size) != TORCH_DIMENSIONS or layer.dtype != "float32":
         raise BenchmarkError("torch prepares weights of float32 and two dimensions alone")
-    images, filters, shift, pad = _make_tensors(module, layer, threads, x, w, bias)
+    images, filters, shift, pad = _make_tensors(module, layer, threads, operands)
     steps, gaps, ends = map(list, (layer.stride, layer.dilation, _even_ends(layer)))
     shape = list(pad(images).shape)
     rest: tuple[Any, ...]
@@ -141,15 +149,17 @@ def torch(layer: Convolution, _: Machine, threads: int, x: Array, w: Array, bias
         with module.inference_mode():
             return convolve(pad(images), *rest)
 
-    return Made(run)
+    return run
 
 
 def onnxruntime(
-    layer: Convolution, _: Machine, threads: int, x: Array, w: Array, bias: Array
-) -> Made:
+    layer: Convolution, _: Machine, threads: int, operands: Sequence[Array], out: Array
+) -> Run:
     """Make ready a model of the layer; its result goes to an array made before."""
     runtime, onnx = importlib.import_module("onnxruntime"), importlib.import_module("onnx")
-    helper, kind = onnx.helper, _type_number(onnx, layer.dtype)
+    x, w, bias = operands
+    helper = onnx.helper
+    kind = int(helper.np_dtype_to_tensor_dtype(np.dtype(layer.dtype)))
     nodes = [
         helper.make_node(
             "Conv",
@@ -176,23 +186,20 @@ def onnxruntime(
     session = runtime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    out = _poisoned(layer)
     binding = session.io_binding()
     for bind, name, array in ((binding.bind_input, "x", x), (binding.bind_output, "z", out)):
         bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
-    return Made(partial(_run_holding, partial(session.run_with_iobinding, binding), out, x))
+    return partial(_run_holding, partial(session.run_with_iobinding, binding), out, x)
 
 
-def _type_number(onnx: Any, dtype: str) -> int:  # noqa: ANN401 - the module
-    """Return ONNX's number of a dtype."""
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-def openvino(layer: Convolution, _: Machine, threads: int, x: Array, w: Array, bias: Array) -> Made:
+def openvino(
+    layer: Convolution, _: Machine, threads: int, operands: Sequence[Array], out: Array
+) -> Run:
     """Make ready a compiled model of the layer, at the precision of its dtype."""
     module = importlib.import_module("openvino")
     ops = importlib.import_module("openvino.opset13")
+    x, w, bias = operands
     before, after = (list(ends) for ends in zip(*layer.padding, strict=True))
     given = ops.parameter([layer.batch, layer.channels, *layer.size], np.dtype(layer.dtype).type)
     steps = (list(layer.stride), before, after, list(layer.dilation))
@@ -215,10 +222,10 @@ def openvino(layer: Convolution, _: Machine, threads: int, x: Array, w: Array, b
             "INFERENCE_PRECISION_HINT": precision,
         },
     )
-    request, out = compiled.create_infer_request(), _poisoned(layer)
+    request = compiled.create_infer_request()
     request.set_input_tensor(module.Tensor(x, shared_memory=True))
     request.set_output_tensor(module.Tensor(out, shared_memory=True))
-    return Made(partial(_run_holding, request.infer, channels_first(layer, out), x))
+    return partial(_run_holding, request.infer, channels_first(layer, out), x)
 
 
 def _run_holding(run: Callable[[], object], out: Array, _: Array) -> Array:
@@ -237,13 +244,6 @@ def _with_channels_last(module: Any, model: Any, dimensions: int) -> Any:  # noq
     return processor.build()
 
 
-def _poisoned(layer: Convolution) -> Array:
-    """Return an array for a layer's result that holds NaN."""
-    out = empty(layer.out_shape, np.dtype(layer.dtype))
-    out.fill(np.nan)
-    return out
-
-
 def _even_ends(layer: Convolution) -> tuple[int, ...]:
     """Return the zeros on both sides of each dimension; none where sides differ, see `_pads`."""
     return tuple(one if _is_even(layer) else 0 for one, _ in layer.padding)
@@ -257,12 +257,11 @@ def _make_tensors(
     module: Any,  # noqa: ANN401
     layer: Convolution,
     threads: int,
-    x: Array,
-    w: Array,
-    bias: Array,
+    operands: Sequence[Array],
 ) -> tuple[Any, Any, Any, Callable[[Any], Any]]:
     """Return tensors of torch that lie as the layout says, and what pads with uneven sides."""
     module.set_num_threads(threads)
+    x, w, bias = operands
     images, filters = module.from_numpy(channels_first(layer, x)), module.from_numpy(w)
     if layer.layout == "NHWC":
         formats = {2: module.channels_last, 3: module.channels_last_3d}
@@ -270,18 +269,10 @@ def _make_tensors(
             raise BenchmarkError("torch has no layout with channels last for one dimension")
         filters = filters.contiguous(memory_format=formats[len(layer.size)])
     if _is_even(layer):
-        return images, filters, module.from_numpy(bias), _keep
-    sides = list(_flatten(reversed(layer.padding)))
+        return images, filters, module.from_numpy(bias), lambda tensor: tensor
+    sides = list(chain.from_iterable(reversed(layer.padding)))
 
     def pad(tensor: Any) -> Any:  # noqa: ANN401
         return module.nn.functional.pad(tensor, sides)
 
     return images, filters, module.from_numpy(bias), pad
-
-
-def _keep(tensor: Any) -> Any:  # noqa: ANN401
-    return tensor
-
-
-def _flatten(ends: Iterable[tuple[int, int]]) -> Iterable[int]:
-    return chain.from_iterable(ends)

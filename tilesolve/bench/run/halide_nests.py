@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.bench.run.oracle import Array
+from tilesolve.bench.case import Array
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.statements.affine import Affine, Condition
 from tilesolve.contractions.statements.computation import Computation

@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from tilesolve.bench.run.oracle import Array
+from tilesolve.bench.case import Array
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.packing.buffers import empty
 

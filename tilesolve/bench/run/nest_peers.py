@@ -1,115 +1,106 @@
 """Who computes nests: for each peer a function that prepares one.
 
-Such a maker is given `NestWork`. It returns a run, which returns the result; ours also the plan.
+Such a maker is given the nest, the machine, the number of threads, inputs in the order of the
+statements, and an array for the result, which its run returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilesolve.bench.nests import NestCase
+from tilesolve.bench.case import Array
+from tilesolve.bench.results.sweeps import Figures
 from tilesolve.bench.run.halide_nests import make_halide
+from tilesolve.bench.run.made import Made, Run
 from tilesolve.bench.run.numba_nests import make_numba
-from tilesolve.bench.run.oracle import Array
 from tilesolve.contractions.errors import BenchmarkError
-from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.nest_suites import NestCase
 from tilesolve.machine.model import Machine
 
 if TYPE_CHECKING:
     from tilesolve.nests.choices import NestMode, Route
-    from tilesolve.nests.plan import NestPlan
 
 Given = Mapping[str, Array]
 Params = Mapping[str, float]
-Run = Callable[[], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class NestWork:
-    """What a maker is given.
-
-    Parameters
-    ----------
-    case, computation
-        What is computed: the case of the suite, at its own extents or at small ones.
-    machine, threads
-        Where, and how many work at once.
-    arrays, params
-        Inputs and parameters by name.
-    out
-        For the result.
-    """
-
-    case: NestCase
-    computation: Computation
-    machine: Machine
-    threads: int
-    arrays: Given
-    params: Params
-    out: Array
+Operands = Sequence[Array]
 
 
 def _plan(
-    work: NestWork, mode: NestMode = "default", route: Route | None = None
-) -> tuple[Run, NestPlan]:
-    """Return a run of a plan of ours, made anew, and the plan."""
+    nest: NestCase,
+    machine: Machine,
+    threads: int,
+    operands: Operands,
+    out: Array,
+    mode: NestMode = "default",
+    route: Route | None = None,
+) -> Made:
+    """Return a run of a plan of ours, made anew, and what the plan says."""
     from tilesolve.nests.plan import NestPlan
 
-    made = NestPlan(work.computation, work.machine, work.threads, mode, route)
-    given = [work.arrays[name] for name in work.computation.inputs]
-    return lambda: made(*given, out=work.out, **work.params), made
+    made, params = NestPlan(nest.computation, machine, threads, mode, route), dict(nest.params)
+    seconds, how = made.seconds, made.how  # which makes the plans of its statements, too
+    return Made(
+        lambda: made(*operands, out=out, **params), lambda _: Figures(predicted=seconds, how=how)
+    )
 
 
-def tilesolve(work: NestWork) -> tuple[Run, NestPlan]:
+def tilesolve(
+    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
+) -> Made:
     """Make ready a nest of ours, by the fastest route."""
-    return _plan(work)
+    return _plan(nest, machine, threads, operands, out)
 
 
-def thesis(work: NestWork) -> tuple[Run, NestPlan]:
+def thesis(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Made:
     """Make ready a nest by the printed formulas."""
-    return _plan(work, "thesis", "nest")
+    return _plan(nest, machine, threads, operands, out, "thesis", "nest")
 
 
-def baseline(work: NestWork) -> tuple[Run, NestPlan]:
+def baseline(
+    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
+) -> Made:
     """Make ready a nest of ours with threads outside, vectors inside, and nothing else."""
-    return _plan(work, "plain", "nest")
+    return _plan(nest, machine, threads, operands, out, "plain", "nest")
 
 
-def numba(work: NestWork) -> Run:
+def numba(nest: NestCase, _: Machine, threads: int, operands: Operands, out: Array) -> Run:
     """Make ready the obvious loops."""
-    return make_numba(work.computation, work.threads, work.arrays, work.params, work.out)
+    return make_numba(nest.computation, threads, _name(nest, operands), dict(nest.params), out)
 
 
-def halide(work: NestWork) -> Run:
+def halide(nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array) -> Run:
     """Make ready what Halide's scheduler of 2016 plans."""
-    return _schedule("Mullapudi2016", work)
+    given = (_name(nest, operands), dict(nest.params), out)
+    return make_halide("Mullapudi2016", nest.computation, machine, threads, *given)
 
 
-def halide_adams(work: NestWork) -> Run:
+def halide_adams(
+    nest: NestCase, machine: Machine, threads: int, operands: Operands, out: Array
+) -> Run:
     """Make ready what Halide's scheduler of 2019 plans."""
-    return _schedule("Adams2019", work)
+    given = (_name(nest, operands), dict(nest.params), out)
+    return make_halide("Adams2019", nest.computation, machine, threads, *given)
 
 
-def _schedule(scheduler: str, work: NestWork) -> Run:
-    given = (work.arrays, work.params, work.out)
-    return make_halide(scheduler, work.computation, work.machine, work.threads, *given)
-
-
-def numpy(work: NestWork) -> Run:
+def numpy(nest: NestCase, _: Machine, __: int, operands: Operands, out: Array) -> Run:
     """Make ready what a user of NumPy writes for a kernel of the suite."""
-    if work.case.name not in _NUMPY:
-        raise BenchmarkError(f"nobody wrote {work.case.name} for NumPy")
-    compute = _NUMPY[work.case.name]
+    if nest.name not in _NUMPY:
+        raise BenchmarkError(f"nobody wrote {nest.name} for NumPy")
+    compute, given, params = _NUMPY[nest.name], _name(nest, operands), dict(nest.params)
 
     def run() -> Array:
-        compute(work.arrays, work.params, work.out)
-        return work.out
+        compute(given, params, out)
+        return out
 
     return run
+
+
+def _name(nest: NestCase, operands: Operands) -> dict[str, Array]:
+    """Return inputs by name."""
+    return dict(zip(nest.computation.inputs, operands, strict=True))
 
 
 def _multiply_triangle(a: Given, p: Params, out: Array) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from tilesolve.bench.run.oracle import Array
+from tilesolve.bench.case import Array
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation

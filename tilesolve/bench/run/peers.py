@@ -9,12 +9,12 @@ problem (plans, compilation, copies into an array type of the peer's own) belong
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from tilesolve.bench.case import Array
+from tilesolve.bench.run.made import Run
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
@@ -22,9 +22,6 @@ from tilesolve.packing.buffers import empty
 
 NUMPY_OFFSET_BYTES = 16
 """Bytes from a line's beginning to where large arrays of numpy begin (glibc)."""
-
-Array = npt.NDArray[Any]
-Run = Callable[[], Any]
 
 
 def write_einsum(problem: Problem) -> str:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import Any, TypeVar
 
+from tilesolve.bench.case import Case, find_outliers
 from tilesolve.bench.contenders import OURS, Contender
 from tilesolve.bench.procedure import Procedure
+from tilesolve.bench.results.outputs import Job
 from tilesolve.bench.results.provenance import collect_conditions, collect_provenance
-from tilesolve.bench.results.sweeps import Case, Entry, Sweep
-from tilesolve.bench.run.oracle import find_outliers
-from tilesolve.bench.run.team import PeerError, Team, start_team
+from tilesolve.bench.results.record import Record
+from tilesolve.bench.results.report import NOT_INSTALLED
+from tilesolve.bench.results.sweeps import Entry, Figures, Result
+from tilesolve.bench.run.team import Crew, PeerError, Team, keep_crew
 from tilesolve.bench.run.worker import Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.progress import Progress
 from tilesolve.machine.model import Machine
 from tilesolve.machine.what_if import divide_machine
-from tilesolve.plans.plan import plan
+from tilesolve.plans.plan import Plan, plan
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.system.free_memory import free_memory
 from tilesolve.system.units import format_size
@@ -33,41 +36,42 @@ SPARE_BYTES = 2**28
 OTHER_RESULT = "the others found another result"
 """Why a contender drops out whose result is no other's."""
 
-START_SECONDS = 3.0
-"""Estimated seconds to start and check a contender, beside its runs."""
+Some = TypeVar("Some", bound=Record[Any])
 
 
-def begin_sweep(
-    suite: str,
-    dtype: str | None,
+def begin(
+    kind: type[Some],
+    job: Job,
     contenders: Sequence[Contender],
     machine: Machine,
-    procedure: Procedure,
-    command: str = "",
-) -> Sweep:
-    """Return a sweep without cases yet: its conditions and where it is made."""
-    return Sweep(
-        collect_conditions(suite, dtype, contenders, machine, procedure),
-        collect_provenance(machine, command),
-        machine.to_toml(),
-        (),
-    )
+    plans: int | None = None,
+) -> Some:
+    """Return what a job has found before, or a sweep or study of so many plans without cases.
+
+    Raises
+    ------
+    BenchmarkError
+        If the file of the job has results that were made in another way.
+    """
+    made = collect_conditions(job.suite, job.dtype, contenders, machine, job.procedure, plans)
+    start = kind(made, collect_provenance(machine, job.command), machine.to_toml(), ())
+    return start if job.outputs.json is None else start.resume(job.outputs.json)
 
 
 def run_sweep(
-    problems: Mapping[str, Problem],
+    cases: Mapping[str, Case[Any]],
     contenders: Sequence[Contender],
     machine: Machine,
     procedure: Procedure,
-    start: Sweep,
-    keep: Callable[[Sweep], None],
+    start: Some,
+    keep: Callable[[Some], None],
     progress: Progress,
-) -> Sweep:
-    """Measure the problems that a sweep does not have yet, and return it with them.
+) -> Some:
+    """Measure the cases that a sweep does not have yet, and return it with them.
 
     Parameters
     ----------
-    problems
+    cases
         By name.
     contenders
         Who computes.
@@ -80,42 +84,44 @@ def run_sweep(
     progress
         Called often; an exception that it raises ends the sweep.
     """
-    waiting = {n: p for n, p in problems.items() if not start.has(n, p)}
+    waiting = start.pick_waiting(cases)
     machine = divide_machine(machine, procedure.batch)
-    many = len(contenders)
-    weight = estimate_cases(waiting, contenders, machine, procedure)
     found = start
-    for name, tell in share_progress(progress, weight):
-        problem = waiting[name]
-        step = count_steps(tell, many * (1 + procedure.estimate_rounds(problem, machine, many)))
-        found = found.with_case(measure_case(name, problem, contenders, machine, procedure, step))
-        keep(found)
+    with keep_crew(contenders, procedure) as crew:
+        weight = estimate_cases(waiting, contenders, machine, procedure)
+        for name, tell in share_progress(progress, weight):
+            case = waiting[name]
+            found = found.with_case(measure_case(case, crew, machine, tell))
+            if not case.KEEPS_PROCESSES:
+                crew.dismiss_all()
+            keep(found)
     progress(1.0, "")
     return found
 
 
 def estimate_cases(
-    problems: Mapping[str, Problem],
+    cases: Mapping[str, Case[Any]],
     contenders: Sequence[Contender],
     machine: Machine,
     procedure: Procedure,
 ) -> dict[str, float]:
-    """Estimate the seconds that each problem takes."""
+    """Estimate the seconds that each case takes."""
     many = len(contenders)
     return {
-        name: many * START_SECONDS
-        if describe_lack(count_sweep_bytes(problem, contenders, procedure))
-        else procedure.estimate_seconds(problem, machine, many, START_SECONDS)
-        for name, problem in problems.items()
+        name: many * case.START_SECONDS
+        if describe_lack(count_sweep_bytes(case, contenders, machine, procedure))
+        else procedure.estimate_seconds(case, machine, many, case.START_SECONDS)
+        for name, case in cases.items()
     }
 
 
 def count_sweep_bytes(
-    problem: Problem, contenders: Sequence[Contender], procedure: Procedure
+    case: Case[Any], contenders: Sequence[Contender], machine: Machine, procedure: Procedure
 ) -> int:
     """Return the bytes that contenders need: all hold tensors, a run may copy them."""
     there = sum(contender.installed for contender in contenders)
-    return (there + 1) * procedure.batch * (sum(problem.bytes) + SPARE_BYTES)
+    each = case.bytes + SPARE_BYTES + count_flush_bytes(machine)
+    return (there + 1) * procedure.batch * each
 
 
 def share_progress(
@@ -160,60 +166,63 @@ def count_steps(tell: Progress, expected: int) -> Callable[[str], None]:
     return lambda what: tell(min(1.0, next(taken) / expected), what)
 
 
-def measure_case(
-    name: str,
-    problem: Problem,
-    contenders: Sequence[Contender],
-    machine: Machine,
-    procedure: Procedure,
-    step: Callable[[str], None],
-) -> Case:
-    """Measure one problem."""
-    there = [contender for contender in contenders if contender.installed]
-    if lack := describe_lack(count_sweep_bytes(problem, contenders, procedure)):
-        return Case(name, problem, skipped=lack)
-    entries = {c.name: Entry((), "" if c in there else "not installed") for c in contenders}
-    expectation = None
-    try:
-        expectation = plan(problem, machine=machine, threads=procedure.threads)
-    except TilesolveError as error:
-        entries[OURS] = Entry((), f"unplanned: {error}")
+def measure_case(case: Case[Any], crew: Crew, machine: Machine, tell: Progress) -> Result:
+    """Measure one case."""
+    procedure, there = crew.procedure, crew.there
+    if lack := describe_lack(count_sweep_bytes(case, crew.contenders, machine, procedure)):
+        return Result(case, skipped=lack)
+    entries = {
+        one.name: Entry((), "" if one in there else NOT_INSTALLED) for one in crew.contenders
+    }
+    expected = _plan(case, machine, procedure.threads)
+    if isinstance(expected, str):
+        entries[OURS] = Entry((), expected)
         there = [contender for contender in there if contender.name != OURS]
-    with ExitStack() as stack:
-        teams: dict[str, Team] = {}
-        checked: dict[str, Ready] = {}
-        for contender in there:
-            step(f"{contender.name} makes ready")
-            started = start_team(contender, procedure.threads, procedure.batch, procedure.limit)
-            group = stack.enter_context(started)
-            try:
-                found = group.prepare(list(_make_orders(problem, contender, machine, procedure)))
-            except PeerError as error:
-                group.stop()
-                entries[contender.name] = Entry((), str(error))
-                continue
-            teams[contender.name], checked[contender.name] = group, found
-        for who in _name_outliers(problem, checked):
-            teams.pop(who).stop()
+    many = len(crew.contenders)
+    step = count_steps(tell, many * (1 + procedure.estimate_rounds(case, machine, many)))
+    teams: dict[str, Team] = {}
+    checked: dict[str, Ready] = {}
+    for contender in there:
+        step(f"{contender.name} makes ready")
+        orders = list(_make_orders(case, contender, machine, procedure))
+        try:
+            teams[contender.name], checked[contender.name] = crew.prepare(contender, orders)
+        except PeerError as error:
+            entries[contender.name] = Entry((), str(error))
+    digests = [found.digest for found in checked.values()]
+    for who, off in zip(checked, find_outliers(case, digests), strict=True):
+        if off:
+            del teams[who]
             entries[who] = Entry((), OTHER_RESULT)
-        first = {who: procedure.first_rounds(checked[who].seconds) for who in teams}
-        measured, peak = run_rounds(teams, first, procedure, step)
-        entries |= measured
-    for who, found in checked.items():
-        entry = entries[who]
+    first = {who: _count_first(case, procedure, checked[who].seconds) for who in teams}
+    measured, peak = run_rounds(teams, first, procedure, step)
+    for who, entry in measured.items():
+        ready, entries[who] = checked[who], entry
         if entry.seconds:
-            entries[who] = replace(entry, preparation=found.preparation, memory=found.memory)
-    if expectation is None:
-        return Case(name, problem, entries=entries)
-    return Case(
-        name,
-        problem,
-        expectation.roofline if peak is None else expectation.roofline_at(peak),
-        expectation.seconds,
-        expectation.price.bottleneck,
-        entries,
-        peak=peak,
-    )
+            entries[who] = replace(entry, preparation=ready.preparation, memory=ready.memory)
+        else:
+            crew.dismiss(who)
+    figures = {who: ready.figures for who, ready in checked.items() if ready.figures is not None}
+    if isinstance(expected, Plan):
+        roofline = expected.roofline if peak is None else expected.roofline_at(peak)
+        figures[OURS] = Figures(roofline, expected.seconds, expected.price.bottleneck)
+    return Result(case, entries, figures, peak=peak)
+
+
+def _plan(case: Case[Any], machine: Machine, threads: int) -> Plan | str | None:
+    """Return the plan of a contraction, or why there is none; None for other kinds of cases."""
+    if not isinstance(case.work, Problem):
+        return None
+    try:
+        return plan(case.work, machine=machine, threads=threads)
+    except TilesolveError as error:
+        return f"unplanned: {error}"
+
+
+def _count_first(case: Case[Any], procedure: Procedure, seconds: float) -> list[float]:
+    """Return the rounds that a checked run counts as: one that made code only if it fills all."""
+    counts = not case.MAKES_CODE or seconds >= procedure.seconds
+    return procedure.first_rounds(seconds) if counts else []
 
 
 def describe_lack(count: int) -> str:
@@ -226,21 +235,16 @@ def describe_lack(count: int) -> str:
 
 
 def _make_orders(
-    problem: Problem, contender: Contender, machine: Machine, procedure: Procedure
+    case: Case[Any], contender: Contender, machine: Machine, procedure: Procedure
 ) -> Iterator[Order]:
     flush = count_flush_bytes(machine)
     cores = sorted(os.sched_getaffinity(0))
+    own = case.laid_out(contender.layout)
+    paced = case.PACED and contender.library == OURS
     for at in range(procedure.batch):
         alone = procedure.batch > 1 and procedure.threads == 1
         core = cores[at] if alone else None
-        paced = contender.name == OURS
-        yield Order(problem, machine, procedure.threads, contender.maker, flush, core, paced)
-
-
-def _name_outliers(problem: Problem, checked: Mapping[str, Ready]) -> list[str]:
-    """Return the contenders whose result differs from that of most."""
-    digests = [found.digest for found in checked.values()]
-    return [who for who, off in zip(checked, find_outliers(problem, digests), strict=True) if off]
+        yield Order(own, machine, procedure.threads, contender.maker, flush, core, paced)
 
 
 def run_rounds(

@@ -1,4 +1,4 @@
-"""The processes of one contender on one case: started, asked for runs, and stopped if they hang."""
+"""The processes of contenders: started, asked for runs, and stopped if they hang."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
 from tilesolve.bench.contenders import Contender
+from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.turn import Turn
-from tilesolve.bench.run.worker import COMMAND, Prepares, Ready
+from tilesolve.bench.run.worker import COMMAND, Order, Ready
 from tilesolve.contractions.errors import TilesolveError
 
 MESSAGE_CHARACTERS = 200
@@ -52,12 +53,6 @@ class Worker:
                 pass_fds=[far.fileno()],
                 start_new_session=True,
             )
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def send(self, message: object) -> None:
         """Send a message; that nobody reads it any more is found when the answer is awaited."""
@@ -132,7 +127,7 @@ class Team:
     def __init__(self, workers: Sequence[Worker], limit: float) -> None:
         self.workers, self.limit = list(workers), limit
 
-    def prepare(self, orders: Sequence[Prepares]) -> Ready:
+    def prepare(self, orders: Sequence[Order]) -> Ready:
         """Have each worker make ready, one after the other; return what the first one found.
 
         Between its turns a worker is halted.
@@ -178,3 +173,58 @@ def start_team(contender: Contender, threads: int, batch: int, limit: float) -> 
             started.stop()
             for file in said:
                 file.close()
+
+
+class Crew:
+    """The processes of all contenders: started when they are first needed, kept for what follows.
+
+    Parameters
+    ----------
+    contenders
+        Who computes.
+    procedure
+        How runs are timed.
+    """
+
+    def __init__(self, contenders: Sequence[Contender], procedure: Procedure) -> None:
+        self.contenders, self.procedure = tuple(contenders), procedure
+        self.teams: dict[str, tuple[Team, ExitStack]] = {}
+
+    @property
+    def there(self) -> list[Contender]:
+        """The contenders that are installed."""
+        return [one for one in self.contenders if one.installed]
+
+    def prepare(self, who: Contender, orders: Sequence[Order]) -> tuple[Team, Ready]:
+        """Have a contender make ready; raise a `PeerError` if it fails, whose process ends."""
+        if who.name not in self.teams:
+            stack, made = ExitStack(), self.procedure
+            started = start_team(who, made.threads, made.batch, made.limit)
+            self.teams[who.name] = stack.enter_context(started), stack
+        team, _ = self.teams[who.name]
+        try:
+            return team, team.prepare(orders)
+        except PeerError:
+            self.dismiss(who.name)
+            raise
+
+    def dismiss(self, name: str) -> None:
+        """End a contender's process; another one starts if it is needed again."""
+        if name in self.teams:
+            _, stack = self.teams.pop(name)
+            stack.close()
+
+    def dismiss_all(self) -> None:
+        """End all processes."""
+        for name in tuple(self.teams):
+            self.dismiss(name)
+
+
+@contextmanager
+def keep_crew(contenders: Sequence[Contender], procedure: Procedure) -> Iterator[Crew]:
+    """Give a crew; its processes are gone afterwards."""
+    crew = Crew(contenders, procedure)
+    try:
+        yield crew
+    finally:
+        crew.dismiss_all()

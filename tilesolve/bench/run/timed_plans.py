@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
+from tilesolve.bench.case import Array, find_outliers, sum_parts
+from tilesolve.bench.cases import ContractionCase
 from tilesolve.bench.procedure import LONG_SECONDS, Procedure
-from tilesolve.bench.run.oracle import (
-    Array,
-    compute_elements,
-    describe_fault,
-    draw_arrays,
-    find_outliers,
-    pick_elements,
-    shrink,
-    sum_parts,
-)
+from tilesolve.bench.run.made import Timer
 from tilesolve.bench.run.worker import make_timer
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
@@ -59,11 +52,11 @@ def time_plans(
         If a plan gives a wrong result.
     """
     machine, threads = plans[0].machine, plans[0].threads
-    small = shrink(problem)
-    plan(small, machine=machine, threads=threads)(*draw_arrays(small))
-    first, second, out = draw_arrays(problem)
-    at = pick_elements(problem)
-    values, slack = compute_elements(problem, (first, second), at)
+    case = ContractionCase("", problem)
+    small = case.shrink()
+    plan(small.work, machine=machine, threads=threads)(*small.draw())
+    first, second, out = case.draw()
+    expected = case.expect((first, second))
     trash = allocate(count_flush_bytes(machine))
     timers = [make_timer(_bind_run(found, first, second, out), trash) for found in plans]
     times: list[list[float]] = []
@@ -81,12 +74,42 @@ def time_plans(
         if number == 1:
             limit = max(LONG_SECONDS, HOPELESS_RATIO * seconds)
         times.append([])
-        fault = describe_fault(out[tuple(at.T)], values, slack)
+        fault = expected.describe_fault(out)
         sums = sum_parts(out)
         right = sums if right is None else right
-        if fault or any(find_outliers(problem, [right, sums])):
+        if fault or any(find_outliers(case, [right, sums])):
             what = fault or "its sums are not those of plan 1"
             raise BenchmarkError(f"plan {number} gives another result: {what}")
+
+    take_turns(timers, times, procedure, step, f"plan {{}} of {len(plans)}", ended)
+    return times, ended
+
+
+def take_turns(
+    timers: Sequence[Timer],
+    times: Sequence[list[float]],
+    procedure: Procedure,
+    step: Callable[[str], None],
+    named: str,
+    ended: Collection[int] = (),
+) -> None:
+    """Time several runs in rounds, every other one in reverse, and hopeless ones once.
+
+    Parameters
+    ----------
+    timers
+        The first one is what others are hopeless beside, see `HOPELESS_RATIO`.
+    times
+        Of each so far; what is measured is added.
+    procedure
+        How many rounds there are.
+    step
+        Told what comes next.
+    named
+        What a run is called, with its number.
+    ended
+        The numbers of those that are not timed again.
+    """
 
     def hopeless(number: int) -> bool:
         if number in ended or not times[0] or not times[number]:
@@ -95,11 +118,9 @@ def time_plans(
 
     while waiting := procedure.pick_due({n: t for n, t in enumerate(times) if not hopeless(n)}):
         for number in waiting if len(times[0]) % 2 == 0 else reversed(waiting):
-            if not hopeless(number):  # now that the solver's plan has run
-                turn = len(times[number]) + 1
-                step(f"round {turn}, plan {number + 1} of {len(plans)}")
+            if not hopeless(number):  # now that the first one has run
+                step(f"round {len(times[number]) + 1}, {named.format(number + 1)}")
                 times[number].append(timers[number]())
-    return times, ended
 
 
 def _bind_run(found: Plan, first: Array, second: Array, out: Array) -> Callable[[], object]:

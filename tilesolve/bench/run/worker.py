@@ -16,26 +16,19 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tilesolve.bench.run.oracle import (
-    compute_elements,
-    describe_fault,
-    draw_arrays,
-    pick_elements,
-    shrink,
-    sum_parts,
-)
+from tilesolve.bench.case import Array, Case, sum_parts
+from tilesolve.bench.results.sweeps import Figures
+from tilesolve.bench.run.made import Made, Run, Timer
 from tilesolve.bench.run.turn import Turn, measure_peak_around
 from tilesolve.calibration.peak_rate import peak_meter
-from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
 from tilesolve.packing.buffers import allocate
 
@@ -48,8 +41,6 @@ CHANGED = "changed the operands"
 NOT_READY = "nothing was made ready"
 """The answer to who asks for a run first."""
 
-Run = Callable[[], Any]
-
 PR_SET_PDEATHSIG = 1
 """Linux's number of the request for a signal when the parent ends: even a peer that hangs ends."""
 
@@ -60,8 +51,10 @@ class Order:
 
     Parameters
     ----------
-    problem, machine, threads
-        What the maker is given.
+    case
+        What is computed.
+    machine, threads
+        What the maker is given beside its work and arrays.
     maker
         ``module:function``.
     flush
@@ -72,7 +65,7 @@ class Order:
         Whether to measure the arithmetic peak around each run.
     """
 
-    problem: Problem
+    case: Case[Any]
     machine: Machine
     threads: int
     maker: str
@@ -80,9 +73,13 @@ class Order:
     core: int | None = None
     paced: bool = False
 
-    def get_ready(self) -> tuple[Ready, Callable[[], Turn]]:
-        """Compute the problem once, and return what was found and how to time a run."""
-        return get_ready(self)
+    def make(self, case: Case[Any], arrays: list[Array]) -> Made:
+        """Have a case made ready, with its arrays, the one for the result last."""
+        module, _, function = self.maker.partition(":")
+        maker = getattr(importlib.import_module(module), function)
+        *operands, out = arrays
+        found = maker(case.work, self.machine, self.threads, operands, out)
+        return found if isinstance(found, Made) else Made(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,96 +98,67 @@ class Ready:
         How the result is wrong; empty if it is right.
     memory
         Bytes that the first run took beside the tensors; None if the system does not say.
+    figures
+        What is predicted of a plan; None for others.
     """
 
     preparation: float
     seconds: float
-    digest: npt.NDArray[Any]
+    digest: Array
     problem: str
     memory: int | None
-
-
-class Prepares(Protocol):
-    """What a worker can be sent."""
-
-    def get_ready(self) -> tuple[Ready, Callable[[], Turn]]:
-        """Compute once, and return what was found and how to time a run."""
+    figures: Figures | None = None
 
 
 def get_ready(order: Order) -> tuple[Ready, Callable[[], Turn]]:
-    """Compute an order's problem once, and return what was found and how to time a run."""
+    """Compute an order's case once, and return what was found and how to time a run."""
     if order.core is not None:
         os.sched_setaffinity(0, {order.core})
-    module, _, function = order.maker.partition(":")
-    make = getattr(importlib.import_module(module), function)
-    problem, given = order.problem, (order.machine, order.threads)
-    small = shrink(problem)
-    *operands, out = draw_arrays(small)
-    make(small, *given, operands, out)()
-
-    *operands, out = draw_arrays(problem)
-    at = pick_elements(problem)
-    values, slack = compute_elements(problem, operands, at)
+    case = order.case
+    fault = check_small(replace(order, case=case.shrink()))
+    arrays = case.draw()
+    *operands, _ = arrays
+    expected = case.expect(operands)
+    before = [sum_parts(array) for array in operands]
     trash = hold_trash(order.flush)
-    first = run_first(lambda: make(problem, *given, operands, out), trash)
-    fault = describe_fault(np.asarray(first.result)[tuple(at.T)], values, slack)
-    if not fault and not np.array_equal(compute_elements(problem, operands, at)[0], values):
+    held = _reset_peak()
+    begin = time.perf_counter()
+    made = order.make(case, arrays)
+    preparation = time.perf_counter() - begin
+    results: list[Any] = []
+    seconds = make_timer(lambda: results.append(made.run()), trash)()
+    most = _read_memory("VmHWM")
+    memory = None if held is None or most is None else max(0, most - held)
+    result = np.asarray(results[0])
+    fault = fault or expected.describe_fault(result)
+    if not fault and not all(map(np.array_equal, before, map(sum_parts, operands))):
         fault = CHANGED
-    digest = sum_parts(np.asarray(first.result))
-    found = Ready(first.preparation, first.seconds, digest, fault, first.memory)
-    timed = make_timer(first.run, trash)
+    timed = make_timer(made.run, trash)
+    figures = made.describe(timed) if made.describe else None
+    found = Ready(preparation, seconds, sum_parts(result), fault, memory, figures)
     if order.paced:
-        return found, measure_peak_around(
-            timed, peak_meter(order.machine, problem.dtype, order.threads), first.seconds
-        )
+        meter = peak_meter(order.machine, case.dtype, order.threads)
+        return found, measure_peak_around(timed, meter, seconds)
     return found, lambda: Turn(timed())
 
 
-@dataclass(frozen=True, slots=True)
-class FirstRun:
-    """What was prepared, and its first run.
-
-    Parameters
-    ----------
-    run
-        What was prepared.
-    preparation, seconds
-        Seconds of preparation, and of the run.
-    result
-        Of the run.
-    memory
-        Bytes that both took; None if the system does not say.
-    """
-
-    run: Run
-    preparation: float
-    seconds: float
-    result: Any
-    memory: int | None
-
-
-def run_first(make: Callable[[], Run], trash: npt.NDArray[Any]) -> FirstRun:
-    """Prepare and run once, with empty caches."""
-    before = _reset_peak()
-    start = time.perf_counter()
-    run = make()
-    preparation = time.perf_counter() - start
-    results: list[Any] = []
-    seconds = make_timer(lambda: results.append(run()), trash)()
-    memory = _read_memory("VmHWM")
-    taken = None if before is None or memory is None else max(0, memory - before)
-    return FirstRun(run, preparation, seconds, results[0], taken)
+@lru_cache(maxsize=1)
+def check_small(order: Order) -> str:
+    """Return how the result of a small case is wrong; it is computed once in a process."""
+    arrays = order.case.draw()
+    expected = order.case.expect(arrays[:-1])
+    return expected.describe_fault(np.asarray(order.make(order.case, arrays).run()))
 
 
 @lru_cache(maxsize=1)
-def hold_trash(size: int) -> npt.NDArray[Any]:
+def hold_trash(size: int) -> Array:
     """Return so many bytes to write between runs: the same for all cases of a process."""
     trash = allocate(size)
     trash.fill(0)  # its pages are none that the first run takes
     return trash
 
 
-def make_timer(run: Callable[[], object], trash: npt.NDArray[Any]) -> Callable[[], float]:
+def make_timer(run: Run, trash: Array) -> Timer:
     """Return a function that writes all of an array, then times a run in seconds."""
 
     def timed() -> float:
@@ -225,12 +193,12 @@ def serve(connection: Connection) -> None:
     timed: Callable[[], Turn] | None = None
     with suppress(EOFError, OSError):
         while True:
-            order: Prepares | None = connection.recv()
+            order: Order | None = connection.recv()
             answer: object
             try:
                 if order is not None:
                     timed = None  # what the last order took is free for this one
-                    answer, timed = order.get_ready()
+                    answer, timed = get_ready(order)
                 else:
                     answer = timed() if timed is not None else NOT_READY
             except Exception as error:  # whatever a peer raises is an answer, too
