@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tilesolve.machine.level import Level
+from tilesolve.system.tables import align_columns
 from tilesolve.system.units import format_size
 
 
@@ -43,5 +44,4 @@ def list_figures(
         rate = f"{one.bandwidth / 1e9:.4g} GB/s"
         known = source(f"{one.name}.bandwidth")
         rows.append((one.name, format_size(one.capacity), str(one.line), rate, known))
-    for level, size, line, rate, known in rows:
-        yield f"  {level:<8}  {size:>9}  {line:>4}  {rate:>11}  {known}"
+    yield from align_columns(rows)
