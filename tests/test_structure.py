@@ -148,10 +148,10 @@ NUMBERS = {
         "kernels.codegen.shape": "HALVED_REGISTERS",
         "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
-        "kernels.codegen.masking": "_INT32",
-        "kernels.codegen.vectors": "INT64 _INT32 _SCALARS",
-        "kernels.codegen.lanes_apart": "_UNALIGNED _ELEMENTS",
-        "kernels.programs.arithmetic": "BIT BYTE",
+        "kernels.ir.masking": "_INT32",
+        "kernels.ir.vectors": "INT64 _INT32 _SCALARS",
+        "kernels.ir.lanes_apart": "_UNALIGNED _ELEMENTS",
+        "kernels.ir.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "BLOCK",
@@ -171,7 +171,7 @@ NUMBERS = {
         "kernels.runtime.copy_windows": "_LINE_WORDS",
         "kernels.runtime.epilogue_fields": "*",
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
-        "kernels.codegen.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
+        "kernels.ir.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
         "_LEAST_NORMAL _BEYOND _HALF",
         "kernels.runtime.half_steps": "HALF_BYTES",
         "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
@@ -213,7 +213,7 @@ NUMBERS = {
     },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
-        "kernels.programs.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",
+        "kernels.ir.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",
         "kernels.runtime.smooth_functions": "*",
         "running.epilogue_tables": "_LARGEST",
     },

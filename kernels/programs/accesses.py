@@ -10,10 +10,10 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import masking, vectors
-from tilesolve.kernels.codegen.lanes_apart import gather, scatter
-from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.kernels.programs.arithmetic import BYTE, constant, memory_type
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.arithmetic import BYTE, constant, memory_type
+from tilesolve.kernels.ir.lanes_apart import gather, scatter
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position, floor_divide
 
 

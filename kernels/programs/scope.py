@@ -9,7 +9,7 @@ from typing import Self
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.program import Loop
 
 

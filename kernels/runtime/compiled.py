@@ -16,7 +16,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import object_code, vectors
+from tilesolve.kernels.codegen import object_code
 from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu
@@ -25,6 +25,7 @@ from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import BIT, INT, PAIR, POINTER, REAL, VOID
 from tilesolve.kernels.codegen.translation import translate
 from tilesolve.kernels.garbage import pause_collection
+from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.sources import LAYOUT
 from tilesolve.system.first_use import tell_of_compiling
 from tilesolve.system.kept_objects import make_alone, write_object

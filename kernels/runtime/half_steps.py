@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from tilesolve.contractions.half_precision import HALF_DTYPES
-from tilesolve.kernels.codegen import half_precision
+from tilesolve.kernels.ir import half_precision
 from tilesolve.kernels.runtime import epilogue_steps
 from tilesolve.kernels.runtime.deferred import address_for
 from tilesolve.kernels.runtime.epilogue_steps import as_step, like, rectified, signature

@@ -12,8 +12,8 @@ from math import factorial, log, sqrt
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.programs.arithmetic import constant, intrinsic, like
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import constant, intrinsic, like
 
 
 @dataclass(frozen=True, slots=True)

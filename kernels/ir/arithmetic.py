@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
 
 BIT = ir.IntType(1)
 BYTE = ir.IntType(8)
