@@ -12,8 +12,7 @@ from math import factorial, log, sqrt
 
 from llvmlite import ir
 
-from tilesolve.kernels.ir import vectors
-from tilesolve.kernels.ir.arithmetic import constant, intrinsic, like
+from tilesolve.kernels.ir.vectors import call_alike, constant, like, multiply_add
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ _DOUBLE_LOW = 1.90821492927058770002e-10
 
 
 def _format_of(value: ir.Value) -> tuple[_Format, float]:
-    double = like(value, ir.DoubleType()) == value.type
+    double = like(value.type, ir.DoubleType()) == value.type
     return (_DOUBLE, _DOUBLE_LOW) if double else (_SINGLE, _SINGLE_LOW)
 
 
@@ -62,13 +61,13 @@ def emit_exp(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     form, low = _format_of(x)
     kind = x.type
     clipped = _clip(builder, x, form)
-    turns = intrinsic(builder, "rint", builder.fmul(clipped, constant(kind, 1 / log(2))))
-    rest = _fma(builder, turns, constant(kind, -form.high), clipped)
-    rest = _fma(builder, turns, constant(kind, -low), rest)
+    turns = call_alike(builder, "rint", builder.fmul(clipped, constant(kind, 1 / log(2))))
+    rest = multiply_add(builder, turns, constant(kind, -form.high), clipped)
+    rest = multiply_add(builder, turns, constant(kind, -low), rest)
     found = constant(kind, 1 / factorial(form.powers - 1))
     for power in range(form.powers - 2, -1, -1):
-        found = _fma(builder, found, rest, constant(kind, 1 / factorial(power)))
-    whole = like(x, ir.IntType(form.bits))
+        found = multiply_add(builder, found, rest, constant(kind, 1 / factorial(power)))
+    whole = like(x.type, ir.IntType(form.bits))
     counted = builder.select(builder.fcmp_ordered("==", x, x), turns, constant(kind, 0))
     number = builder.fptosi(counted, whole)
     half = builder.ashr(number, constant(whole, 1))
@@ -94,14 +93,10 @@ def _power_of_two(
     return builder.bitcast(bits, kind)
 
 
-def _fma(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    return vectors.multiply_add(builder, x, y, z)
-
-
 def emit_log(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """Return the natural logarithm of each lane: of its mantissa, and as many of two as it has."""
     form, low = _format_of(x)
-    kind, whole = x.type, like(x, ir.IntType(form.bits))
+    kind, whole = x.type, like(x.type, ir.IntType(form.bits))
     normal = 2.0 ** (1 - form.bias)
     tiny = builder.fcmp_ordered("<", x, constant(kind, normal))
     scaled = builder.select(tiny, builder.fmul(x, constant(kind, 2.0**form.fraction)), x)
@@ -135,13 +130,13 @@ def _log_near_one(
     square = builder.fmul(s, s)
     series = constant(kind, 2 / (2 * form.odds + 1))
     for odd in range(2 * form.odds - 1, 1, -2):
-        series = _fma(builder, series, square, constant(kind, 2 / odd))
+        series = multiply_add(builder, series, square, constant(kind, 2 / odd))
     series = builder.fmul(series, square)
     half = builder.fmul(builder.fmul(f, f), constant(kind, 0.5))
     inner = builder.fmul(s, builder.fadd(half, series))
-    inner = _fma(builder, turns, constant(kind, low), inner)
+    inner = multiply_add(builder, turns, constant(kind, low), inner)
     rest = builder.fsub(builder.fsub(half, inner), f)
-    return _fma(builder, turns, constant(kind, form.high), builder.fneg(rest))
+    return multiply_add(builder, turns, constant(kind, form.high), builder.fneg(rest))
 
 
 def _special_logarithms(builder: ir.IRBuilder, x: ir.Value, result: ir.Value) -> ir.Value:

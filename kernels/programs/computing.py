@@ -11,7 +11,8 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Number, Position, Term
 from tilesolve.kernels.ir import vectors
-from tilesolve.kernels.ir.arithmetic import EMITTERS, constant, number_type
+from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
+from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     load_affine,

@@ -23,10 +23,10 @@ from tilesolve.contractions.statements.terms import (
     Term,
 )
 from tilesolve.kernels.ir import arithmetic, vectors
-from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, constant, number_type
+from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
 from tilesolve.kernels.ir.lanes_apart import gather
 from tilesolve.kernels.ir.logarithms import emit_exp, emit_log
-from tilesolve.kernels.ir.vectors import INT64
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     lane_pointers,
