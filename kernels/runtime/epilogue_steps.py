@@ -18,7 +18,14 @@ from numba.extending import intrinsic
 from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.errors import PlanError
 from tilesolve.kernels.runtime import smooth_functions as smooth
-from tilesolve.kernels.runtime.deferred import INT, REAL, address_for, deferred, inlined
+from tilesolve.kernels.runtime.deferred import (
+    INT,
+    REAL,
+    address_for,
+    code_address,
+    deferred,
+    inlined,
+)
 
 _intrinsic: Any = intrinsic  # numba's types do not describe it well
 _njit: Any = njit
@@ -268,8 +275,9 @@ UniTuple(float32 x 2) for float32, it must return a real number
             p[at] = kind(scalar(p[at]))
 
     compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True)(_of_blocks(step))
+    compiled.compile(signature(kind))
     _kept.append(compiled)
-    return address_for(compiled, *signature(kind))
+    return code_address(compiled, signature(kind))
 
 
 _kept: list[Any] = []
