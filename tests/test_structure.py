@@ -171,9 +171,9 @@ NUMBERS = {
         "kernels.runtime.copy_windows": "_LINE_WORDS",
         "kernels.runtime.epilogue_fields": "*",
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
-        "kernels.ir.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
-        "_LEAST_NORMAL _BEYOND _HALF",
-        "kernels.runtime.half_steps": "HALF_BYTES",
+        "kernels.ir.half_precision": "HALF_BYTES _INT16 _INT32 _FLOAT _SIGN _INFINITY "
+        "_EXPONENT_SHIFT _LEAST_NORMAL _BEYOND _HALF",
+        "kernels.codegen.epilogue_steps": "_SIGNATURE",
         "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
@@ -213,8 +213,8 @@ NUMBERS = {
     },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
-        "kernels.ir.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",
-        "kernels.runtime.smooth_functions": "*",
+        "kernels.ir.exponentials": "_SINGLE _DOUBLE",
+        "kernels.ir.smooth_functions": "*",
         "running.epilogue_tables": "_LARGEST",
     },
     "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {

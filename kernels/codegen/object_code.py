@@ -291,6 +291,13 @@ def optimise(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> tuple[Any, A
     return parsed, machine
 
 
+def compile_module(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> bytes:
+    """Return the object file of a module as `optimise` makes it."""
+    parsed, machine = optimise(module, cpu, unroll=unroll)
+    code: bytes = machine.emit_object(parsed)
+    return code
+
+
 @cache
 def target(cpu: TargetCpu) -> Any:
     """Return what makes code for a CPU.

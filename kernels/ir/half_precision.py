@@ -11,6 +11,9 @@ from llvmlite import ir
 
 from tilesolve.kernels.ir.vectors import constant, like
 
+HALF_BYTES = 2
+"""Bytes of a half."""
+
 _INT16, _INT32, _FLOAT = ir.IntType(16), ir.IntType(32), ir.FloatType()
 
 _SIGN, _INFINITY = 0x80000000, 0x7F800000

@@ -16,7 +16,7 @@ from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import ArrayInfo
 from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import TargetCpu, optimise
+from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, optimise
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
 from tilesolve.kernels.programs.layout import Layout
@@ -72,14 +72,11 @@ def compile_program(
     cpu = TargetCpu.here()
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
-
-    def build() -> bytes:
-        parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
-        code: bytes = machine.emit_object(parsed)
-        return code
-
     path = object_path("code", "program", program, layout, bits, np.__version__)
-    return CompiledProgram(program, layout, bits, load_object(path, build))
+    code = load_object(
+        path, lambda: compile_module(lower(program, layout, bits).module, cpu, unroll=False)
+    )
+    return CompiledProgram(program, layout, bits, code)
 
 
 def program_assembly(

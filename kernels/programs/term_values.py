@@ -24,8 +24,9 @@ from tilesolve.contractions.statements.terms import (
 )
 from tilesolve.kernels.ir import arithmetic, vectors
 from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
+from tilesolve.kernels.ir.exponentials import emit_exp
 from tilesolve.kernels.ir.lanes_apart import gather
-from tilesolve.kernels.ir.logarithms import emit_exp, emit_log
+from tilesolve.kernels.ir.logarithms import emit_log
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,

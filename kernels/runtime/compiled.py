@@ -184,6 +184,4 @@ def build_functions(module: str) -> bytes:
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)
-        parsed, machine = object_code.optimise(unit, TargetCpu.here(), unroll=True)
-    code: bytes = machine.emit_object(parsed)
-    return code
+        return object_code.compile_module(unit, TargetCpu.here(), unroll=True)
