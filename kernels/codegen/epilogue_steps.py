@@ -36,6 +36,11 @@ def _clip_above(x: Real, high: Real) -> Real:
     return x.choose(x > high, high, x)
 
 
+def _leak(x: Real, slope: Real) -> Real:
+    """Multiply what is below zero by a slope."""
+    return x.choose(x < 0, x * slope, x)
+
+
 _WITH_OPERAND: Mapping[str, Callable[[Real, Real, Real], Real]] = {
     "*": lambda x, y, _: x * y,
     "+": lambda x, y, _: x + y,
@@ -49,7 +54,7 @@ _OF_ONE: Mapping[str, Callable[[Real, Real, Real], Real]] = {
     "relu": lambda x, high, _: _rectify(x, high),
     "relu6": lambda x, high, _: _rectify(x, high),
     "clip": lambda x, low, high: _clip_above(x.choose(x < low, low, x), high),
-    "leaky": lambda x, slope, _: x.choose(x < 0, x * slope, x),
+    "leaky": lambda x, slope, _: _leak(x, slope),
     "sigmoid": lambda x, *_: smooth_functions.sigmoid(x),
     "tanh": lambda x, *_: smooth_functions.tanh(x),
     "silu": lambda x, *_: smooth_functions.silu(x),

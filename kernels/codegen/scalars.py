@@ -84,6 +84,14 @@ def smaller(builder: ir.IRBuilder, first: Any, second: Any, *, largest: bool = F
     return builder.select(builder.icmp_signed(">" if largest else "<", one, other), one, other)
 
 
+def _divide(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    return divide_down(builder, first, second)[0]
+
+
+def _remainder(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
+    return divide_down(builder, first, second)[1]
+
+
 _COMPARISONS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
@@ -109,8 +117,8 @@ _OPERATIONS: dict[type, Callable[..., ir.Value]] = {
     ast.Add: ir.IRBuilder.add,
     ast.Sub: ir.IRBuilder.sub,
     ast.Mult: ir.IRBuilder.mul,
-    ast.FloorDiv: lambda *given: divide_down(*given)[0],
-    ast.Mod: lambda *given: divide_down(*given)[1],
+    ast.FloorDiv: _divide,
+    ast.Mod: _remainder,
     ast.BitAnd: ir.IRBuilder.and_,
     ast.BitOr: ir.IRBuilder.or_,
     ast.LShift: ir.IRBuilder.shl,

@@ -32,8 +32,8 @@ class Real:
     >>> kind = ir.DoubleType()
     >>> function = ir.Function(ir.Module(), ir.FunctionType(kind, (kind,)), "example")
     >>> x = Real(ir.IRBuilder(function.append_basic_block()), function.args[0])
-    >>> print((2 * x + 1).value)
-    %".4" = fadd contract double %".3", 0x3ff0000000000000
+    >>> (2 * x + 1).value.opname, (x < 0).type.width
+    ('fadd', 1)
     """
 
     builder: ir.IRBuilder
