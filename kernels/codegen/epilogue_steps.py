@@ -2,9 +2,9 @@
 
 A block is several runs, so many bytes apart in C and in the operand. A step is given the address of
 the first run, elements of a run, runs, bytes between them; the address of the operand's first
-element, bytes from one to the next along a run and across; and two numbers. Runs are gone along by
-vectors, the last one masked, unless the operand's elements lie apart. Operands of halves are
-widened; C of halves is an operand, too: its sums are float32 until the last step rounds them.
+element, bytes from one to the next along a run and across; and two numbers. Unless the operand's
+elements lie apart, it goes along runs by vectors. Operands of halves are widened; C of halves is an
+operand, too: its sums are float32 until the last step rounds them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.kernels.dtypes import real_of
-from tilesolve.kernels.ir import masking, smooth_functions, vectors
+from tilesolve.kernels.ir import smooth_functions, vectors
 from tilesolve.kernels.ir.division import divide_down
 from tilesolve.kernels.ir.half_precision import HALF_BYTES, load_kind, round_to_half, widen
 from tilesolve.kernels.ir.reals import Real
@@ -105,10 +105,9 @@ class _Step:
     ) -> None:
         self.builder, self.name, self.dtype, self.numbers = builder, name, dtype, numbers
         summed = summed_dtype(dtype)
-        self.kind = vectors.vector_type(real_of(summed), bits)
-        self.parts = 1 if real_of(summed) == summed else 2
-        self.single = ir.VectorType(self.kind.element, self.parts)
-        self.lanes = self.kind.count // self.parts
+        kind = vectors.vector_type(real_of(summed), bits)
+        self.scalar, self.parts = kind.element, 1 if real_of(summed) == summed else 2
+        self.lanes = kind.count // self.parts
         self.size = bits // 8 // self.lanes
         self.operand_size = HALF_BYTES if is_half(dtype) else self.size
 
@@ -136,9 +135,7 @@ class _Step:
         same = builder.icmp_signed("==", distance, INT64(0))
         with builder.if_else(same) as (one, each):
             with one:
-                read = self._read(place, self.single, None).value
-                order = [lane % self.parts for lane in range(self.kind.count)]
-                known = Real(builder, vectors.shuffle(builder, read, read, order))
+                known = self._read(place, ir.VectorType(self.scalar, self.parts)).value
                 self._go_by_vectors(run, count, known=known)
             with each:
                 self._go_one_by_one(run, count, place, distance)
@@ -148,28 +145,36 @@ class _Step:
         run: ir.Value,
         count: ir.Value,
         place: ir.Value | None = None,
-        known: Real | None = None,
+        known: ir.Value | None = None,
     ) -> None:
-        """Emit what goes along a run by vectors, with an operand beside it or one that is known."""
+        """Emit what goes along a run by vectors, with an operand beside it or one that is known.
+
+        What remains takes vectors of half the width, a quarter, and so on: masked stores would hold
+        up loads of the next run, where that begins within their width.
+        """
         builder = self.builder
 
-        def apply(number: ir.Value, mask: ir.Value | None = None) -> None:
-            first = builder.mul(number, INT64(self.lanes))
+        def apply(first: ir.Value, lanes: int) -> None:
             there = None if place is None else self._at(place, first, INT64(self.operand_size))
-            self._apply(self._at(run, first, INT64(self.size)), self.kind, there, known, mask)
+            self._apply(self._at(run, first, INT64(self.size)), lanes, there, known)
 
         whole, rest = divide_down(builder, count, self.lanes)
-        vectors.repeat(builder, whole, apply)
-        with builder.if_then(builder.icmp_signed(">", rest, INT64(0))):
-            numbers = builder.mul(rest, INT64(self.parts))
-            apply(whole, masking.mask_first_lanes(builder, self.kind, numbers))
+        vectors.repeat(
+            builder, whole, lambda trip: apply(builder.mul(trip, INT64(self.lanes)), self.lanes)
+        )
+        lanes = self.lanes
+        while lanes > 1:
+            left, lanes = rest, lanes // 2
+            quotient, rest = divide_down(builder, left, lanes)
+            with builder.if_then(builder.icmp_signed(">", quotient, INT64(0))):
+                apply(builder.sub(count, left), lanes)
 
     def _go_one_by_one(
         self, run: ir.Value, count: ir.Value, place: ir.Value, distance: ir.Value
     ) -> None:
         def apply(number: ir.Value) -> None:
             there = self._at(place, number, distance)
-            self._apply(self._at(run, number, INT64(self.size)), self.single, there, None, None)
+            self._apply(self._at(run, number, INT64(self.size)), 1, there, None)
 
         vectors.repeat(self.builder, count, apply)
 
@@ -179,52 +184,48 @@ class _Step:
     def _apply(
         self,
         run: ir.Value,
-        kind: ir.VectorType,
+        lanes: int,
         place: ir.Value | None,
-        known: Real | None,
-        mask: ir.Value | None,
+        known: ir.Value | None,
     ) -> None:
-        """Emit what is done to the elements of a vector."""
-        builder = self.builder
-        x = Real(builder, self._load(run, kind, mask))
+        """Emit what is done to so many elements."""
+        builder, kind = self.builder, ir.VectorType(self.scalar, self.parts * lanes)
+        x = Real(builder, self._load(run, kind))
         if self.name == WRITE:
             assert place is not None
-            self._store(place, round_to_half(builder, x.value, self.dtype), mask)
+            self._store(place, round_to_half(builder, x.value, self.dtype))
             return
         first, second = (self._number(x, one) for one in self.numbers)
         if self.name in _OF_ONE:
             found = _OF_ONE[self.name](x, first, second)
         else:
-            y = known if place is None else self._read(place, kind, mask)
-            assert y is not None
+            y = self._read(place, kind) if known is None else self._repeat(x, known)
             complex_product = self.name == "*" and self.parts == 2
             found = _multiply(x, y) if complex_product else _WITH_OPERAND[self.name](x, y, first)
-        self._store(run, found.value, mask)
+        self._store(run, found.value)
+
+    def _repeat(self, x: Real, known: ir.Value) -> Real:
+        """Return one element in each lane."""
+        order = [lane % self.parts for lane in range(x.value.type.count)]
+        return x.of(vectors.shuffle(self.builder, known, known, order))
 
     def _number(self, x: Real, number: ir.Value) -> Real:
         """Return an argument of the step in each lane."""
         narrow = Real(self.builder, number).cast(x.element).value
         return x.of(vectors.broadcast(self.builder, narrow, x.value.type))
 
-    def _read(self, place: ir.Value, kind: ir.VectorType, mask: ir.Value | None) -> Real:
+    def _read(self, place: ir.Value, kind: ir.VectorType) -> Real:
         """Return elements of the operand."""
         if not is_half(self.dtype):
-            return Real(self.builder, self._load(place, kind, mask))
-        halves = self._load(place, load_kind(kind), mask)
+            return Real(self.builder, self._load(place, kind))
+        halves = self._load(place, load_kind(kind))
         return Real(self.builder, widen(self.builder, halves, self.dtype))
 
-    def _load(self, place: ir.Value, kind: ir.VectorType, mask: ir.Value | None) -> ir.Value:
-        where = to_pointer(self.builder, place)
-        if mask is None:
-            return vectors.load(self.builder, where, kind, 1)
-        return masking.load_masked(self.builder, where, kind, mask)
+    def _load(self, place: ir.Value, kind: ir.VectorType) -> ir.Value:
+        return vectors.load(self.builder, to_pointer(self.builder, place), kind, 1)
 
-    def _store(self, place: ir.Value, value: ir.Value, mask: ir.Value | None) -> None:
-        where = to_pointer(self.builder, place)
-        if mask is None:
-            vectors.store(self.builder, value, where, 1)
-        else:
-            masking.store_masked(self.builder, value, where, mask)
+    def _store(self, place: ir.Value, value: ir.Value) -> None:
+        vectors.store(self.builder, value, to_pointer(self.builder, place), 1)
 
 
 def _multiply(x: Real, y: Real) -> Real:
