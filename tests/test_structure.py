@@ -183,10 +183,10 @@ NUMBERS = {
         "kernels.codegen.shape": "HALVED_REGISTERS",
         "kernels.codegen.copy_elements": "SINGLE_BYTES",
         "kernels.codegen.transpose_blocks": "BLOCK_SIDES LISTED_KINDS BLOCK_KINDS TURNED_KINDS",
-        "kernels.codegen.masking": "_INT32",
-        "kernels.codegen.vectors": "INT64 _INT32 _SCALARS",
-        "kernels.codegen.lanes_apart": "_UNALIGNED _ELEMENTS",
-        "kernels.programs.arithmetic": "BIT BYTE",
+        "kernels.ir.masking": "_INT32",
+        "kernels.ir.vectors": "INT64 _INT32 _SCALARS",
+        "kernels.ir.lanes_apart": "_UNALIGNED _ELEMENTS",
+        "kernels.ir.arithmetic": "BIT BYTE",
         "kernels.dtypes": "_BYTES HALVED_VECTOR_BITS",
         "kernels.microkernel_costs": "MANY_REGISTERS",
         "kernels.probes.bandwidth": "BLOCK",
@@ -206,9 +206,9 @@ NUMBERS = {
         "kernels.runtime.copy_windows": "_LINE_WORDS",
         "kernels.runtime.epilogue_fields": "*",
         "kernels.runtime.copy_lines": "WHOLE_LINES ALL_LINES",
-        "kernels.codegen.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
-        "_LEAST_NORMAL _BEYOND _HALF",
-        "kernels.runtime.half_steps": "HALF_BYTES",
+        "kernels.ir.half_precision": "HALF_BYTES _INT16 _INT32 _FLOAT _SIGN _INFINITY "
+        "_EXPONENT_SHIFT _LEAST_NORMAL _BEYOND _HALF",
+        "kernels.codegen.epilogue_steps": "_SIGNATURE",
         "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
@@ -248,8 +248,8 @@ NUMBERS = {
     },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
-        "kernels.programs.logarithms": "_SINGLE _DOUBLE _SINGLE_LOW _DOUBLE_LOW",
-        "kernels.runtime.smooth_functions": "*",
+        "kernels.ir.exponentials": "_SINGLE _DOUBLE",
+        "kernels.ir.smooth_functions": "*",
         "running.epilogue_tables": "_LARGEST",
     },
     "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {

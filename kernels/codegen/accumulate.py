@@ -13,8 +13,6 @@ from typing import Self
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import (
     NO_LISTED_LINE,
     Operands,
@@ -22,8 +20,10 @@ from tilesolve.kernels.codegen.load_operands import (
     StepLoader,
 )
 from tilesolve.kernels.codegen.shape import HALVED_REGISTERS, Mode, Shape
+from tilesolve.kernels.codegen.tile_emitter import TileEmitter
 from tilesolve.kernels.codegen.unrolling import accumulator_sets, steps_per_trip
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 

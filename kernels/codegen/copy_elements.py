@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.intrinsics import intrinsic
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 
 SINGLE_BYTES = (2, 4, 8, 16)
 """Bytes of the elements that `copy_apart` copies."""

@@ -52,14 +52,14 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Slot:
     """Memory of a variable; LLVM has it in a register in the end."""
 
     where: ir.Value
 
 
 @dataclass(slots=True)
-class Scope:
+class Variables:
     """The variables of a function, and where it goes when it returns.
 
     Parameters
@@ -69,7 +69,7 @@ class Scope:
     end
         The block behind it if it is part of another one, else None.
     values
-        What names stand for: a `Place`, a value that stays, or a tuple of these.
+        What names stand for: a `Slot`, a value that stays, or a tuple of these.
     found
         Places of what it returns, if it is part of another one.
     loops
@@ -95,7 +95,7 @@ class Expressions(ABC):
     """
 
     def __init__(self, unit: Unit, source: Source) -> None:
-        self.unit, self.scope = unit, Scope(source)
+        self.unit, self.variables = unit, Variables(source)
         self.function = unit.declare(source)
         self.entry = self.function.append_basic_block("entry")
         self.builder = ir.IRBuilder(self.entry)
@@ -114,10 +114,10 @@ class Expressions(ABC):
 
     def bind(self, name: str, value: Any) -> None:
         """Give a parameter its value."""
-        if name in self.scope.source.changed:
-            self.scope.values[name] = self.keep(value, None)
+        if name in self.variables.source.changed:
+            self.variables.values[name] = self.keep(value, None)
         else:
-            self.scope.values[name] = value
+            self.variables.values[name] = value
 
     def keep(self, value: Any, place: Any) -> Any:
         """Write a value to where a variable is, or to a new place, and return the place."""
@@ -127,7 +127,7 @@ class Expressions(ABC):
         if place is None:
             kind = as_value(self.builder, value).type
             with self.builder.goto_block(self.entry):
-                place = Place(self.builder.alloca(kind))
+                place = Slot(self.builder.alloca(kind))
         kind = place.where.allocated_type
         self.builder.store(as_value(self.builder, value, kind), place.where)
         return place
@@ -143,7 +143,7 @@ class Expressions(ABC):
         """Return the value of what a name stands for."""
         if isinstance(value, tuple):
             return tuple(map(self.read, value))
-        if isinstance(value, Place):
+        if isinstance(value, Slot):
             return self.builder.load(value.where, typ=value.where.allocated_type)
         return value
 
@@ -155,9 +155,9 @@ class Expressions(ABC):
         return node.value
 
     def _get_name(self, node: ast.Name) -> Any:
-        if node.id in self.scope.values:
-            return self.read(self.scope.values[node.id])
-        return self.scope.source.names[node.id]
+        if node.id in self.variables.values:
+            return self.read(self.variables.values[node.id])
+        return self.variables.source.names[node.id]
 
     def _get_attribute(self, node: ast.Attribute) -> Any:
         return getattr(self.value(node.value), node.attr)
@@ -298,12 +298,12 @@ class Expressions(ABC):
 
     def _insert(self, source: Source, given: Sequence[Any]) -> Any:
         """Emit a function in the place of its call, and return what it returns."""
-        caller, end = self.scope, self.builder.append_basic_block("inserted")
-        self.scope = Scope(source, end)
+        caller, end = self.variables, self.builder.append_basic_block("inserted")
+        self.variables = Variables(source, end)
         for name, value in zip(source.arguments, given, strict=True):
             self.bind(name, value)
         self.run(source.tree.body)
         self.go(end)
         self.builder.position_at_end(end)
-        found, self.scope = self.scope.found, caller
+        found, self.variables = self.variables.found, caller
         return self.read(found)

@@ -9,10 +9,10 @@ from typing import Protocol
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.emitter import TileEmitter
+from tilesolve.kernels.codegen.tile_emitter import TileEmitter
 from tilesolve.kernels.codegen.unrolling import vectors_from_memory
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 Rows = Callable[[], list[ir.Value]]

@@ -46,9 +46,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.accumulate import LoopSplit, accumulate
-from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import lanewise_loader, step_loader
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.codegen.store_output import (
@@ -59,8 +57,10 @@ from tilesolve.kernels.codegen.store_output import (
     write_interleaved,
     write_tile,
 )
+from tilesolve.kernels.codegen.tile_emitter import TileEmitter
 from tilesolve.kernels.codegen.unrolling import is_unrolled
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 
 
 def advanced_fields(shape: Shape) -> tuple[str, ...]:

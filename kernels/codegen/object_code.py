@@ -6,11 +6,9 @@ plan. Object files are kept: loading one takes milliseconds, making one about a 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -25,7 +23,6 @@ from tilesolve.kernels.codegen.pack import MicroPanel
 from tilesolve.kernels.codegen.shape import Shape
 from tilesolve.kernels.dtypes import halves
 from tilesolve.kernels.garbage import pause_collection
-from tilesolve.kernels.sources import LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +291,13 @@ def optimise(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> tuple[Any, A
     return parsed, machine
 
 
+def compile_module(module: ir.Module, cpu: TargetCpu, *, unroll: bool) -> bytes:
+    """Return the object file of a module as `optimise` makes it."""
+    parsed, machine = optimise(module, cpu, unroll=unroll)
+    code: bytes = machine.emit_object(parsed)
+    return code
+
+
 @cache
 def target(cpu: TargetCpu) -> Any:
     """Return what makes code for a CPU.
@@ -318,15 +322,3 @@ def target(cpu: TargetCpu) -> Any:
         codemodel="default",
         jit=True,
     )
-
-
-def fingerprint(family: Family) -> str:
-    """Return what a family's object file depends on, as a short hash.
-
-    Examples
-    --------
-    >>> fingerprint(Family.of("float64", 256, 16)) != fingerprint(Family.of("float64", 256, 32))
-    True
-    """
-    parts = [repr(family), repr(TargetCpu.here()), version("llvmlite"), str(LAYOUT)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

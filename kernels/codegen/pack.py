@@ -29,10 +29,10 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.constants.tuning import PACK_PREFETCH_STEPS
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.half_precision import load_kind, widen
-from tilesolve.kernels.codegen.vectors import INT64
 from tilesolve.kernels.dtypes import lanes, real_of
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.half_precision import load_kind, widen
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.offset_tables import few_entries
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 

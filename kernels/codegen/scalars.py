@@ -12,6 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from tilesolve.kernels.ir.division import divide_down
+
 INT = ir.IntType(64)
 REAL = ir.DoubleType()
 POINTER = INT.as_pointer()
@@ -83,39 +85,11 @@ def smaller(builder: ir.IRBuilder, first: Any, second: Any, *, largest: bool = F
 
 
 def _divide(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    if (power := _power_of_two(second)) is not None:
-        return builder.ashr(first, INT(power))
-    divisor, nothing = _divisor(builder, second)
-    quotient, rest = builder.sdiv(first, divisor), builder.srem(first, divisor)
-    below = builder.sub(quotient, builder.zext(_is_beyond(builder, rest, divisor), INT))
-    return builder.select(nothing, INT(0), below)
+    return divide_down(builder, first, second)[0]
 
 
 def _remainder(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    if _power_of_two(second) is not None:
-        return builder.and_(first, INT(second.constant - 1))
-    divisor, nothing = _divisor(builder, second)
-    rest = builder.srem(first, divisor)
-    more = builder.select(_is_beyond(builder, rest, divisor), divisor, INT(0))
-    return builder.select(nothing, INT(0), builder.add(rest, more))
-
-
-def _power_of_two(value: ir.Value) -> int | None:
-    """Return which power of two a constant is; None if it is no constant, or no such one."""
-    number = value.constant if isinstance(value, ir.Constant) else 0
-    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
-
-
-def _divisor(builder: ir.IRBuilder, value: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Return what can be divided by, and whether that is nothing: the CPU would trap then."""
-    nothing = builder.icmp_signed("==", value, INT(0))
-    return builder.select(nothing, INT(1), value), nothing
-
-
-def _is_beyond(builder: ir.IRBuilder, rest: ir.Value, divisor: ir.Value) -> ir.Value:
-    """Return whether a quotient was rounded up, as the CPU rounds to zero."""
-    differ = builder.icmp_signed("<", builder.xor(rest, divisor), INT(0))
-    return builder.and_(builder.icmp_signed("!=", rest, INT(0)), differ)
+    return divide_down(builder, first, second)[1]
 
 
 _COMPARISONS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {

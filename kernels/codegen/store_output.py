@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import masking, vectors
 from tilesolve.kernels.codegen.accumulate import multiply_steps
-from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.load_operands import StepLoader
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.codegen.tile_emitter import TileEmitter
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES, WORD_BYTES
 
 WHOLE_VECTOR_MODES = (Mode.STORE, Mode.ADD, Mode.STREAM)

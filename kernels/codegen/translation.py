@@ -55,7 +55,7 @@ class Body(Expressions):
 
     def translate(self) -> None:
         """Emit the whole function."""
-        source, begin = self.scope.source, self.builder.append_basic_block("begin")
+        source, begin = self.variables.source, self.builder.append_basic_block("begin")
         self.builder.branch(begin)  # behind the memory of all variables
         self.builder.position_at_end(begin)
         for name, value in zip(source.arguments, self.function.args, strict=True):
@@ -74,7 +74,7 @@ class Body(Expressions):
             except (TypeError, KeyError, ValueError, AttributeError) as error:
                 if isinstance(error, UntranslatableError):
                     raise
-                name = self.scope.source.name
+                name = self.variables.source.name
                 raise UntranslatableError(f"{name}, line {statement.lineno}: {error}") from error
 
     def _do_expr(self, node: ast.Expr) -> None:
@@ -91,7 +91,7 @@ class Body(Expressions):
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
-            before = self.read(self.scope.values[node.target.id])
+            before = self.read(self.variables.values[node.target.id])
             after = operate(self.builder, type(node.op), before, self.value(node.value))
             self._assign(node.target, after)
             return
@@ -105,7 +105,7 @@ class Body(Expressions):
     def _assign(self, target: ast.expr, value: Any) -> None:
         """Give a name, an element, or a tuple of these a value."""
         if isinstance(target, ast.Name):
-            values = self.scope.values
+            values = self.variables.values
             values[target.id] = self.keep(value, values.get(target.id))
         elif isinstance(target, ast.Subscript):
             where = self.element(self.value(target.value), self.value(target.slice))
@@ -121,20 +121,20 @@ class Body(Expressions):
 
     def _leave(self, value: Any) -> None:
         """Return from a function, or go behind one that is part of another."""
-        builder, scope = self.builder, self.scope
-        if scope.end is not None:
+        builder, own = self.builder, self.variables
+        if own.end is not None:
             if value is not None:
-                scope.found = self.keep(value, scope.found)
-            builder.branch(scope.end)
-        elif scope.source.returns == VOID:
+                own.found = self.keep(value, own.found)
+            builder.branch(own.end)
+        elif own.source.returns == VOID:
             builder.ret_void()
         elif isinstance(value, tuple):
-            together = ir.Constant(scope.source.returns, ir.Undefined)
+            together = ir.Constant(own.source.returns, ir.Undefined)
             for at, one in enumerate(value):
                 together = builder.insert_value(together, as_value(builder, one, INT), at)
             builder.ret(together)
         else:
-            builder.ret(as_value(builder, value, scope.source.returns))
+            builder.ret(as_value(builder, value, own.source.returns))
 
     def _do_if(self, node: ast.If) -> None:
         test = self.value(node.test)
@@ -168,10 +168,10 @@ class Body(Expressions):
         if node.orelse:
             raise TypeError("a loop with 'else' cannot be translated")
         self.builder.position_at_end(body)
-        self.scope.loops.append((again, end))
+        self.variables.loops.append((again, end))
         self.run(node.body)
         self.go(again)
-        self.scope.loops.pop()
+        self.variables.loops.pop()
         self.builder.position_at_end(end)
 
     def _do_for(self, node: ast.For) -> None:
@@ -208,7 +208,7 @@ class Body(Expressions):
         return builder.select(rises, up, down)
 
     def _do_continue(self, _: ast.Continue) -> None:
-        self.builder.branch(self.scope.loops[-1][0])
+        self.builder.branch(self.variables.loops[-1][0])
 
     def _do_break(self, _: ast.Break) -> None:
-        self.builder.branch(self.scope.loops[-1][1])
+        self.builder.branch(self.variables.loops[-1][1])

@@ -12,9 +12,9 @@ from typing import Any
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
 from tilesolve.kernels.codegen.intrinsics import intrinsic
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 
 BLOCK_SIDES = {

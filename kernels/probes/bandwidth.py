@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
 from tilesolve.packing.buffers import allocate_pages
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, LINE_BYTES, PAGE_BYTES
 

@@ -10,7 +10,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.probes.bandwidth import Kernel, compile_probe, make_intrinsic
 from tilesolve.packing.sizes import LINE_BYTES, WORD_BYTES
 

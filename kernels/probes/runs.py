@@ -11,7 +11,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.probes.bandwidth import (
     BLOCK,
     Kernel,

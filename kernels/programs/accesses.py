@@ -10,11 +10,12 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import masking, vectors
-from tilesolve.kernels.codegen.lanes_apart import gather, scatter
-from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.kernels.programs.arithmetic import BYTE, constant, memory_type
-from tilesolve.kernels.programs.scope import Place, Scope, emit_position, floor_divide
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.arithmetic import BYTE, memory_type
+from tilesolve.kernels.ir.division import divide_down
+from tilesolve.kernels.ir.lanes_apart import gather, scatter
+from tilesolve.kernels.ir.vectors import INT64, constant
+from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,7 @@ def _local_places(
     found = []
     for axis, (place, origin) in enumerate(zip(places, target.origin, strict=True)):
         if target.ring is not None and axis == target.ring[0]:
-            value, extent = place.value(builder), INT64(target.ring[1])
-            quotient = floor_divide(builder, value, target.ring[1])
-            found.append(Place(builder.sub(value, builder.mul(quotient, extent))))
+            found.append(Place(divide_down(builder, place.value(builder), target.ring[1])[1]))
             continue
         base = place.base
         if origin.base is not None:
@@ -253,9 +252,8 @@ def _load_repeated(
         return None
     kind = ir.VectorType(memory_type(target.dtype), lanes.count)
     whole = emit_position(builder, Affine(along.terms, along.offset), scope).value(builder)
-    quotient = floor_divide(builder, whole, divisor)
-    rest = builder.sub(whole, builder.mul(quotient, INT64(divisor)))
-    last = floor_divide(builder, builder.add(whole, INT64(lanes.count - 1)), divisor)
+    quotient, rest = divide_down(builder, whole, divisor)
+    last, _ = divide_down(builder, builder.add(whole, INT64(lanes.count - 1)), divisor)
     places = [emit_position(builder, one, scope) for one in subscripts]
     places[target.unit] = Place(quotient)
     where = emit_pointer(builder, target, places)
@@ -291,7 +289,7 @@ def lane_positions(builder: ir.IRBuilder, position: Affine, scope: Scope) -> ir.
     whole = emit_position(builder, Affine(position.terms, position.offset), scope)
     steps = ir.Constant(kind, [INT64(factor * lane) for lane in range(lanes.count)])
     found = builder.add(vectors.broadcast(builder, whole.value(builder), kind), steps)
-    return found if position.divisor == 1 else floor_divide(builder, found, position.divisor)
+    return found if position.divisor == 1 else divide_down(builder, found, position.divisor)[0]
 
 
 def lane_pointers(
@@ -318,12 +316,10 @@ def _local_lanes(builder: ir.IRBuilder, target: Target, axis: int, positions: ir
     """Return where positions along an axis lie in a room."""
     if not target.origin:
         return positions
-    kind = positions.type
     if target.ring is not None and axis == target.ring[0]:
-        quotient = floor_divide(builder, positions, target.ring[1])
-        return builder.sub(positions, builder.mul(quotient, constant(kind, target.ring[1])))
+        return divide_down(builder, positions, target.ring[1])[1]
     origin = target.origin[axis].value(builder)
-    return builder.sub(positions, vectors.broadcast(builder, origin, kind))
+    return builder.sub(positions, vectors.broadcast(builder, origin, positions.type))
 
 
 def pointers_at(builder: ir.IRBuilder, base: ir.Value, distances: ir.Value) -> ir.Value:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.metadata import version
 from itertools import count
 from typing import Any
 
@@ -18,7 +16,8 @@ from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.statements.computation import ArrayInfo
 from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import TargetCpu, optimise
+from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, optimise
+from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.module import (
@@ -33,13 +32,9 @@ from tilesolve.kernels.programs.module import (
     split_phases,
 )
 from tilesolve.kernels.programs.program import Program
-from tilesolve.kernels.sources import LAYOUT
 from tilesolve.packing import buffers
 from tilesolve.packing.memory_overlap import overlap
 from tilesolve.system.cancellation import stop_address
-from tilesolve.system.first_use import tell_of_compiling
-from tilesolve.system.kept_objects import make_alone, write_object
-from tilesolve.system.trust import kept_folder
 from tilesolve.system.workers import run_together
 
 Array = npt.NDArray[Any]
@@ -77,13 +72,11 @@ def compile_program(
     cpu = TargetCpu.here()
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
-    path = kept_folder("code") / f"program-{_digest(program, layout, bits, cpu)}.o"
-    with tell_of_compiling(), make_alone(path) as code:
-        if code is None:
-            parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
-            code = machine.emit_object(parsed)
-            write_object(path, code)
-    return CompiledProgram(program, layout, bits, LoadedCode(code))
+    path = object_path("code", "program", program, layout, bits, np.__version__)
+    code = load_object(
+        path, lambda: compile_module(lower(program, layout, bits).module, cpu, unroll=False)
+    )
+    return CompiledProgram(program, layout, bits, code)
 
 
 def program_assembly(
@@ -99,12 +92,6 @@ def program_assembly(
     parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
     text: str = machine.emit_assembly(parsed)
     return text
-
-
-def _digest(program: Program, layout: Layout, bits: int, cpu: TargetCpu) -> str:
-    """Return what the code depends on, as a short hash."""
-    parts = [program, layout, bits, cpu, version("llvmlite"), np.__version__, LAYOUT]
-    return hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)

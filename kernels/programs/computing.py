@@ -10,7 +10,9 @@ from llvmlite import ir
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
 from tilesolve.contractions.statements.terms import Number, Position, Term
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
+from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     load_affine,
@@ -19,7 +21,6 @@ from tilesolve.kernels.programs.accesses import (
     store_number,
     to_bits,
 )
-from tilesolve.kernels.programs.arithmetic import EMITTERS, constant, number_type
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Program
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position

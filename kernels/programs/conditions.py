@@ -8,10 +8,10 @@ from dataclasses import replace
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Condition
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import BIT
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import lane_positions
-from tilesolve.kernels.programs.arithmetic import BIT, constant
 from tilesolve.kernels.programs.emitter import reduce_bits
 from tilesolve.kernels.programs.scope import Scope, emit_position
 

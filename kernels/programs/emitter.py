@@ -13,10 +13,9 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import Target, full_mask
-from tilesolve.kernels.programs.arithmetic import constant
 from tilesolve.kernels.programs.program import Program
 from tilesolve.kernels.programs.scope import Scope
 from tilesolve.kernels.programs.shared_lines import WaitingPart

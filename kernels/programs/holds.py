@@ -11,10 +11,10 @@ from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.operations import identity
-from tilesolve.kernels.codegen import masking, vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.arithmetic import BIT, EMITTERS, number_type
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import emit_pointer, load_affine, store_affine
-from tilesolve.kernels.programs.arithmetic import BIT, EMITTERS, constant, number_type
 from tilesolve.kernels.programs.bounds import (
     check_written_out,
     count_trips,

@@ -13,8 +13,8 @@ from llvmlite import ir
 from tilesolve.constants import tuning
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
 from tilesolve.kernels.programs.bounds import (
     Trips,

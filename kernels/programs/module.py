@@ -15,10 +15,10 @@ import numpy as np
 from llvmlite import ir
 
 from tilesolve.contractions.statements.computation import ArrayInfo
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import BIT, number_type
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
-from tilesolve.kernels.programs.arithmetic import BIT, number_type
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.lowering import Lowering, room_bytes

@@ -9,7 +9,8 @@ from typing import Self
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir.division import divide_down
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.program import Loop
 
 
@@ -118,24 +119,7 @@ def emit_position(builder: ir.IRBuilder, position: Affine, scope: Scope) -> Plac
         return Place(base, offset)
     if base is None:
         return Place(None, offset // position.divisor)
-    return Place(floor_divide(builder, Place(base, offset).value(builder), position.divisor))
-
-
-def floor_divide(builder: ir.IRBuilder, value: ir.Value, divisor: int) -> ir.Value:
-    """Emit the quotient by a positive number, rounded down."""
-    kind = value.type
-
-    def number(value: int) -> ir.Constant:
-        if isinstance(kind, ir.VectorType):
-            return ir.Constant(kind, [INT64(value)] * kind.count)
-        return INT64(value)
-
-    if divisor & (divisor - 1) == 0:
-        return builder.ashr(value, number(divisor.bit_length() - 1))
-    quotient = builder.sdiv(value, number(divisor))
-    rest = builder.sub(value, builder.mul(quotient, number(divisor)))
-    below = builder.icmp_signed("<", rest, number(0))
-    return builder.select(below, builder.sub(quotient, number(1)), quotient)
+    return Place(divide_down(builder, Place(base, offset).value(builder), position.divisor)[0])
 
 
 def emit_extreme(

@@ -8,10 +8,10 @@ from typing import Self
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import masking, vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.arithmetic import BIT, memory_type
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target
-from tilesolve.kernels.programs.arithmetic import BIT, memory_type
 
 
 @dataclass(frozen=True, slots=True)

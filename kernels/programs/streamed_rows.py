@@ -10,10 +10,10 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import masking, vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.arithmetic import BIT
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.accesses import Target, emit_pointer, to_bytes
-from tilesolve.kernels.programs.arithmetic import BIT
 from tilesolve.kernels.programs.computing import stage_value
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Loop

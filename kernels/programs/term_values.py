@@ -22,10 +22,12 @@ from tilesolve.contractions.statements.terms import (
     Reduce,
     Term,
 )
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.lanes_apart import gather
-from tilesolve.kernels.codegen.vectors import INT64
-from tilesolve.kernels.programs import arithmetic
+from tilesolve.kernels.ir import arithmetic, vectors
+from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
+from tilesolve.kernels.ir.exponentials import emit_exp
+from tilesolve.kernels.ir.lanes_apart import gather
+from tilesolve.kernels.ir.logarithms import emit_log
+from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     lane_pointers,
@@ -34,10 +36,8 @@ from tilesolve.kernels.programs.accesses import (
     load_number,
     to_bits,
 )
-from tilesolve.kernels.programs.arithmetic import COMPARISONS, EMITTERS, constant, number_type
 from tilesolve.kernels.programs.conditions import within
 from tilesolve.kernels.programs.emitter import Emitter, RangeCheck
-from tilesolve.kernels.programs.logarithms import emit_exp, emit_log
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 from tilesolve.kernels.programs.turned_blocks import load_turned
 

@@ -8,9 +8,9 @@ from llvmlite import ir
 
 from tilesolve.constants import tuning
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import BYTE, memory_type
 from tilesolve.kernels.programs.accesses import Target, emit_pointer
-from tilesolve.kernels.programs.arithmetic import BYTE, memory_type
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 

@@ -9,8 +9,8 @@ from llvmlite import ir
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.kernels.programs.bounds import count_trips, range_of
 from tilesolve.kernels.programs.computing import emit_compute, emit_start, vector_lanes
 from tilesolve.kernels.programs.conditions import within

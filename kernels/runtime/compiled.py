@@ -7,16 +7,13 @@ See docs/decisions/055.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import object_code, vectors
+from tilesolve.kernels.codegen import object_code
 from tilesolve.kernels.codegen.intrinsics import intrinsic
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu
@@ -25,24 +22,11 @@ from tilesolve.kernels.codegen.python_source import Source
 from tilesolve.kernels.codegen.scalars import BIT, INT, PAIR, POINTER, REAL, VOID
 from tilesolve.kernels.codegen.translation import translate
 from tilesolve.kernels.garbage import pause_collection
-from tilesolve.kernels.sources import LAYOUT
-from tilesolve.system.first_use import tell_of_compiling
-from tilesolve.system.kept_objects import make_alone, write_object
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.system.locks import make_lock
-from tilesolve.system.trust import kept_folder
 
 __all__ = ["INT", "PAIR", "POINTER", "REAL", "VOID"]
-
-
-def function_folder() -> Path:
-    """Return where compiled functions are kept.
-
-    Examples
-    --------
-    >>> function_folder().name
-    'functions'
-    """
-    return kept_folder("functions")
 
 
 @intrinsic
@@ -185,21 +169,12 @@ def load_functions(module: str) -> LoadedCode:
     """Return the code of a module's functions: from memory, from disk, or compiled now."""
     with _lock:
         if module not in _loaded:
-            path = function_folder() / _name(module)
-            with tell_of_compiling(), make_alone(path) as code:
-                if code is None:
-                    code = build_functions(module)
-                    write_object(path, code)
-            _loaded[module] = LoadedCode(code)
+            ways = [
+                (one.name, *map(str, (one.returns, *one.parameters))) for one in _functions[module]
+            ]
+            path = object_path("functions", module.rpartition(".")[2], sys.version, ways)
+            _loaded[module] = load_object(path, lambda: build_functions(module))
         return _loaded[module]
-
-
-def _name(module: str) -> str:
-    """Return the name of the file with a module's functions: it tells all that these depend on."""
-    ways = [(one.name, *map(str, (one.returns, *one.parameters))) for one in _functions[module]]
-    parts = (LAYOUT, version("llvmlite"), sys.version, TargetCpu.here(), ways)
-    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-    return f"{module.rpartition('.')[2]}-{digest}.o"
 
 
 def build_functions(module: str) -> bytes:
@@ -209,6 +184,4 @@ def build_functions(module: str) -> bytes:
     with pause_collection():
         for function in translate(unit, _functions[module]):
             emit_entry(function)
-        parsed, machine = object_code.optimise(unit, TargetCpu.here(), unroll=True)
-    code: bytes = machine.emit_object(parsed)
-    return code
+        return object_code.compile_module(unit, TargetCpu.here(), unroll=True)

@@ -14,7 +14,7 @@ SIZE = 2
 """Words before the steps."""
 
 CODE = 0
-"""Address of the compiled function of a step, see `epilogue_steps`."""
+"""Address of the compiled function of a step, see `codegen.epilogue_steps`."""
 
 OPERAND = 1
 """The number of its operand; -1 for none."""

@@ -3,7 +3,7 @@
 `s` is a state (`state`), a program has `epilogue_fields`. A pass goes over blocks of runs: indices
 of rows, or of columns, that are side by side in C and at one distance in each operand, for indices
 of the others that are at one distance, too. What is done to a block is compiled for each step and
-dtype by itself (`epilogue_steps`), this for all of them.
+dtype by itself (`codegen.epilogue_steps`), this for all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What tests of machine code share: memory with guard zones, and kernels compiled once."""
 
 import ctypes
-import hashlib
 import mmap
 import platform
 from dataclasses import replace
@@ -10,10 +9,8 @@ from functools import cache
 import numpy as np
 from llvmlite import binding
 
-from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import Family, TargetCpu, build, fingerprint
-from tilesolve.system.kept_objects import make_alone, write_object
-from tilesolve.system.trust import kept_folder
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu, build
+from tilesolve.kernels.objects import load_object, object_path
 
 WIDTHS = {128: 16, 256: 16, 512: 32}
 """Bits of vectors, and how many of them a machine with such vectors has."""
@@ -120,14 +117,9 @@ def load_kernels(dtype, bits, plain=False):
     every = [shape for one in (family, *others) for shape in one.shapes]
     shapes = [shape for shape in every if (shape.vectors, shape.columns) in sides]
     cpu = TargetCpu(binding.get_default_triple(), "x86-64", "", 128) if plain else TargetCpu.here()
-    names = repr((cpu, [shape.name for shape in shapes])).encode()
-    made_from = f"{fingerprint(family)}-{hashlib.sha256(names).hexdigest()[:16]}"
-    path = kept_folder("code") / f"{dtype}-{bits}-some-{made_from}.o"
-    with make_alone(path) as code:
-        if code is None:
-            code = build(family, shapes, cpu)
-            write_object(path, code)
-        return family, shapes, LoadedCode(code)
+    names = [shape.name for shape in shapes]
+    path = object_path("code", f"{dtype}-{bits}-some", family, cpu, names)
+    return family, shapes, load_object(path, lambda: build(family, shapes, cpu))
 
 
 def list_plain():

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import Family, build, fingerprint
+from tilesolve.kernels.codegen.object_code import Family, build
+from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.machine.model import Machine
 from tilesolve.system.files import POLL_SECONDS, remove_files
 from tilesolve.system.first_use import tell_of_compiling
-from tilesolve.system.kept_objects import make_alone, write_object
 from tilesolve.system.locks import make_lock
 from tilesolve.system.trust import kept_folder
 
@@ -103,8 +103,7 @@ def start_compiling(family: Family, *, packed: bool) -> None:
 def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
     """Return kernels of a family: from memory, from disk, or compiled now and kept in both.
 
-    A file that is damaged, or that somebody else could have written, is reported once and written
-    again; its code never runs. Processes that begin at once compile them only once.
+    What is on disk is used as `make_object` says.
 
     Parameters
     ----------
@@ -122,7 +121,11 @@ def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
     part = family, packed
     with _lock:
         if part not in _loaded:
-            _loaded[part] = LoadedCode(_code(family, packed))
+            path, maker = _path(*part), _makers.get(part)
+            with tell_of_compiling():
+                if maker is not None:
+                    _wait_for(path, maker)
+                _loaded[part] = load_object(path, lambda: build(family, family.part(packed=packed)))
         return _loaded[part]
 
 
@@ -130,19 +133,7 @@ def _path(family: Family, packed: bool) -> Path:
     kind = "mixed" if family.mixed else "lanewise" if family.lanewise else ""
     kind = kind or ("packed" if packed else "in_place")
     dtype = family.source or family.dtype
-    return code_folder() / f"{dtype}-{family.bits}-{kind}-{fingerprint(family)}.o"
-
-
-def _code(family: Family, packed: bool) -> bytes:
-    path, maker = _path(family, packed), _makers.get((family, packed))
-    with tell_of_compiling():
-        if maker is not None:
-            _wait_for(path, maker)
-        with make_alone(path) as code:
-            if code is None:
-                code = build(family, family.part(packed=packed))
-                write_object(path, code)
-            return code
+    return object_path("code", f"{dtype}-{family.bits}-{kind}", family)
 
 
 def _wait_for(path: Path, maker: subprocess.Popen[bytes]) -> None:

@@ -13,7 +13,9 @@ from tilesolve.contractions.epilogue import Epilogue, Operation
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS
+from tilesolve.kernels.codegen.epilogue_steps import ADD_MULTIPLE, WRITE
 from tilesolve.kernels.runtime import epilogue_fields as fields
+from tilesolve.kernels.runtime.epilogue_steps import step_address
 from tilesolve.packing.offset_tables import count_steady
 from tilesolve.packing.offsets import Integers
 from tilesolve.planning.layout_policy import Strides
@@ -80,10 +82,8 @@ class EpilogueTables:
 
     def adding_program(self, dtype: str, factor: float) -> Integers:
         """Return the program with a step before all others that adds a multiple of C, of halves."""
-        from tilesolve.kernels.runtime.half_steps import ADD_MULTIPLE, half_step_address
-
         step = self.program[-fields.STEP_WORDS :].copy()  # it has C as its operand, too
-        step[fields.CODE] = half_step_address(ADD_MULTIPLE, dtype)
+        step[fields.CODE] = step_address(ADD_MULTIPLE, dtype)
         step[fields.FIRST_NUMBER] = np.array(factor, np.float64).view(np.int64)
         head, steps = self.program[: fields.SIZE].copy(), self.program[fields.SIZE :]
         head[fields.STEPS] += 1
@@ -113,15 +113,11 @@ def _code_address(one: Operation, dtype: str, joined: Operation | None = None) -
 
     It is loaded, or compiled, when that is asked.
     """
-    from tilesolve.kernels.runtime.epilogue_steps import own_step_address, step_address
-
     if one.function is not None:
+        from tilesolve.kernels.runtime.own_steps import own_step_address  # loads numba
+
         return own_step_address(one.function, summed_dtype(dtype))
     name = one.name if joined is None else f"{one.name} {joined.name}"
-    if is_half(dtype):
-        from tilesolve.kernels.runtime.half_steps import half_step_address
-
-        return half_step_address(name, dtype)
     return step_address(name, dtype)
 
 
@@ -151,9 +147,7 @@ def _program(epilogue: Epilogue | None, dtype: str) -> Integers:
         step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + len(numbers)] = numbers
         steps.append(step)
     if is_half(dtype):
-        from tilesolve.kernels.runtime.half_steps import WRITE, half_step_address
-
-        code, dtype = half_step_address(WRITE, dtype), summed_dtype(dtype)
+        code, dtype = step_address(WRITE, dtype), summed_dtype(dtype)
         steps.append(np.array([code, operands, 0, 0], np.int64))
     head = np.zeros(fields.SIZE, np.int64)
     head[fields.STEPS], head[fields.ITEM_BYTES] = len(steps), np.dtype(dtype).itemsize

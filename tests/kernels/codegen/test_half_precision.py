@@ -10,10 +10,11 @@ from machine_code import WIDTHS, call
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
+from tilesolve.kernels.codegen.epilogue_steps import ADD_MULTIPLE, WRITE
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly, build
 from tilesolve.kernels.codegen.pack import FIELDS
-from tilesolve.kernels.runtime.half_steps import ADD_MULTIPLE, WRITE, half_step_address
+from tilesolve.kernels.runtime.epilogue_steps import step_address
 
 STEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7, *[ctypes.c_double] * 2)
 halves = pytest.mark.parametrize("dtype", HALF_DTYPES)
@@ -28,7 +29,7 @@ def round_off(values, dtype, apart=2):
     """What the last step of an epilogue writes for float32, so many bytes apart."""
     given = np.ascontiguousarray(values, np.float32)
     found = np.full(given.size * apart // 2, 0x5555, np.uint16)
-    STEP(half_step_address(WRITE, dtype))(
+    STEP(step_address(WRITE, dtype))(
         given.ctypes.data, given.size, 1, 0, found.ctypes.data, apart, 0, 0.0, 0.0
     )
     assert np.all(found.reshape(given.size, -1)[:, 1:] == 0x5555)
@@ -128,7 +129,7 @@ def test_steps_read_operands_of_halves(dtype, name, apart):
     operand = generator.standard_normal(500).astype(array_dtype(dtype))
     found = given.copy()
     most = {"+ relu": np.inf, "+ relu6": 0.5, ADD_MULTIPLE: -1.5}.get(name, 0.0)
-    STEP(half_step_address(name, dtype))(
+    STEP(step_address(name, dtype))(
         found.ctypes.data, found.size, 1, 0, operand.ctypes.data, apart, 0, most, 0.0
     )
     wide = operand[apart // 2 * np.arange(100)].astype(np.float32)

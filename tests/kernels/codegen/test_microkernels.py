@@ -12,11 +12,11 @@ from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_
 from tilesolve.constants.tuning import MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.problem import DTYPES
 from tilesolve.kernels.codegen import accumulate, object_code
-from tilesolve.kernels.codegen.emitter import TileEmitter
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import advanced_fields
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.codegen.tile_emitter import TileEmitter
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import LINE_BYTES, VECTOR_BYTES
 
 COUNTS = (

@@ -9,13 +9,14 @@ from llvmlite import ir
 from machine_code import WIDTHS
 
 from tilesolve.constants.tuning import PACK_PREFETCH_STEPS
-from tilesolve.kernels.codegen import object_code, vectors
+from tilesolve.kernels.codegen import object_code
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.microkernel import emit_microkernel
 from tilesolve.kernels.codegen.pack import FIELDS as PACK_FIELDS
 from tilesolve.kernels.codegen.pack import MicroPanel, emit_packers
 from tilesolve.kernels.codegen.shape import FIELDS, Mode, Shape
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.buffers import allocate
 from tilesolve.packing.sizes import LINE_BYTES
 

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tilesolve.contractions.errors import TilesolveWarning
+from tilesolve.kernels import objects
 from tilesolve.kernels.runtime import compiled as compiled_functions
 from tilesolve.kernels.runtime.compiled import INT, compiled
 from tilesolve.system import trust
@@ -60,7 +61,7 @@ def test_code_of_other_sources_or_tools_is_not_used(own, make, monkeypatch, what
     """All that code depends on is in the name."""
     make(add)
     other = (lambda _: "0") if what == "version" else 1
-    monkeypatch.setattr(compiled_functions, what, other)
+    monkeypatch.setattr(objects, what, other)
     assert not make(add)[1]
     assert len(list(own.glob("*.o"))) == 2
 

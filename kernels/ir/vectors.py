@@ -117,6 +117,45 @@ def call_intrinsic(
     return builder.call(function, arguments)
 
 
+def call_alike(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
+    """Call a function of LLVM that returns what its arguments are, by its short name.
+
+    Examples
+    --------
+    >>> builder, count = example_function()
+    >>> call_alike(builder, "smax", count, count).callee.name
+    'llvm.smax.i64'
+    """
+    kind = arguments[0].type
+    return call_intrinsic(builder, f"llvm.{name}.{type_suffix(kind)}", kind, arguments)
+
+
+def like(kind: ir.Type, element: ir.Type) -> ir.Type:
+    """Return a type of other elements with as many lanes as a type has.
+
+    Examples
+    --------
+    >>> print(like(vector_type("float64", 256), INT64), like(ir.DoubleType(), INT64))
+    <4 x i64> i64
+    """
+    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
+
+
+def constant(kind: ir.Type, value: float) -> ir.Constant:
+    """Return a number, in each lane of a vector.
+
+    Examples
+    --------
+    >>> print(constant(ir.VectorType(ir.IntType(8), 2), 3))
+    <2 x i8> <i8 3, i8 3>
+    """
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [constant(kind.element, value)] * kind.count)
+    if isinstance(kind, ir.IntType):
+        return ir.Constant(kind, int(value) & ((1 << kind.width) - 1))
+    return ir.Constant(kind, float(value))
+
+
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value, kind: ir.VectorType) -> ir.Value:
     """Return a vector with one scalar in every lane.
 
@@ -144,9 +183,7 @@ def multiply_add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -
     >>> multiply_add(builder, x, x, x).callee.name
     'llvm.fmuladd.v4f32'
     """
-    kind = x.type
-    name = f"llvm.fmuladd.{type_suffix(kind)}"
-    return call_intrinsic(builder, name, kind, (x, y, z))
+    return call_alike(builder, "fmuladd", x, y, z)
 
 
 def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, order: Iterable[int]) -> ir.Value:

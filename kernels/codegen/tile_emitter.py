@@ -8,10 +8,10 @@ from typing import Self
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import masking, vectors
-from tilesolve.kernels.codegen.half_precision import load_kind, widen
 from tilesolve.kernels.codegen.shape import FIELDS, Shape
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import masking, vectors
+from tilesolve.kernels.ir.half_precision import load_kind, widen
+from tilesolve.kernels.ir.vectors import INT64
 from tilesolve.packing.sizes import VECTOR_BYTES, WORD_BYTES
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir.division import divide_down
+from tilesolve.kernels.ir.vectors import call_alike, constant, like
 
 BIT = ir.IntType(1)
 BYTE = ir.IntType(8)
@@ -61,27 +62,6 @@ def real(dtype: str) -> bool:
     return np.dtype(dtype).kind == "f"
 
 
-def constant(kind: ir.Type, value: float) -> ir.Constant:
-    """Return a number, in each lane of a vector.
-
-    Examples
-    --------
-    >>> print(constant(ir.VectorType(ir.IntType(8), 2), 3))
-    <2 x i8> <i8 3, i8 3>
-    """
-    if isinstance(kind, ir.VectorType):
-        return ir.Constant(kind, [constant(kind.element, value)] * kind.count)
-    if isinstance(kind, ir.IntType):
-        return ir.Constant(kind, int(value) & ((1 << kind.width) - 1))
-    return ir.Constant(kind, float(value))
-
-
-def like(value: ir.Value, element: ir.Type) -> ir.Type:
-    """Return a type of other elements with as many lanes as a value has."""
-    kind = value.type
-    return ir.VectorType(element, kind.count) if isinstance(kind, ir.VectorType) else element
-
-
 def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir.Value:
     """Return a value in another dtype, as numpy's `astype` does.
 
@@ -90,7 +70,7 @@ def cast(builder: ir.IRBuilder, value: ir.Value, source: str, target: str) -> ir
     """
     if source == target:
         return value
-    wanted = like(value, number_type(target))
+    wanted = like(value.type, number_type(target))
     if target == "bool":
         return nonzero(builder, value, source)
     if source == "bool":
@@ -115,10 +95,10 @@ def _truncate(builder: ir.IRBuilder, value: ir.Value, target: str) -> ir.Value:
     """Return a floating-point number as an integer, through a wider one as compilers of C do."""
     width = 8 * np.dtype(target).itemsize
     if target == "uint64":
-        return builder.fptoui(value, like(value, ir.IntType(64)))
+        return builder.fptoui(value, like(value.type, ir.IntType(64)))
     wide = 32 if width < 32 or target == "int32" else 64
-    found = builder.fptosi(value, like(value, ir.IntType(wide)))
-    return builder.trunc(found, like(value, ir.IntType(width))) if width < wide else found
+    found = builder.fptosi(value, like(value.type, ir.IntType(wide)))
+    return builder.trunc(found, like(value.type, ir.IntType(width))) if width < wide else found
 
 
 def nonzero(builder: ir.IRBuilder, value: ir.Value, dtype: str) -> ir.Value:
@@ -172,30 +152,6 @@ def _divide(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.V
     return builder.fdiv(*args)
 
 
-def _integer_division(
-    builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]
-) -> tuple[ir.Value, ir.Value]:
-    """Return the quotient that is rounded down, and the remainder; both 0 where the divisor is."""
-    x, y = args
-    zero, one = constant(x.type, 0), constant(x.type, 1)
-    none = builder.icmp_unsigned("==", y, zero)
-    unsafe = none
-    if signed(dtype):
-        ends = np.iinfo(dtype)
-        least = builder.icmp_signed("==", x, constant(x.type, int(ends.min)))
-        minus = builder.icmp_signed("==", y, constant(x.type, -1))
-        unsafe = builder.or_(none, builder.and_(least, minus))
-    divisor = builder.select(unsafe, one, y)
-    quotient = (builder.sdiv if signed(dtype) else builder.udiv)(x, divisor)
-    rest = builder.sub(x, builder.mul(quotient, divisor))
-    if signed(dtype):
-        apart = builder.icmp_signed("<", builder.xor(rest, divisor), zero)
-        below = builder.and_(builder.icmp_unsigned("!=", rest, zero), apart)
-        quotient = builder.select(below, builder.sub(quotient, one), quotient)
-        rest = builder.select(below, builder.add(rest, divisor), rest)
-    return builder.select(none, zero, quotient), builder.select(none, zero, rest)
-
-
 def _real_remainder(
     builder: ir.IRBuilder, args: Sequence[ir.Value]
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -206,19 +162,13 @@ def _real_remainder(
     apart = builder.xor(builder.fcmp_ordered("<", y, zero), builder.fcmp_ordered("<", c_rest, zero))
     some = builder.fcmp_unordered("!=", c_rest, zero)
     moved = builder.select(apart, builder.fadd(c_rest, y), c_rest)
-    rest = builder.select(some, moved, _copysign(builder, zero, y))
+    rest = builder.select(some, moved, call_alike(builder, "copysign", zero, y))
     return rest, builder.and_(some, apart), c_rest
-
-
-def _copysign(builder: ir.IRBuilder, size: ir.Value, sign: ir.Value) -> ir.Value:
-    return vectors.call_intrinsic(
-        builder, f"llvm.copysign.{vectors.type_suffix(sign.type)}", sign.type, (size, sign)
-    )
 
 
 def _remainder(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
     if not real(dtype):
-        return _integer_division(builder, dtype, args)[1]
+        return divide_down(builder, *args, signs=signed(dtype))[1]
     rest, _, c_rest = _real_remainder(builder, args)
     none = builder.fcmp_ordered("==", args[1], constant(args[1].type, 0))
     return builder.select(none, c_rest, rest)
@@ -226,18 +176,18 @@ def _remainder(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> i
 
 def _floor_divide(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
     if not real(dtype):
-        return _integer_division(builder, dtype, args)[0]
+        return divide_down(builder, *args, signs=signed(dtype))[0]
     x, y = args
     zero, half, one = (constant(x.type, value) for value in (0, 0.5, 1))
     _, below, c_rest = _real_remainder(builder, args)
     exact = builder.fdiv(builder.fsub(x, c_rest), y)
     exact = builder.select(below, builder.fsub(exact, one), exact)
-    down = intrinsic(builder, "floor", exact)
+    down = call_alike(builder, "floor", exact)
     far = builder.fcmp_ordered(">", builder.fsub(exact, down), half)
     down = builder.select(far, builder.fadd(down, one), down)
     plain = builder.fdiv(x, y)
     some = builder.fcmp_unordered("!=", exact, zero)
-    found = builder.select(some, down, _copysign(builder, zero, plain))
+    found = builder.select(some, down, call_alike(builder, "copysign", zero, plain))
     return builder.select(builder.fcmp_ordered("==", y, zero), plain, found)
 
 
@@ -283,24 +233,18 @@ def _negative(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir
 def _absolute(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
     (x,) = args
     if real(dtype):
-        return intrinsic(builder, "fabs", x)
+        return call_alike(builder, "fabs", x)
     if not signed(dtype):
         return x
     negative = builder.icmp_signed("<", x, constant(x.type, 0))
     return builder.select(negative, builder.sub(constant(x.type, 0), x), x)
 
 
-def intrinsic(builder: ir.IRBuilder, name: str, *args: ir.Value) -> ir.Value:
-    """Call a function of LLVM that gives what its arguments are."""
-    kind = args[0].type
-    return vectors.call_intrinsic(builder, f"llvm.{name}.{vectors.type_suffix(kind)}", kind, args)
-
-
 def _rounded(name: str) -> Emit:
     """Return what rounds floating-point numbers and leaves integers."""
 
     def emit(builder: ir.IRBuilder, dtype: str, args: Sequence[ir.Value]) -> ir.Value:
-        return intrinsic(builder, name, *args) if real(dtype) else args[0]
+        return call_alike(builder, name, *args) if real(dtype) else args[0]
 
     return emit
 
@@ -322,7 +266,7 @@ EMITTERS: dict[str, Emit] = {
     "minimum": _least,
     "maximum": _greatest,
     "absolute": _absolute,
-    "sqrt": lambda builder, _, args: intrinsic(builder, "sqrt", *args),
+    "sqrt": lambda builder, _, args: call_alike(builder, "sqrt", *args),
     "floor": _rounded("floor"),
     "ceil": _rounded("ceil"),
     "rint": _rounded("rint"),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from tilesolve.constants import tuning
-from tilesolve.kernels.codegen import vectors
-from tilesolve.kernels.codegen.vectors import INT64
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.vectors import INT64
 
 _INT32 = ir.IntType(32)
 

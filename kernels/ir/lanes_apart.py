@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tilesolve.kernels.codegen import vectors
+from tilesolve.kernels.ir import vectors
 
 _UNALIGNED = ir.IntType(32)(1)
 _ELEMENTS = ir.DoubleType(), ir.PointerType(), ir.IntType(1)
