@@ -1,8 +1,10 @@
 """What every test starts from."""
 
+import gc
 import itertools
 import os
 import signal
+import sys
 from functools import lru_cache
 
 import pytest
@@ -24,6 +26,19 @@ settings.load_profile("anywhere")
 # Started in the background, by `nohup` or a job runner, this process and all those that tests start
 # would inherit that interrupts are ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Processes that tests start would compile each module that they import, again and again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+gc.disable()  # until all tests are collected, of which nothing is garbage
+
+
+def pytest_collection_finish():
+    """Leave what all tests have in common out of collections: each would look at all of it."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @lru_cache(maxsize=256)

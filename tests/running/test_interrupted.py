@@ -16,28 +16,33 @@ from tilesolve.constants import policy
 usual = signal.getsignal(signal.SIGINT)
 
 def interrupted(call, error=KeyboardInterrupt):
-    "Interrupt a call a moment after it has begun, and return the seconds until it ends."
-    sent = []
+    "Interrupt a call a moment after it has begun; return the seconds until it ends, if it had not."
+    sent, over = [], False  # `join` fails once it was interrupted
     def send():
         time.sleep(0.005)
         sent.append(time.perf_counter())
         os.kill(os.getpid(), signal.SIGINT)
-    sender = threading.Thread(target=send)
+        sent.append(time.perf_counter())
+    def wait():
+        while len(sent) < 2:
+            time.sleep(0.001)
     try:
-        sender.start()
+        threading.Thread(target=send).start()
         call()
-        raise SystemExit("the call was not interrupted")
+        over = True
+        wait()
+        raise SystemExit("nobody heard of the interrupt")
     except error:
         end = time.perf_counter()
-    finally:
-        sender.join()
-    return end - sent[0]
+    wait()
+    return None if over else end - sent[0]
 
 def check(call, out, expected, error=KeyboardInterrupt):
     "Be interrupted until a call ends amid its work, and at once: others may need the cores."
     for _ in range(5):
         out.fill(np.nan)
-        if interrupted(call, error) < 0.2 and np.isnan(out).any():
+        seconds = interrupted(call, error)
+        if seconds is not None and seconds < 0.2 and np.isnan(out).any():
             break
     else:
         raise SystemExit("no interrupt ended the call at once")
