@@ -14,7 +14,7 @@ from tilesolve import caches
 from tilesolve.machine import kernel_cache
 from tilesolve.planning.geometric import relaxation, strategy
 from tilesolve.plans import cache as plan_cache
-from tilesolve.system import files
+from tilesolve.system import cache_bound, files
 from tilesolve.system.trust import kept_folder
 
 # On a busy machine an example may take any time. Whoever sees a failure can repeat it.
@@ -35,9 +35,10 @@ gc.disable()  # until all tests are collected, of which nothing is garbage
 
 
 def pytest_collection_finish():
-    """Leave what all tests have in common out of collections: each would look at all of it."""
+    """Leave what all tests have in common out of collections, which are seldom, too."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 
@@ -100,6 +101,7 @@ def own_settings(folders, monkeypatch, kept_code, kept_functions):
     (cache / "code").symlink_to(kept_code)
     (cache / "functions").symlink_to(kept_functions)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
+    monkeypatch.setitem(cache_bound._unseen, cache, 0)  # thousands of files to look at each time
     for module in (caches, kernel_cache):
         monkeypatch.setattr(module, "remove_files", remove_own_files)
     monkeypatch.setattr(files, "_warned", set())

@@ -94,19 +94,18 @@ def test_arrays_anywhere(name, data, seed):
 
 
 @pytest.fixture
-def only_new_objects(request):
+def case_alone(request):
     """A case, when collections no longer look at what there is by then: they would take seconds."""
     found = made(request.param)
     gc.collect()
     gc.freeze()
-    yield found
-    gc.unfreeze()
+    return found
 
 
-@pytest.mark.parametrize("only_new_objects", CASES, indirect=True)
-def test_calls_keep_no_array(only_new_objects):
+@pytest.mark.parametrize("case_alone", CASES, indirect=True)
+def test_calls_keep_no_array(case_alone):
     """Once the caller forgets operands and results, their memory is free."""
-    case, rng = only_new_objects, np.random.default_rng(1)
+    case, rng = case_alone, np.random.default_rng(1)
     for takes_out in (*case.takes_out, *case.takes_out):
         operands = [draw_values(*one, rng) for one in zip(case.shapes, case.dtypes, strict=True)]
         out = draw_values(case.shape, case.dtype, rng) if takes_out else None

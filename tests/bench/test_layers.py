@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from running_cases import make_shallow_machine
 from typer.testing import CliRunner
 
 from tilesolve.bench.contenders import Contender
@@ -182,7 +183,7 @@ def test_peers_compute_layers(who, name, tmp_path):
     module, _, function = who.contender.maker.partition(":")
     make = getattr(importlib.import_module(module), function)
     try:
-        run = make(layer, MACHINE, 1, x, w, bias).run
+        run = make(layer, make_shallow_machine(256, 16), 1, x, w, bias).run
     except BenchmarkError:
         dimensions = len(layer.size)
         assert split_name(who.name)[0] in ("torch", "torch-eager")

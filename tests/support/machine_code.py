@@ -101,6 +101,24 @@ class GuardedMemory:
         return offsets + np.arange(size)
 
 
+def keep_once(make, family, shapes=None, cpu=None):
+    """Return what `build` makes, or the text that `assembly` does: the first run alone makes it."""
+    names = None if shapes is None else [shape.name for shape in shapes]
+    asked = hashlib.sha256(repr((make.__name__, cpu, names)).encode()).hexdigest()[:16]
+    name = f"{family.dtype}-{family.bits}-some-{fingerprint(family)}-{asked}.o"
+    with make_alone(kept_folder("code") / name) as kept:
+        if kept is None:
+            made = make(family, shapes, cpu)
+            kept = made if isinstance(made, bytes) else made.encode()
+            write_object(kept_folder("code") / name, kept)
+        return kept
+
+
+def build_once(family, shapes=None, cpu=None):
+    """Return the object file of a family's kernels, as `build` does."""
+    return keep_once(build, family, shapes, cpu)
+
+
 @cache
 def load_kernels(dtype, bits, plain=False):
     """Return the packing kernels of a family, and some microkernels of all kinds, compiled once.
@@ -120,14 +138,7 @@ def load_kernels(dtype, bits, plain=False):
     every = [shape for one in (family, *others) for shape in one.shapes]
     shapes = [shape for shape in every if (shape.vectors, shape.columns) in sides]
     cpu = TargetCpu(binding.get_default_triple(), "x86-64", "", 128) if plain else TargetCpu.here()
-    names = repr((cpu, [shape.name for shape in shapes])).encode()
-    made_from = f"{fingerprint(family)}-{hashlib.sha256(names).hexdigest()[:16]}"
-    path = kept_folder("code") / f"{dtype}-{bits}-some-{made_from}.o"
-    with make_alone(path) as code:
-        if code is None:
-            code = build(family, shapes, cpu)
-            write_object(path, code)
-        return family, shapes, LoadedCode(code)
+    return family, shapes, LoadedCode(build_once(family, shapes, cpu))
 
 
 def list_plain():
