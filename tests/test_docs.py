@@ -4,9 +4,11 @@ import inspect
 import pkgutil
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import docs_tables
 import pytest
+from machine_code import build_once
 from typer.testing import CliRunner
 
 import tilesolve
@@ -62,6 +64,13 @@ def is_documented(value):
     """Whether somebody wrote a docstring: dataclasses make one up from the signature."""
     doc = value.__doc__ or ""
     return bool(doc.strip()) and not doc.startswith(f"{getattr(value, '__name__', ' ')}(")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_before():
+    """Examples of what measures kernels have those that an earlier run compiled."""
+    with patch("tilesolve.calibration.microkernels.build", build_once):
+        yield
 
 
 @pytest.mark.parametrize("name", MODULES)
