@@ -1,8 +1,10 @@
 """What every test starts from."""
 
+import gc
 import itertools
 import os
 import signal
+import sys
 from functools import lru_cache
 
 import pytest
@@ -12,7 +14,7 @@ from tilesolve import caches
 from tilesolve.machine import kernel_cache
 from tilesolve.planning.geometric import relaxation, strategy
 from tilesolve.plans import cache as plan_cache
-from tilesolve.system import files
+from tilesolve.system import cache_bound, files
 from tilesolve.system.trust import kept_folder
 
 # On a busy machine an example may take any time. Whoever sees a failure can repeat it.
@@ -24,6 +26,20 @@ settings.load_profile("anywhere")
 # Started in the background, by `nohup` or a job runner, this process and all those that tests start
 # would inherit that interrupts are ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Processes that tests start would compile each module that they import, again and again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+gc.disable()  # until all tests are collected, of which nothing is garbage
+
+
+def pytest_collection_finish():
+    """Leave what all tests have in common out of collections, which are seldom, too."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @lru_cache(maxsize=256)
@@ -85,6 +101,7 @@ def own_settings(folders, monkeypatch, kept_code, kept_functions):
     (cache / "code").symlink_to(kept_code)
     (cache / "functions").symlink_to(kept_functions)
     monkeypatch.setenv("TILESOLVE_CACHE_DIR", str(cache))
+    monkeypatch.setitem(cache_bound._unseen, cache, 0)  # thousands of files to look at each time
     for module in (caches, kernel_cache):
         monkeypatch.setattr(module, "remove_files", remove_own_files)
     monkeypatch.setattr(files, "_warned", set())

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from running_cases import make_shallow_machine
 from typer.testing import CliRunner
 
 from tilesolve.bench.contenders import Contender, parse_layer_contenders
@@ -184,7 +185,7 @@ def test_peers_compute_layers(who, name, tmp_path):
     module, _, function = who.maker.partition(":")
     make = getattr(importlib.import_module(module), function)
     try:
-        found = make(layer, MACHINE, 1, operands, out)
+        found = make(layer, make_shallow_machine(256, 16), 1, operands, out)
     except BenchmarkError:
         dimensions = len(layer.size)
         assert who.library in ("torch", "torch-eager")

@@ -5,12 +5,14 @@ import json
 import tomllib
 from dataclasses import replace
 from math import prod
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from machine_code import build_once
 from typer.testing import CliRunner
 
 import tilesolve
@@ -50,6 +52,13 @@ def sides(kernel):
     return kernel.rows // FAMILY.lanes, kernel.columns
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled_before():
+    """Kernels are measured as an earlier run compiled them."""
+    with patch("tilesolve.calibration.microkernels.build", build_once):
+        yield
+
+
 @pytest.fixture(scope="module")
 def here():
     """This computer, with the microkernels of one dtype measured."""
@@ -85,16 +94,27 @@ def test_no_tile_is_faster_than_the_units(seed):
     assert all(tile.step >= 0.99 * tile.vectors * tile.columns for tile in tiles)
 
 
+def usual_seconds(call):
+    """Seconds that a call of a kernel might take, the longer the more it does."""
+    more = call.stores.pitch if call.stores else 0
+    more += 50 * len(call.in_place.value if call.in_place else "")
+    return (30 + call.steps * call.shape.accumulators + more) * 1e-9
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Measuring waits for no kernel: its times are made up."""
+    monkeypatch.setattr(microkernels, "_seconds", lambda _loaded, call, *_: usual_seconds(call))
+
+
 @pytest.mark.parametrize("pace", [0.6, 1.2])
 def test_another_clock_changes_no_figure(monkeypatch, pace):
     """Seconds count as of the speed that the frequency belongs to; a disturbed turn spoils none."""
     family = Family("float32", 128, 4, 4)
     loaded, now, asked = LoadedCode(build(family)), [1.0], itertools.count()
 
-    def seconds(_loaded, call, _memory, _frequency):
-        more = call.stores.pitch if call.stores else 0
-        more += 50 * len(call.in_place.value if call.in_place else "")
-        return (30 + call.steps * call.shape.accumulators + more) * 1e-9 / now[0]
+    def seconds(_loaded, call, *_):
+        return usual_seconds(call) / now[0]
 
     monkeypatch.setattr(microkernels, "_seconds", seconds)
     steady = microkernels.measure(family, loaded, 1e9)
@@ -117,7 +137,7 @@ def test_the_speed_is_told_beside_the_measured_peak_of_the_same_vectors():
     assert _speed(slow.replace(peaks=(other,)), "float64")() == 1
 
 
-def test_a_machine_file_keeps_catalogues(here):
+def test_a_machine_file_keeps_catalogues(here, at_once):
     """What was measured survives the file, and other dtypes' figures the next measurement."""
     assert Machine.from_toml(here.to_toml()) == here
     both = measure_catalogues(here, ["complex64"])
@@ -493,7 +513,7 @@ def test_any_tile_runs(fast):
     assert np.allclose(found(a, b), a @ b)
 
 
-def test_command(tmp_path, here):
+def test_command(tmp_path, here, at_once):
     """`tilesolve kernels` adds to a machine file; without one, and for no dtype, it says so."""
     run = CliRunner().invoke
     target, picture = tmp_path / "mine.toml", tmp_path / "kernels.svg"

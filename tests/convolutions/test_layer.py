@@ -15,6 +15,7 @@ from convolution_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from running_cases import make_shallow_machine
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
@@ -23,7 +24,7 @@ from tilesolve.convolutions import layer_plans
 from tilesolve.convolutions.conv import forget_convolutions
 from tilesolve.packing.buffers import allocate
 
-MACHINE = "i7-6700k"
+MACHINE = make_shallow_machine(256, 16)
 EPS = 1e-3
 
 

@@ -77,11 +77,11 @@ def test_descriptions_are_of_all_fields():
 
 
 @pytest.mark.parametrize("name", COST_NAMES)
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None])
-def test_an_impossible_cost_is_refused(name, value):
+def test_an_impossible_cost_is_refused(name):
     """The error names the cost."""
-    with pytest.raises(MachineError, match=rf"costs: {name} must be positive"):
-        Costs(**{name: value})
+    for value in (0.0, -1.0, float("nan"), float("inf"), 10**400, True, "1", None):
+        with pytest.raises(MachineError, match=rf"costs: {name} must be positive"):
+            Costs(**{name: value})
 
 
 @pytest.mark.parametrize("known", fields(Costs), ids=lambda known: known.name)

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from strategies import specs, unshrunk
 
@@ -775,8 +775,10 @@ def test_plans_keep_their_constraints_and_beat_the_obvious(spec, machine, data):
     sizes = {i: data.draw(st.integers(1, 60), label=i) for i in spec.letters}
     try:
         found = plan(spec, sizes, machine, cache=False)
-    except SolverError:
-        return
+    except SolverError as error:
+        if "no tile fits" not in str(error):
+            raise
+        reject()  # Hypothesis fails where it has to draw too often
     beats_the_obvious(found)
 
 

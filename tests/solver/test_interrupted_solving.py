@@ -69,6 +69,14 @@ def interrupt(call, wait, times=1, error=KeyboardInterrupt):
     while len(sent) < 2:
         time.sleep(0.001)
     return None if over else seconds
+
+def interrupt_amid(call, wait, error=KeyboardInterrupt):
+    "Interrupt a call, and another one earlier where that came too late: cores may be busy."
+    for _ in range(8):
+        if interrupt(call, wait, error=error) is not None:
+            return
+        wait /= 2
+    raise SystemExit("no interrupt came amid the call")
 """
 
 MOMENTS = """
@@ -99,7 +107,7 @@ class Mine(BaseException):
 
 for error in (Mine, KeyboardInterrupt):
     handler = raise_armed(error)
-    assert interrupt(contraction, span / 3, error=error) is not None
+    interrupt_amid(contraction, span / 3, error)
     assert signal.getsignal(signal.SIGINT) is handler
     assert contraction() == right
 
@@ -123,7 +131,7 @@ raise_armed(KeyboardInterrupt)
 for _ in range(2):
     thread = threading.Thread(target=lambda: found.append(contraction()))
     thread.start()
-    assert interrupt(contraction, span / 3) is not None
+    interrupt_amid(contraction, span / 3)
     thread.join()
 assert found == [right] * 2
 

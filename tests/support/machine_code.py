@@ -9,8 +9,9 @@ from functools import cache
 import numpy as np
 from llvmlite import binding
 
+from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, build
-from tilesolve.kernels.objects import load_object, object_path
+from tilesolve.kernels.objects import make_object, object_path
 
 WIDTHS = {128: 16, 256: 16, 512: 32}
 """Bits of vectors, and how many of them a machine with such vectors has."""
@@ -98,6 +99,23 @@ class GuardedMemory:
         return offsets + np.arange(size)
 
 
+def keep_once(make, family, shapes=None, cpu=None):
+    """Return what `build` makes, or the text that `assembly` does: the first run alone makes it."""
+    names = None if shapes is None else [shape.name for shape in shapes]
+    name = f"{family.dtype}-{family.bits}-some"
+
+    def made():
+        found = make(family, shapes, cpu)
+        return found if isinstance(found, bytes) else found.encode()
+
+    return make_object(object_path("code", name, make.__name__, family, cpu, names), made)
+
+
+def build_once(family, shapes=None, cpu=None):
+    """Return the object file of a family's kernels, as `build` does."""
+    return keep_once(build, family, shapes, cpu)
+
+
 @cache
 def load_kernels(dtype, bits, plain=False):
     """Return the packing kernels of a family, and some microkernels of all kinds, compiled once.
@@ -117,9 +135,7 @@ def load_kernels(dtype, bits, plain=False):
     every = [shape for one in (family, *others) for shape in one.shapes]
     shapes = [shape for shape in every if (shape.vectors, shape.columns) in sides]
     cpu = TargetCpu(binding.get_default_triple(), "x86-64", "", 128) if plain else TargetCpu.here()
-    names = [shape.name for shape in shapes]
-    path = object_path("code", f"{dtype}-{bits}-some", family, cpu, names)
-    return family, shapes, load_object(path, lambda: build(family, shapes, cpu))
+    return family, shapes, LoadedCode(build_once(family, shapes, cpu))
 
 
 def list_plain():

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from machine_code import keep_once
 
 from tilesolve.constants.tuning import (
     INDEPENDENT_FMAS,
@@ -100,7 +101,8 @@ def around_default(cpu, bits, registers, dtype):
         if abs(shape.vectors - vectors) + abs(shape.columns - columns) <= 1
     ]
     assert any((shape.vectors, shape.columns) == (vectors, columns) for shape in wanted)
-    text = assembly(family, wanted, TargetCpu.named(cpu, 512 if registers == 32 else 256))
+    made_for = TargetCpu.named(cpu, 512 if registers == 32 else 256)
+    text = keep_once(assembly, family, wanted, made_for).decode()
     return {shape: Code.of(text, shape.name) for shape in wanted}
 
 

@@ -6,13 +6,13 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from machine_code import WIDTHS, call
+from machine_code import WIDTHS, build_once, call
 
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
 from tilesolve.kernels.codegen.epilogue_steps import ADD_MULTIPLE, WRITE
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
-from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly, build
+from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.pack import FIELDS
 from tilesolve.kernels.runtime.epilogue_steps import step_address
 
@@ -51,7 +51,7 @@ def test_packing_widens_every_half_to_its_value(dtype, bits, side):
     """As vectors, and one by one."""
     family = Family.of(dtype, bits, WIDTHS[bits], halved=False)
     panel = family.micro_panels[side]
-    kernels = LoadedCode(build(family, ()))
+    kernels = LoadedCode(build_once(family, ()))
     given = every_half(dtype)
     groups = given.size // panel.lanes
     offsets = 2 * np.arange(given.size)
