@@ -174,7 +174,11 @@ NUMBERS = {
         "kernels.codegen.half_precision": "_INT16 _INT32 _FLOAT _SIGN _INFINITY _EXPONENT_SHIFT "
         "_LEAST_NORMAL _BEYOND _HALF",
         "kernels.runtime.half_steps": "HALF_BYTES",
-        "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
+        "kernels.runtime.contraction_call": "MAX_PLACES",
+        "kernels.runtime.fast_call": "MAX_NUMBERS",
+        "kernels.runtime.guard_fields": "*",
+        "kernels.runtime.task_fields": "*",
+        "kernels.runtime.task_list": "_TENSORS",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
         "kernels.runtime.state": "*",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.run.nest_oracle import draw_nest, draw_output, find_nest_outliers
@@ -24,7 +25,7 @@ from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.draws import draw_tilings, price_choices
 from tilesolve.nests.planning import plan_nest
-from tilesolve.nests.running import Step, make_step, run_steps
+from tilesolve.nests.running import NestRunner
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.tiled import (
@@ -175,16 +176,14 @@ def time_choices(
     """
     computation, params = nest.computation, dict(nest.params)
     arrays, out = draw_nest(computation), draw_output(computation)
+    inputs = [arrays[name] for name in computation.inputs]
     trash = allocate(count_flush_bytes(machine))
     timers, digests = [], []
     times: list[list[float]] = []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
-        steps = [make_step(one, machine, procedure.threads) for one in choices]
-
-        def run(steps: Sequence[Step] = steps) -> None:
-            run_steps(steps, dict(arrays), out, params)
-
+        runner = NestRunner(computation, choices, machine, procedure.threads)
+        run = partial(runner.compute, inputs, params, out)
         run()
         digests.append(sum_parts(out))
         timers.append(make_timer(run, trash))
