@@ -1,12 +1,12 @@
-"""Fields of a task list: the registers of a thread, and the instructions that refer to them.
+"""Fields of a task list: the slots of a thread, and the instructions that refer to them.
 
-An operand of an instruction is a register and what is added to it: an address in an array, one in
+An operand of an instruction is a slot and what is added to it: an address in an array, one in
 the thread's memory, the word of a number, or a constant.
 """
 
 from __future__ import annotations
 
-# Registers
+# Slots
 
 ZERO = 0
 """Always 0: operands that refer to it are constants."""
@@ -44,7 +44,7 @@ LENGTH = 1
 """Words of the instruction."""
 
 OPERANDS = 2
-"""A register and a number for each operand; the first one is the address of the code."""
+"""A slot and a number for each operand; the first one is the address of the code."""
 
 # Kinds of instructions, and their operands
 
@@ -64,7 +64,7 @@ CLEAR = 3
 
 PATCHES = 8
 """Of a program, how many words of its call are operands; then how many words the call has; then for
-each operand the word, the register and what is added; then the words."""
+each operand the word, the slot and what is added; then the words."""
 
 PATCH_WORDS = 3
 
@@ -79,7 +79,7 @@ STOP_ADDRESS = 2
 """What `STOP` is."""
 
 SHARED_BYTES = 3
-"""Bytes from the workspace's beginning to `SHARED`; behind the registers."""
+"""Bytes from the workspace's beginning to `SHARED`; behind the slots."""
 
 OWN_BYTES = 4
 """Bytes to `OWN`."""

@@ -108,7 +108,7 @@ def _run_step(step, s):
 
 
 @compiled(INT, INT, INT, INT, returns=INT)
-def run_tasks(tasks, count, following, registers):
+def run_tasks(tasks, count, following, slots):
     """Run tasks until none is left; return the address of an instruction that fails, else 0.
 
     Parameters
@@ -119,11 +119,11 @@ def run_tasks(tasks, count, following, registers):
         How many there are.
     following
         Address of the number of the task that is taken next, by whichever thread.
-    registers
-        Address of the thread's registers.
+    slots
+        Address of the thread's slots.
     """
-    s, begins = as_pointer(registers), as_pointer(tasks)
-    s[fields.FAILURE], s[fields.FAILED] = registers + WORD_BYTES * fields.FAILED, 0
+    s, begins = as_pointer(slots), as_pointer(tasks)
+    s[fields.FAILURE], s[fields.FAILED] = slots + WORD_BYTES * fields.FAILED, 0
     number = take_next(following)
     while number < count and not as_pointer(s[fields.STOP])[0]:
         at = begins[number]

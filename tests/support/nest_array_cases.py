@@ -122,6 +122,7 @@ NEST_CASES: dict[str, Callable[[], Case]] = {
         lambda A, out: np.where(np.tri(23, dtype=bool), A @ A.T, 0 if out is None else out),
         where="j <= i",
         route="contraction",
+        sizes={"C": (23, 23)},
     ),
     "blocks of two threads": partial(
         nest_case,

@@ -47,7 +47,7 @@ class StatementWriter:
     params
         The word of each parameter.
     behind
-        The register behind all that a call is given; `factors` follow from it on.
+        The slot behind all that a call is given; `factors` follow from it on.
     codes
         What is compiled already.
     tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,8 +46,8 @@ class NestLayout:
         One after another.
     words
         All instructions.
-    begins
-        The address of each task, and where the last one ends.
+    begins, address
+        The address of each task, and where the last one ends; and the address of these.
     tasks
         What they were written from.
     factors
@@ -58,6 +59,7 @@ class NestLayout:
     stages: tuple[TaskStage, ...]
     words: Integers
     begins: Integers
+    address: int
     tasks: TaskWriter
     factors: tuple[Term, ...]
     recent: Recent | None = None
@@ -71,7 +73,7 @@ class NestLayout:
         if merge and stages and all(one.job is None for one in stages):
             stages = (TaskStage(0, len(tasks.begins)),)
         where = words.ctypes.data + WORD_BYTES * begins
-        return cls(stages, words, where, tasks, tuple(factors))
+        return cls(stages, words, where, where.ctypes.data, tasks, tuple(factors))
 
     def program_at(self, address: int) -> CompiledProgram:
         """Return the program that an instruction runs."""
@@ -112,15 +114,14 @@ class NestRunner:
         self._long = self.seconds >= LONG_SECONDS
         self._codes: Codes = {}
         self._layouts: dict[tuple[object, ...], NestLayout] = {}
-        self._last: NestLayout | None = None
+        self._known: tuple[tuple[NestLayout, Recent], ...] = ()
 
     def compute(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
     ) -> Array:
         """Compute a call, given what users give; see `NestPlan.__call__`."""
-        last = self._last
-        if last is not None and last.recent is not None:
-            done = self._repeat(last, last.recent, arrays, named, out)
+        if self._known:
+            done = self._repeat(arrays, named, out)
             if done is not None:
                 return done
         call = self.signature.read(arrays, named, out)
@@ -128,31 +129,32 @@ class NestRunner:
         return call.target if out is None else out
 
     def _repeat(
-        self,
-        layout: NestLayout,
-        recent: Recent,
-        arrays: Sequence[object],
-        named: Mapping[str, Any],
-        out: Array | None,
+        self, arrays: Sequence[object], named: Mapping[str, Any], out: Array | None
     ) -> Array | None:
-        """Return what a call gives if it is like the last one; None if Python has to look at it."""
+        """Return what a call gives if it is like one before; None if Python has to look at it."""
         given = self.signature.line_up(arrays, named)
         if given is None:
             return None
         inputs, numbers = given
-        if layout.factors:
+        factors = self._known[0][0].factors
+        if factors:
             params = self.signature.read_params(named)
-            numbers = [*params.values(), *(compute_factor(one, params) for one in layout.factors)]
+            numbers = [*params.values(), *(compute_factor(one, params) for one in factors)]
         if out is None:
             out = self.signature.new_output()
-        return recent.call(*numbers, workspace(recent.workspace_bytes).bytes, out, *inputs)
+        for _, recent in self._known:
+            memory = workspace(recent.workspace_bytes).bytes
+            done = recent.call(*numbers, memory, out, *inputs)
+            if done is not None:
+                return done
+        return None
 
     def _run(self, call: Call) -> None:
         """Compute a call whose arrays and parameters have been checked."""
         held, target = call.held, call.target
-        own = held.get(self.computation.output.name)
+        own = held.get(self.signature.output.name)
         placed = own is not None and same_elements(own, target)
-        key = (placed, target.strides, *(held[name].strides for name in self.computation.inputs))
+        key = (placed, target.strides, *[array.strides for array in held.values()])
         layout = self._layouts.get(key)
         if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
@@ -161,18 +163,19 @@ class NestRunner:
         self._run_stages(layout, call)
         if layout.recent is None and self.threads == 1 and not self._long:
             layout.recent = self._remember(layout, call)
-        self._last = layout
+            known = list(self._layouts.values())
+            self._known = tuple((one, one.recent) for one in known if one.recent is not None)
 
     def _lay_out(self, call: Call, *, placed: bool) -> NestLayout:
         """Write down what is done for arrays like those of a call."""
         computation, held = self.computation, call.held
         out = _locate(fields.GIVEN, call.target)
         arrays = {
-            name: _locate(fields.GIVEN + 1 + at, held[name])
-            for at, name in enumerate(computation.inputs)
+            name: _locate(fields.GIVEN + 1 + at, array)
+            for at, (name, array) in enumerate(held.items())
         }
         if placed:
-            arrays[computation.output.name] = out
+            arrays[self.signature.output.name] = out
         first = fields.GIVEN + 1 + len(arrays)
         names = [name for name, _ in computation.params]
         params = {name: (first + at, 0) for at, name in enumerate(names)}
@@ -186,11 +189,11 @@ class NestRunner:
         """Return how to tell arrays like those of a call, if compiled code does all."""
         if any(one.job is not None for one in layout.stages):
             return None
-        arrays = [call.out, *(call.held[name] for name in self.computation.inputs)]
+        arrays = [call.out, *call.held.values()]
         numbers = [describe_number(dtype) for _, dtype in self.computation.params]
         numbers += [describe_number("float64") for _ in layout.factors]
         tasks, sizes = layout.tasks, [0] * fields.TOLD_WORDS
-        sizes[fields.TASKS] = layout.begins.ctypes.data
+        sizes[fields.TASKS] = layout.address
         sizes[fields.TASK_COUNT] = len(layout.begins) - 1
         sizes[fields.STOP_ADDRESS] = CANCEL_ADDRESS
         shared = _round_up(WORD_BYTES * (fields.GIVEN + len(arrays) + len(numbers)))
@@ -205,61 +208,50 @@ class NestRunner:
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks, by as many threads as there are."""
-        arrays = [call.target, *(call.held[name] for name in self.computation.inputs)]
-        registers = np.zeros(
-            fields.GIVEN + len(arrays) + len(call.params) + len(layout.factors), np.int64
-        )
-        places = registers[fields.GIVEN :]
-        places[: len(arrays)] = [array.ctypes.data for array in arrays]
-        _write_numbers(places[len(arrays) :], self.computation, call.params, layout.factors)
-        shared = allocate(layout.tasks.shared_bytes)
-        registers[fields.SHARED] = shared.ctypes.data
+        arrays = [array.ctypes.data for array in (call.target, *call.held.values())]
+        numbers = _number_words(self.computation, call.params, layout.factors)
+        slots = np.array([*[0] * fields.GIVEN, *arrays, *numbers], np.int64)
+        size = layout.tasks.shared_bytes
+        shared = allocate(size) if size else slots
+        slots[fields.SHARED] = shared.ctypes.data
         for stage in layout.stages:
             if stage.job is not None:
-                stage.job(partial(_view, registers), call.params)
+                stage.job(partial(_view, slots), call.params)
                 continue
             following = np.array([stage.first], np.int64)
             team = min(self.threads, stage.last - stage.first)
-            jobs = [
-                partial(_run_part, layout, stage, following, registers.copy()) for _ in range(team)
-            ]
+            jobs = [partial(_run_part, layout, stage, following, slots.copy()) for _ in range(team)]
             run_together(jobs, long=self._long)
 
 
-def _run_part(
-    layout: NestLayout, stage: TaskStage, following: Integers, registers: Integers
-) -> None:
-    """Run tasks of a stage until none is left, in a thread that has registers of its own."""
+def _run_part(layout: NestLayout, stage: TaskStage, following: Integers, slots: Integers) -> None:
+    """Run tasks of a stage until none is left, in a thread that has slots of its own."""
     tasks = layout.tasks
     own = _round_up(tasks.own_bytes)
     memory = workspace(own + tasks.scratch_bytes)
-    registers[fields.OWN], registers[fields.SCRATCH] = memory.address, memory.address + own
-    registers[fields.STOP] = stop_address()
-    failed = run_tasks(
-        layout.begins.ctypes.data, stage.last, following.ctypes.data, registers.ctypes.data
-    )
+    slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + own
+    slots[fields.STOP] = stop_address()
+    failed = run_tasks(layout.address, stage.last, following.ctypes.data, slots.ctypes.data)
     if failed:
-        number, position = registers[fields.FAILED : fields.FAILED + 2].tolist()
+        number, position = slots[fields.FAILED : fields.FAILED + 2].tolist()
         raise layout.program_at(failed).find_error(number, position)
 
 
-def _write_numbers(
-    words: Integers, computation: Computation, params: Params, factors: Sequence[Term]
-) -> None:
-    """Write the words of all parameters, and of factors of contractions."""
-    for at, (name, dtype) in enumerate(computation.params):
-        words[at:].view(dtype)[0] = params[name]
-    values = words[len(computation.params) :].view(np.float64)
-    values[:] = [compute_factor(one, params) for one in factors]
+def _number_words(computation: Computation, params: Params, factors: Sequence[Term]) -> list[int]:
+    """Return the words of all parameters, and of factors of contractions."""
+    values = [np.array(params[name], dtype) for name, dtype in computation.params]
+    values += [np.array(compute_factor(one, params)) for one in factors]
+    words = (value.tobytes().ljust(WORD_BYTES, b"\0") for value in values)
+    return [int.from_bytes(word, sys.byteorder, signed=True) for word in words]
 
 
-def _locate(register: int, array: Array) -> Located:
-    return Located(register, 0, array.shape, array.strides, array.dtype)
+def _locate(slot: int, array: Array) -> Located:
+    return Located(slot, 0, array.shape, array.strides, array.dtype)
 
 
-def _view(registers: Integers, place: Located) -> Array:
+def _view(slots: Integers, place: Located) -> Array:
     """Return an array of a call, which lives as long as the call."""
-    found: Array = np.asarray(_Memory(int(registers[place.register]) + place.offset, place))
+    found: Array = np.asarray(_Memory(int(slots[place.slot]) + place.offset, place))
     return found
 
 

@@ -20,7 +20,7 @@ from tilesolve.running.task import Task
 from tilesolve.transposes.walk_setup import Walk
 
 Operand = tuple[int, int]
-"""A register, and what is added to what it has."""
+"""A slot, and what is added to what it has."""
 
 
 def constant(value: int) -> Operand:
@@ -45,8 +45,8 @@ class Located:
 
     Parameters
     ----------
-    register, offset
-        Its first element: so many bytes behind the address in a register.
+    slot, offset
+        Its first element: so many bytes behind the address in a slot.
     shape, strides
         As of an array.
     dtype
@@ -60,7 +60,7 @@ class Located:
     (48, (3, 2))
     """
 
-    register: int
+    slot: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -75,7 +75,7 @@ class Located:
     @property
     def place(self) -> Operand:
         """The operand that is its address."""
-        return self.register, self.offset
+        return self.slot, self.offset
 
     @property
     def itemsize(self) -> int:
@@ -90,9 +90,7 @@ class Located:
     def part(self, origin: Sequence[int], shape: Sequence[int]) -> Self:
         """Return a part of it, given its first element and its shape."""
         offset = sum(at * step for at, step in zip(origin, self.strides, strict=True))
-        return type(self)(
-            self.register, self.offset + offset, tuple(shape), self.strides, self.dtype
-        )
+        return type(self)(self.slot, self.offset + offset, tuple(shape), self.strides, self.dtype)
 
     def first(self, shape: Sequence[int]) -> Self:
         """Return its first elements."""
@@ -101,7 +99,7 @@ class Located:
     def transpose(self, axes: Sequence[int]) -> Self:
         """Return it with its axes in another order."""
         shape, strides = (tuple(one[axis] for axis in axes) for one in (self.shape, self.strides))
-        return type(self)(self.register, self.offset, shape, strides, self.dtype)
+        return type(self)(self.slot, self.offset, shape, strides, self.dtype)
 
 
 View = Callable[[Located], Array]
@@ -145,7 +143,7 @@ class TaskWriter:
     kept
         What instructions have addresses of.
     shared_bytes, own_bytes, scratch_bytes
-        Of memory behind the registers of these names.
+        Of memory behind the slots of these names.
     """
 
     begins: list[int] = field(default_factory=list)
