@@ -266,6 +266,35 @@ def test_python_looks_at_no_call_that_is_like_the_last(name, given_out, monkeypa
         np.testing.assert_array_equal(call(), right)
 
 
+def test_calls_of_several_layouts_are_known_in_turn(monkeypatch):
+    """Outputs that are larger, inputs in another order: each as soon as it came once."""
+    plan = nest("o[i,j] = A[i,j] + B[j,i]", {"i": N, "j": M}, machine=MACHINE)
+    rng = np.random.default_rng(4)
+    A, B = rng.standard_normal((N, M)), rng.standard_normal((M, N))
+    room = np.full((N + 1, M), 77.0)
+    calls = [
+        lambda: plan(A, B),
+        lambda: plan(np.asfortranarray(A), B, out=room),
+        lambda: plan(A, np.asfortranarray(B), out=room[1:]),
+        lambda: plan(A, B, out=room),
+    ]
+
+    def check():
+        for call in calls:
+            room[...] = 77
+            found = call()
+            np.testing.assert_array_equal(found[:N], A + B.T)
+            assert (found[N:] == 77).all()
+
+    def refuse(*_):
+        raise AssertionError("Python looks at the arrays")
+
+    check()
+    monkeypatch.setattr(Signature, "read", refuse)
+    check()
+    check()
+
+
 PARAMETERS = st.one_of(
     st.floats(width=64),
     st.integers(-(2**70), 2**70),

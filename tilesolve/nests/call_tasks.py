@@ -277,8 +277,8 @@ def _call_plan(
 ) -> None:
     """Run a plan whose threads divide the sum, and add up what they found."""
     out, first, second = map(view, tensors)
-    factors = {"alpha": compute_factor(alpha, params), "beta": compute_factor(beta, params)}
-    plan(first, second, out, **factors)
+    scale, kept = (compute_factor(one, params) for one in (alpha, beta))
+    plan(first, second, out, alpha=scale, beta=kept)
 
 
 def _call_transpose(

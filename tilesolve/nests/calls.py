@@ -34,7 +34,7 @@ class Call:
     target
         Where the result goes: a new array, or as much of `out` as the nest's array has.
     out
-        What the result is, or lies in.
+        The whole array that the result is, or is a part of.
     """
 
     held: Held
@@ -127,7 +127,8 @@ class Signature:
         params = self.read_params(values)
         held = {info.name: self._read_input(info, values[info.name]) for info in self.inputs}
         if out is not None:
-            return Call(held, params, self._read_output(held, out), out)
+            whole = out if isinstance(out, np.ndarray) else view_output(out, f"out of {self.text}")
+            return Call(held, params, self._read_output(held, whole), whole)
         target = self.new_output()
         return Call(held, params, target, target)
 
@@ -181,8 +182,7 @@ class Signature:
     def _read_output(self, held: Held, out: Array) -> Array:
         """Return as much of `out` as is computed, if it may be written."""
         info, what = self.output, f"out of {self.text}"
-        whole = out if isinstance(out, np.ndarray) else view_output(out, what)
-        part = first_elements(whole, info.shape)
+        part = first_elements(out, info.shape)
         target = check_output(part, what, info.shape, dtype=np.dtype(info.dtype))
         for name, array in held.items():
             if name != info.name or not same_elements(target, array):

@@ -24,12 +24,13 @@ from tilesolve.nests.calls import Array, Call, Params, Signature
 from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.predicted import predict_seconds
 from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
-from tilesolve.packing.buffers import allocate, workspace
+from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import same_elements
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
 from tilesolve.running.recent import Recent
 from tilesolve.system.cancellation import CANCEL_ADDRESS, stop_address
+from tilesolve.system.result_buffers import new_result
 from tilesolve.system.workers import run_together
 
 MOST_LAYOUTS = 8
@@ -154,7 +155,7 @@ class NestRunner:
         held, target = call.held, call.target
         own = held.get(self.signature.output.name)
         placed = own is not None and same_elements(own, target)
-        key = (placed, target.strides, *[array.strides for array in held.values()])
+        key = (placed, call.out.shape, target.strides, *[one.strides for one in held.values()])
         layout = self._layouts.get(key)
         if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
@@ -212,7 +213,7 @@ class NestRunner:
         numbers = _number_words(self.computation, call.params, layout.factors)
         slots = np.array([*[0] * fields.GIVEN, *arrays, *numbers], np.int64)
         size = layout.tasks.shared_bytes
-        shared = allocate(size) if size else slots
+        shared = new_result((size,), np.dtype(np.uint8)) if size else slots
         slots[fields.SHARED] = shared.ctypes.data
         for stage in layout.stages:
             if stage.job is not None:
