@@ -205,7 +205,8 @@ class NestRunner:
         sizes[fields.ARRAY_COUNT], sizes[fields.NUMBER_COUNT] = len(arrays), len(numbers)
         told = np.array(sizes, np.int64)
         size = scratch + tasks.scratch_bytes
-        return Recent.of(run_all, told, arrays, numbers, size, (layout,))
+        kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
+        return Recent.of(run_all, told, arrays, numbers, size, kept)
 
     def _run_stages(self, layout: NestLayout, call: Call) -> None:
         """Run all tasks, by as many threads as there are."""

@@ -169,7 +169,8 @@ class TaskWriter:
             self._own_taken = 0
             write()
         self._inside = False
-        self.stages.append(TaskStage(first, len(self.begins)))
+        if len(self.begins) > first:
+            self.stages.append(TaskStage(first, len(self.begins)))
 
     def write_job(self, job: Job) -> None:
         """Write a stage that Python runs."""
