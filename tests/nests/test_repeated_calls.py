@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilesolve.contractions.errors import SizeError, TilesolveError
-from tilesolve.nests import running
 from tilesolve.nests.calls import Signature
 from tilesolve.nests.plan import nest
 from tilesolve.nests.running import NestRunner
@@ -354,52 +353,3 @@ def test_several_threads_call_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", ["blocks", "blocks of sums"])
-def test_blocks_of_a_region_are_tasks_of_one_call(name, threads, monkeypatch):
-    """As many calls of compiled code as threads and stages, however many blocks there are."""
-    statement = STATEMENTS[name]
-    sizes = dict.fromkeys("ijk", 90)
-    options = dict(statement.options)
-    plan = nest(statement.text, sizes, F8, machine=MACHINE, threads=threads, **options)
-    (choice,) = plan.choices
-    assert choice.blocks.apart
-    assert len(choice.blocks.places) >= 36
-    counts, run = [], running.run_tasks
-
-    def note(tasks, count, following, registers):
-        counts.append(count)
-        return run(tasks, count, following, registers)
-
-    monkeypatch.setattr(running, "run_tasks", note)
-    rng = np.random.default_rng(0)
-    A, B = rng.standard_normal((2, 90, 90))
-    given_ = (A,) if name == "blocks" else (A, B)
-    right = np.tril(A @ A.T) if name == "blocks" else np.tril(A) @ B
-    for _ in range(3):
-        np.testing.assert_allclose(plan(*given_), right, atol=1e-12)
-    calls = 1 if threads == 1 else 3 * threads * (1 + choice.blocks.begun)
-    assert len(counts) <= calls
-    assert max(counts) >= 8
-
-
-def test_few_blocks_are_shared_by_all_threads():
-    """Where all add to the same elements, threads divide each of them."""
-    plan = nest(
-        "o[i] += A[i,k,l] * B[k,l]",
-        {"i": 9, "k": 60, "l": 50},
-        F8,
-        where="l <= k",
-        machine=MACHINE,
-        threads=2,
-        route="contraction",
-    )
-    (choice,) = plan.choices
-    assert not choice.blocks.apart
-    *A, B = np.random.default_rng(0).standard_normal((10, 60, 50))
-    A = np.array(A)
-    right = np.einsum("ikl,kl->i", A, np.tril(B))
-    for _ in range(2):
-        np.testing.assert_allclose(plan(A, B), right, atol=1e-11)
