@@ -218,7 +218,11 @@ NUMBERS = {
         "kernels.ir.half_precision": "HALF_BYTES _INT16 _INT32 _FLOAT _SIGN _INFINITY "
         "_EXPONENT_SHIFT _LEAST_NORMAL _BEYOND _HALF",
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
-        "kernels.runtime.fast_call": "_NUMBERS MAX_PLACES",
+        "kernels.runtime.contraction_call": "MAX_PLACES",
+        "kernels.runtime.fast_call": "MAX_NUMBERS",
+        "kernels.runtime.guard_fields": "*",
+        "kernels.runtime.task_fields": "*",
+        "kernels.runtime.task_list": "_TENSORS",
         "kernels.runtime.macrokernel": "_STATE_WORDS _PREFETCH_WORDS",
         "kernels.runtime.staging_buffer": "ROW_OFFSETS",
         "kernels.runtime.state": "*",

@@ -19,7 +19,7 @@ from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, optimise
 from tilesolve.kernels.objects import load_object, object_path
 from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
-from tilesolve.kernels.programs.layout import Layout
+from tilesolve.kernels.programs.layout import Layout, Strided
 from tilesolve.kernels.programs.module import (
     FAILURE,
     FIRST_ARRAY,
@@ -127,7 +127,6 @@ class CompiledProgram:
         *,
         threads: int = 1,
         parts: int | None = None,
-        long: bool = False,
     ) -> None:
         """Run the program on arrays.
 
@@ -143,8 +142,6 @@ class CompiledProgram:
         parts
             How many parts loops of threads are cut into, which threads take one after another;
             as many as there are threads unless given.
-        long
-            Whether it takes so long that an interrupt has to end it.
 
         Raises
         ------
@@ -157,51 +154,77 @@ class CompiledProgram:
         """
         given = self._complete(arrays)
         self._check(given)
-        self.run_checked(given, params or {}, threads=threads, parts=parts, long=long)
-
-    def run_checked(
-        self,
-        arrays: Mapping[str, Array],
-        params: Mapping[str, float],
-        *,
-        threads: int = 1,
-        parts: int | None = None,
-        long: bool = False,
-    ) -> None:
-        """Run the program on arrays that are known to be as it has them, and apart; see `run`."""
-        words = self._words(arrays, params)
+        words = self._words(given, params or {})
         parts = threads if parts is None else parts
         teams = [_Member(self, words if number == 0 else words.copy()) for number in range(threads)]
-        for function, divided in self._phases:
+        for code, divided in self.phases:
             count_parts = parts if divided else 1
             numbers = count()
-            jobs = [partial(one.run, function, numbers, count_parts) for one in teams[:count_parts]]
-            run_together(jobs, long=long)
+            jobs = [
+                partial(one.run, _CALL(code), numbers, count_parts) for one in teams[:count_parts]
+            ]
+            run_together(jobs)
             for member in teams:
                 member.check()
 
     @cached_property
-    def _arrays(self) -> tuple[ArrayInfo, ...]:
+    def arrays(self) -> tuple[ArrayInfo, ...]:
         """The arrays that the code is given, in the order of its words."""
         return tuple(external_arrays(self.program))
 
     @cached_property
-    def _phases(self) -> tuple[tuple[Any, bool], ...]:
-        """The function of each part between barriers, and whether threads divide it."""
+    def phases(self) -> tuple[tuple[int, bool], ...]:
+        """Address of the code of each part between barriers, and whether threads divide it."""
         return tuple(
-            (_CALL(self.code.address(f"phase{number}")), has_threads(body))
+            (self.code.address(f"phase{number}"), has_threads(body))
             for number, body in enumerate(split_phases(self.program.body))
         )
 
     @cached_property
-    def _arena_bytes(self) -> int:
+    def arena_bytes(self) -> int:
+        """Bytes of a thread's rooms."""
         return max(1, arena_bytes(self.program))
+
+    def lay_out_words(self, arrays: Mapping[str, Strided]) -> tuple[list[int], dict[str, int]]:
+        """Return the words of a call, with strides alone, and where each address is missing.
+
+        Parameters
+        ----------
+        arrays
+            By name.
+
+        Returns
+        -------
+        tuple
+            The words, and for each array and each parameter the number of its word.
+        """
+        words, places = [0] * FIRST_ARRAY, {}
+        for info in self.arrays:
+            places[info.name] = len(words)
+            words += [0, *arrays[info.name].strides]
+        for name, _ in self.program.computation.params:
+            places[name] = len(words)
+            words.append(0)
+        return words, places
+
+    def find_error(self, number: int, position: int) -> SizeError:
+        """Return what a check says that failed, given its number and the position it found."""
+        computation = self.program.computation
+        check: RangeCheck = range_checks(computation)[number - 1]
+        extent = computation.array(check.read.array).shape[check.axis]
+        subscript = check.read.subscripts[check.axis]
+        if isinstance(subscript, Term) and subscript.kind(computation.dtypes) == "uint64":
+            position %= 2**64  # code has it as a signed number
+        return SizeError(
+            f"{computation.stages[check.stage]}: {check.read} is at position {position} of axis "
+            f"{check.axis} of {check.read.array}, which has {extent}"
+        )
 
     def _complete(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return all arrays in memory, with new ones for what stages hand to others."""
         computation, found = self.program.computation, {}
         outer = (*computation.inputs, computation.output.name)
-        for info in self._arrays:
+        for info in self.arrays:
             if info.name in arrays:
                 found[info.name] = arrays[info.name]
             elif info.name in outer:
@@ -212,7 +235,7 @@ class CompiledProgram:
 
     def _check(self, arrays: Mapping[str, Array]) -> None:
         written = {stage.name for stage in self.program.computation.stages}
-        for info in self._arrays:
+        for info in self.arrays:
             _check_array(info, arrays[info.name], self.layout.unit(info.name))
             if info.name in written and not arrays[info.name].flags.writeable:
                 raise SpecError(f"{info.name} cannot be written")
@@ -225,16 +248,14 @@ class CompiledProgram:
         self, arrays: Mapping[str, Array], params: Mapping[str, float]
     ) -> npt.NDArray[np.int64]:
         """Return the words of a call, those of a thread's own still 0."""
-        found = [0] * FIRST_ARRAY
-        for info in self._arrays:
-            array = arrays[info.name]
-            found += [array.ctypes.data, *array.strides]
-        words = np.zeros(len(found) + len(self.program.computation.params), np.int64)
-        words[: len(found)] = found
-        for at, (name, dtype) in enumerate(self.program.computation.params, len(found)):
+        found, places = self.lay_out_words(arrays)
+        words = np.array(found, np.int64)
+        for info in self.arrays:
+            words[places[info.name]] = arrays[info.name].ctypes.data
+        for name, dtype in self.program.computation.params:
             if name not in params:
                 raise SizeError(f"no value is given for the parameter {name}")
-            words[at : at + 1].view(dtype)[0] = params[name]
+            words[places[name] :].view(dtype)[0] = params[name]
         return words
 
 
@@ -244,7 +265,7 @@ class _Member:
     def __init__(self, compiled: CompiledProgram, words: npt.NDArray[np.int64]) -> None:
         self._compiled, self._words = compiled, words
         self._failure = np.zeros(2, np.int64)
-        self._arena = buffers.allocate(compiled._arena_bytes)
+        self._arena = buffers.allocate(compiled.arena_bytes)
         words[FAILURE] = self._failure.ctypes.data
         words[ROOMS] = self._arena.ctypes.data
 
@@ -257,18 +278,8 @@ class _Member:
     def check(self) -> None:
         """Raise `SizeError` if a computed subscript was outside of its array."""
         number, position = self._failure.tolist()
-        if not number:
-            return
-        computation = self._compiled.program.computation
-        check: RangeCheck = range_checks(computation)[number - 1]
-        extent = computation.array(check.read.array).shape[check.axis]
-        subscript = check.read.subscripts[check.axis]
-        if isinstance(subscript, Term) and subscript.kind(computation.dtypes) == "uint64":
-            position %= 2**64  # code has it as a signed number
-        raise SizeError(
-            f"{computation.stages[check.stage]}: {check.read} is at position {position} of axis "
-            f"{check.axis} of {check.read.array}, which has {extent}"
-        )
+        if number:
+            raise self._compiled.find_error(number, position)
 
 
 def _check_array(info: ArrayInfo, array: Array, unit: int | None) -> None:

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
-
-import numpy.typing as npt
+from typing import Protocol, Self
 
 from tilesolve.contractions.statements.computation import Computation
+
+
+class Strided(Protocol):
+    """What tells how an array lies: NumPy's arrays do, and what stands for one of a later call."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of each axis."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes between neighbours along each axis."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +45,7 @@ class Layout:
     units: tuple[tuple[str, int | None], ...]
 
     @classmethod
-    def of(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+    def of(cls, arrays: Mapping[str, Strided]) -> Self:
         """Return the layout of some arrays."""
         return cls(tuple((name, _unit_axis(array)) for name, array in arrays.items()))
 
@@ -50,9 +64,9 @@ class Layout:
         return dict(self.units)[name]
 
 
-def _unit_axis(array: npt.NDArray[Any]) -> int | None:
+def _unit_axis(array: Strided) -> int | None:
     """Return the last axis with neighbours side by side, or the last one of extent 1."""
-    axes = range(array.ndim - 1, -1, -1)
+    axes = range(len(array.shape) - 1, -1, -1)
     side_by_side = [axis for axis in axes if array.strides[axis] == array.itemsize]
     long = [axis for axis in side_by_side if array.shape[axis] > 1]
     return next(iter(long or side_by_side), None)

@@ -15,9 +15,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime import guard_fields as fields
 from tilesolve.kernels.runtime.compiled import INT, as_pointer, compiled
-from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array, address_range
+from tilesolve.packing.memory_overlap import (
+    OBJECT_HEADER_BYTES,
+    Array,
+    address_range,
+    same_elements,
+)
 from tilesolve.packing.offsets import Integers
 
 _AXES, _SHAPE, _STRIDES, _DTYPE, _FLAGS = 1, 2, 3, 5, 6
@@ -33,20 +38,21 @@ def describe_arrays(given: Sequence[Array]) -> Integers:
     Parameters
     ----------
     given
-        The arrays.
+        The arrays, the output first. One that has its elements has them in all calls.
 
     Examples
     --------
     >>> array = np.zeros((2, 3))
-    >>> axes, dtype, low, high, *others = describe_arrays([array]).tolist()
-    >>> axes, dtype == id(array.dtype), low, high, others
-    (2, True, 0, 48, [2, 3, 24, 8])
+    >>> axes, dtype, low, high, same, *others = describe_arrays([array]).tolist()
+    >>> axes, dtype == id(array.dtype), low, high, same, others
+    (2, True, 0, 48, 1, [2, 3, 24, 8])
     """
     words: list[int] = []
     for array in given:
         begin = array.ctypes.data
         low, high = address_range(array)
         words += [array.ndim, id(array.dtype), low - begin, high - begin]
+        words += [same_elements(given[0], array)]
         words += [*array.shape, *array.strides]
     return np.array(words, np.int64)
 
@@ -55,20 +61,21 @@ def describe_arrays(given: Sequence[Array]) -> Integers:
 def match_arrays(words, given):
     """Return whether arrays are like others, the first one writable and apart from the rest.
 
-    An output whose elements are only between an operand's does not count as apart.
+    Where another one had the first one's elements, it has them again. An output whose elements are
+    only between an operand's does not count as apart.
 
     Parameters
     ----------
     words
-        Address of the fields of a call (`call_fields`), what the arrays are to be like among them.
+        Address of a guard (`guard_fields`), what the arrays are to be like among its fields.
     given
         Address of the arrays' addresses, the output's first.
 
     Examples
     --------
     >>> wanted = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
-    >>> words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(wanted))
-    >>> words[call_fields.GIVEN] = 3
+    >>> words = np.append(np.zeros(fields.ARRAYS, np.int64), describe_arrays(wanted))
+    >>> words[fields.GIVEN] = 3
     >>> row = np.array([id(array) for array in wanted])
     >>> match_arrays(words.ctypes.data, row.ctypes.data)
     1
@@ -78,25 +85,28 @@ def match_arrays(words, given):
     0
     """
     wanted, row = as_pointer(words), as_pointer(given)
-    at = call_fields.ARRAYS
+    at = fields.ARRAYS
     begin = end = 0
-    for number in range(wanted[call_fields.GIVEN]):
+    for number in range(wanted[fields.GIVEN]):
         array = as_pointer(row[number] + OBJECT_HEADER_BYTES)
         count = wanted[at]
         if (array[_AXES] >> _HALF) & 0xFFFFFFFF != count or array[_DTYPE] != wanted[at + 1]:
             return 0
         low, high = array[0] + wanted[at + 2], array[0] + wanted[at + 3]
         shape, strides = as_pointer(array[_SHAPE]), as_pointer(array[_STRIDES])
-        at += 4
+        same = wanted[at + 4]
+        at += 5
         for axis in range(count):
             if shape[axis] != wanted[at + axis] or strides[axis] != wanted[at + count + axis]:
                 return 0
         at += 2 * count
-        if number:
-            if low < end and begin < high:
-                return 0
-        else:
+        if number == 0:
             if not (array[_FLAGS] >> _HALF) & _WRITEABLE:
                 return 0
             begin, end = low, high
+        elif same:
+            if low != begin:
+                return 0
+        elif low < end and begin < high:
+            return 0
     return 1

@@ -1,4 +1,7 @@
-"""Fields of a call: what a run is told. `describe_arrays` for each array given follows them."""
+"""Fields of a contraction: what a run of the macrokernel is told, and what a call is that has one.
+
+Runs read what is before `MACROKERNEL` alone.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,16 @@ BOX_COUNT = 2
 SWAPPED = 3
 """Whether the second operand has the rows."""
 
-RUN = 4
-"""Address of `macrokernel.run`; `fast_call.addresses` has this and what follows."""
+MACROKERNEL = 4
+"""Address of `macrokernel.run`."""
 
-NONE = 5
-"""Address of Python's `None`."""
-
-ARRAY = 6
-"""Address of the type of arrays."""
-
-FLOAT = 7
-"""Address of the type of Python's floats."""
-
-GIVEN = 8
-"""How many arrays a call is given: the output, the operands, those of the epilogue."""
-
-KEPT = 9
+KEPT = 5
 """Addresses of the arrays that stand for the operands of each call; 0 for one that is given."""
 
-PLACES = 11
+PLACES = 7
 """Address of the addresses of the epilogue's operands; 0 among them for one that is given."""
 
-PLACE_COUNT = 12
+PLACE_COUNT = 8
 """How many operands the epilogue has."""
 
-ARRAYS = 13
-"""The arrays given, in their order: `array_guard.describe_arrays` for each."""
+SIZE = 9

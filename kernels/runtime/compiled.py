@@ -84,6 +84,18 @@ def double(builder, bits):
 
 
 @intrinsic
+def as_real(builder, value):
+    """Return an integer as a double."""
+    return builder.sitofp(value, REAL)
+
+
+@intrinsic
+def take_next(builder, place):
+    """Return the number at an address, and add one to it: each of several threads gets another."""
+    return builder.atomic_rmw("add", builder.inttoptr(place, POINTER), INT(1), "monotonic")
+
+
+@intrinsic
 def store_fence(builder):
     """Wait until every store, streaming ones included, has reached memory."""
     vectors.store_fence(builder)

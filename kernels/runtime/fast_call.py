@@ -14,7 +14,7 @@ import numpy as np
 
 from tilesolve.kernels.codegen.intrinsics import external
 from tilesolve.kernels.codegen.python_entry import Definition
-from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime import guard_fields as fields
 from tilesolve.kernels.runtime.array_guard import match_arrays
 from tilesolve.kernels.runtime.compiled import (
     INT,
@@ -22,12 +22,14 @@ from tilesolve.kernels.runtime.compiled import (
     VOID,
     address,
     as_pointer,
+    as_real,
     compiled,
+    double,
     inlined,
     on_stack,
     result,
+    word,
 )
-from tilesolve.kernels.runtime.macrokernel import run
 from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES, Array
 from tilesolve.packing.offsets import Integers
 from tilesolve.packing.sizes import WORD_BYTES
@@ -35,48 +37,58 @@ from tilesolve.packing.sizes import WORD_BYTES
 # Functions of Python's C interface, which the process itself exports.
 _count_reference = external("Py_IncRef", INT, returns=VOID)
 _to_float = external("PyFloat_AsDouble", INT, returns=REAL)
+_to_integer = external("PyLong_AsLongLongAndOverflow", INT, INT, returns=INT)
 _release_lock = external("PyEval_SaveThread", returns=INT)
 _take_lock = external("PyEval_RestoreThread", INT, returns=VOID)
 
 _TYPE_OFFSET = OBJECT_HEADER_BYTES - np.dtype(np.intp).itemsize
 """Bytes from the beginning of an object to the address of its type, the last of what all have."""
 
-_NUMBERS = 3
-"""Arguments before the arrays: both factors, and the workspace for packed copies."""
-
-MAX_PLACES = 8
-"""Operands of an epilogue at most."""
-
-
-@inlined
-def _find_operands(told, given):
-    """Return the addresses of both operands' arrays, and of the addresses of the epilogue's."""
-    at = 1
-    first, second = told[call_fields.KEPT], told[call_fields.KEPT + 1]
-    if first == 0:
-        first = given[at]
-        at += 1
-    if second == 0:
-        second = given[at]
-        at += 1
-    count = told[call_fields.PLACE_COUNT]
-    if count == 0:
-        return first, second, 0
-    room, kept = on_stack(MAX_PLACES), as_pointer(told[call_fields.PLACES])
-    places = as_pointer(room)
-    for number in range(count):
-        places[number] = kept[number]
-        if kept[number] == 0:
-            places[number] = as_pointer(given[at] + OBJECT_HEADER_BYTES)[0]
-            at += 1
-    return first, second, room
+MAX_NUMBERS = 32
+"""Numbers that a call is given at most."""
 
 
 @inlined
 def _are_arrays(told, given):
     """Return whether all that is given instead of arrays is one, no subclass."""
-    for number in range(told[call_fields.GIVEN]):
-        if as_pointer(given[number] + _TYPE_OFFSET)[0] != told[call_fields.ARRAY]:
+    for number in range(told[fields.GIVEN]):
+        if as_pointer(given[number] + _TYPE_OFFSET)[0] != told[fields.ARRAY]:
+            return False
+    return True
+
+
+@inlined
+def _read_number(told, kind, given, values, number):
+    """Write the word of a number that is given; return whether it is one that may be."""
+    its_type, real = as_pointer(given + _TYPE_OFFSET)[0], 0.0
+    if its_type == told[fields.FLOAT]:
+        if not kind[fields.IS_REAL]:
+            return False
+        real = _to_float(given)
+    elif its_type == kind[fields.TYPE]:
+        beyond = on_stack(1)
+        as_pointer(beyond)[0] = 0
+        whole = _to_integer(given, beyond)
+        if as_pointer(beyond)[0] or not kind[fields.LOWEST] <= whole <= kind[fields.HIGHEST]:
+            return False
+        values[number] = whole
+        real = as_real(whole)
+    else:
+        return False
+    if kind[fields.IS_REAL]:
+        if not double(kind[fields.SMALLEST]) <= real <= double(kind[fields.LARGEST]):
+            return False
+        values[number] = word(real, kind[fields.IS_SINGLE])
+    return True
+
+
+@inlined
+def _read_numbers(told, given, values):
+    """Write the words of the numbers that are given; return whether all are what they may be."""
+    kinds = told[fields.NUMBER_KINDS]
+    for number in range(told[fields.NUMBERS]):
+        kind = as_pointer(kinds + WORD_BYTES * fields.NUMBER_WORDS * number)
+        if not _read_number(told, kind, given[number], values, number):
             return False
     return True
 
@@ -90,46 +102,29 @@ def _repeat_run(myself, arguments, count):
     myself
         The array of words that `prepare_call` was given.
     arguments
-        Address of the arguments' addresses: both factors, the workspace for packed copies as an
-        array, the output, and the other arrays that a call is given.
+        Address of the arguments' addresses: the numbers, the workspace as an array, the output,
+        and the other arrays that a call is given.
     count
         How many there are.
     """
     words = as_pointer(myself + OBJECT_HEADER_BYTES)[0]
-    told, numbers = as_pointer(words), as_pointer(arguments)
-    found, number = told[call_fields.NONE], told[call_fields.FLOAT]
-    if count != _NUMBERS + told[call_fields.GIVEN]:
+    told, given = as_pointer(words), as_pointer(arguments)
+    found, numbers = told[fields.NONE], told[fields.NUMBERS]
+    if count != numbers + 1 + told[fields.GIVEN]:
         _count_reference(found)
         return found
-    alpha, beta, row = numbers[0], numbers[1], arguments + WORD_BYTES * _NUMBERS
-    given = as_pointer(row)
+    row, values = arguments + WORD_BYTES * (numbers + 1), on_stack(MAX_NUMBERS)
     if (
-        as_pointer(alpha + _TYPE_OFFSET)[0] == number
-        and as_pointer(beta + _TYPE_OFFSET)[0] == number
-        and _are_arrays(told, given)
+        _are_arrays(told, as_pointer(row))
         and match_arrays(words, row)
+        and _read_numbers(told, given, as_pointer(values))
     ):
-        found = given[0]
-        factor, summand = _to_float(alpha), _to_float(beta)
-        copies = as_pointer(numbers[2] + OBJECT_HEADER_BYTES)[0]
-        first, second, places = _find_operands(told, given)
+        memory = as_pointer(given[numbers] + OBJECT_HEADER_BYTES)[0]
         thread = _release_lock()
-        result(
-            told[call_fields.RUN],
-            words,
-            found,
-            first,
-            second,
-            copies,
-            places,
-            0,
-            0,
-            factor,
-            0.0,
-            summand,
-            0.0,
-        )
+        done = result(told[fields.RUN], told[fields.TOLD], row, values, memory)
         _take_lock(thread)
+        if done:
+            found = given[numbers + 1]
     _count_reference(found)
     return found
 
@@ -137,32 +132,64 @@ def _repeat_run(myself, arguments, count):
 def prepare_call(words: Integers) -> Callable[..., Array | None]:
     """Return a function that computes if it is given arrays like those that the words describe.
 
-    It takes both factors, the workspace for packed copies, the output, and the other arrays that
-    the words describe, all by position; it returns the output. For anything else than arrays and
-    floats, and for other arrays (see `match_arrays`), nothing is done, and None returned.
+    It takes the numbers, the workspace, the output, and the other arrays that the words describe,
+    all by position; it returns the output. For other numbers (see `describe_number`), for what is
+    no array, and for other arrays (see `match_arrays`), nothing is done, and None returned. It
+    returns that, too, where a run fails.
 
     Parameters
     ----------
     words
-        All fields of `call_fields`. The function keeps the array, but not what is at its addresses.
+        All of `guard_fields`. The function keeps the array, but not what is at its addresses.
 
     Examples
     --------
     >>> from tilesolve.kernels.runtime.array_guard import describe_arrays
     >>> array = np.zeros((2, 2))
-    >>> words = [np.zeros(call_fields.ARRAYS, np.int64), describe_arrays([array])]
-    >>> words[0][call_fields.RUN : call_fields.GIVEN + 1] = *addresses(), 1
-    >>> prepare_call(np.concatenate(words))(1.0, 0.0, array, None) is None
+    >>> words = [np.zeros(fields.ARRAYS, np.int64), describe_arrays([array])]
+    >>> words[0][fields.GIVEN : fields.ARRAYS] = 1, *addresses()
+    >>> prepare_call(np.concatenate(words))(array, None) is None
     True
     """
     function: Callable[..., Array | None] = _definition().bind(words)
     return function
 
 
+def describe_number(dtype: str, *, takes_integers: bool = True) -> list[int]:
+    """Return what compiled code takes for a number of a dtype, as the fields of one.
+
+    It leaves others to Python: those that are rounded to infinity, and what is not a number.
+
+    Parameters
+    ----------
+    dtype
+        That of bits, of integers, or of floats of four or eight bytes.
+    takes_integers
+        Whether a number that may be a float may be an integer of Python, too.
+
+    Examples
+    --------
+    >>> describe_number("int8")[fields.IS_REAL : fields.SMALLEST]
+    [0, 0, -128, 127]
+    """
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        single = kind.itemsize < np.dtype(np.float64).itemsize
+        largest = float(np.finfo(kind).max) if single else np.inf
+        exact = 1 << np.finfo(np.float64).nmant
+        words = np.array([-largest, largest]).view(np.int64).tolist()
+        return [id(int if takes_integers else float), 1, int(single), -exact, exact, *words]
+    if kind.kind == "b":
+        return [id(bool), 0, 0, 0, 1, 0, 0]
+    limits = np.iinfo(kind)
+    highest = min(int(limits.max), int(np.iinfo(np.int64).max))
+    return [id(int), 0, 0, int(limits.min), highest, 0, 0]
+
+
 @cache
 def addresses() -> Integers:
-    """Return the fields of `call_fields` from `RUN` to `GIVEN`."""
-    return np.array([address(run), id(None), id(np.ndarray), id(float)])
+    """Return the fields of a guard from `NONE` on."""
+    return np.array([id(None), id(np.ndarray), id(float)])
 
 
 @cache

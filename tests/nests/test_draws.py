@@ -13,7 +13,7 @@ from tilesolve.nests.draws import draw_tilings, price_choices
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.programs import LoopNest
-from tilesolve.nests.running import make_step, run_steps
+from tilesolve.nests.running import NestRunner
 from tilesolve.nests.steps import arithmetic_seconds, count_trips
 
 MACHINE = Machine.load("i7-6700k")
@@ -40,8 +40,7 @@ def test_random_tiles_compute_the_same(text, threads):
     assert len({tuple(one.loops for one in choices) for choices in drawn}) == 6
     for choices in drawn:
         out = arrays["C"].copy() if "C" in arrays else np.full(right.shape, 77)
-        steps = [make_step(one, MACHINE, threads) for one in choices]
-        run_steps(steps, dict(arrays), out, {})
+        NestRunner(computation, choices, MACHINE, threads).compute(list(arrays.values()), {}, out)
         np.testing.assert_array_equal(out, right)
 
 

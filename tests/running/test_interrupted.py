@@ -90,6 +90,18 @@ check(
     out, right.T,
 )
 """,
+    "a nest": """
+found = tilesolve.nest("C[i,j] += A[i,k] * B[k,j]", n, machine="i7-6700k", threads={threads},
+                       route="nest")
+assert found.seconds > policy.LONG_SECONDS
+check(lambda: found(first, second, out=out), out, right)
+""",
+    "blocks of a nest": """
+found = tilesolve.nest("C[i,j] += A[i,k] * B[k,j]", n, machine="i7-6700k", threads={threads},
+                       route="contraction", where="k <= i")
+assert found.seconds > policy.LONG_SECONDS
+check(lambda: found(first, second, out=out), out, np.tril(first) @ second)
+""",
     "another thread": """
 found = product({threads})
 others = np.empty((n, n))

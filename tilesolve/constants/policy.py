@@ -227,6 +227,10 @@ NEST_BLOCKS = 512
 NEST_BLOCK_KINDS = 16
 """Different blocks from which on a region is left to loops: each is planned and compiled."""
 
+NEST_TASKS_PER_THREAD = 2
+"""Blocks of a region with elements of their own, for each thread, from which on each block is left
+to one of them."""
+
 NEST_CAP_ROUNDS = 3
 """How often the relaxed tiles are solved for with limits of heights of the tiles before."""
 

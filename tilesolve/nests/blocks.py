@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS
+from tilesolve.constants.policy import NEST_BLOCKS, NEST_PANELS, NEST_TASKS_PER_THREAD
 from tilesolve.contractions.statements.affine import Affine, Box, Condition
 from tilesolve.contractions.statements.computation import Computation, Shape, bind_stages
 from tilesolve.contractions.statements.contraction import find_contraction
@@ -23,32 +23,39 @@ from tilesolve.contractions.statements.terms import Number, Read, Term
 from tilesolve.nests.choices import Blocks, NestChoice
 from tilesolve.nests.split import replace_terms
 
-PlanLoops = Callable[[Computation], tuple[NestChoice, ...]]
-"""Returns generated loops for a computation of one statement."""
+PlanLoops = Callable[[Computation, bool], tuple[NestChoice, ...]]
+"""Returns generated loops for a computation of one statement: by one thread of several, or by all.
+"""
 
 
-def make_blocks(choice: NestChoice, plan_loops: PlanLoops) -> Blocks:
+def make_blocks(choice: NestChoice, threads: int, plan_loops: PlanLoops) -> Blocks:
     """Return the blocks of a contraction in a region.
 
     Where a condition has a letter of the sum, all elements of the output begin before, and all
-    blocks add to them; else each block computes its elements from the start.
+    blocks add to them; else each block computes its elements from the start. Each block is a task
+    of one thread if there are enough that add to different elements.
 
     Parameters
     ----------
     choice
         The statement, with extents.
+    threads
+        Those that share the work.
     plan_loops
         Plans what no plan of a contraction computes.
     """
     stage, box = choice.statement, choice.computation.box(choice.statement)
     cover = cover_region(stage.where, box, NEST_PANELS, NEST_BLOCKS)
-    maker = _Maker.of(choice, plan_loops)
+    parts = (*cover.inside, *cover.border)
+    tasks = len({tuple(part[letter] for letter in stage.output) for part in parts})
+    apart = threads == 1 or tasks >= threads * NEST_TASKS_PER_THREAD
+    maker = _Maker.of(choice, apart, plan_loops)
     places: list[tuple[int, Mapping[str, int]]] = []
     if any(letter in stage.summed for one in stage.where for letter in one.letters):
         places.append((maker.start(), dict.fromkeys(stage.letters, 0)))
-    for part in (*cover.inside, *cover.border):
-        places.append((maker.block(part), {x: low for x, (low, _) in part.items()}))
-    return Blocks(tuple(maker.arrays.items()), tuple(maker.kinds), tuple(places))
+    begun = len(places)
+    places += [(maker.block(part), {x: low for x, (low, _) in part.items()}) for part in parts]
+    return Blocks(tuple(maker.arrays.items()), tuple(maker.kinds), tuple(places), begun, apart)
 
 
 @dataclass(slots=True)
@@ -59,6 +66,8 @@ class _Maker:
     ----------
     choice
         The contraction in its region.
+    apart
+        Whether one thread computes a block.
     plan_loops
         As of `make_blocks`.
     arrays
@@ -70,6 +79,7 @@ class _Maker:
     """
 
     choice: NestChoice
+    apart: bool
     plan_loops: PlanLoops
     arrays: Mapping[str, Read]
     dtypes: Mapping[str, str]
@@ -79,7 +89,7 @@ class _Maker:
     known: dict[object, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, choice: NestChoice, plan_loops: PlanLoops) -> _Maker:
+    def of(cls, choice: NestChoice, apart: bool, plan_loops: PlanLoops) -> _Maker:
         """Return one for a contraction."""
         computation, stage, contraction = choice.computation, choice.statement, choice.contraction
         assert contraction is not None
@@ -95,7 +105,7 @@ class _Maker:
         dtypes |= {name: computation.dtypes[read.array] for name, read in arrays.items()}
         own: dict[Term, Term] = {read: Read(name, read.subscripts) for name, read in arrays.items()}
         added = replace_terms(contraction.added, own)
-        return cls(choice, plan_loops, arrays, dtypes, added, contraction.beta)
+        return cls(choice, apart, plan_loops, arrays, dtypes, added, contraction.beta)
 
     @property
     def stage(self) -> Stage:
@@ -107,7 +117,7 @@ class _Maker:
         stage = self.stage
         begun = self._bind(self._plus(None), self.choice.computation.sizes, stage.bounds)
         self.beta = Number(1)
-        return self._kind("start", lambda: self.plan_loops(begun))
+        return self._kind("start", lambda: self.plan_loops(begun, False))
 
     def block(self, box: Box) -> int:
         """Return the kind of a block, given the first and the last value of each letter."""
@@ -123,7 +133,9 @@ class _Maker:
         if not loops:
             return self._kind(key, lambda: self._masked(sizes, where))
         looped = self._plus(self.added)
-        return self._kind(key, lambda: self.plan_loops(self._bind(looped, sizes, where)))
+        return self._kind(
+            key, lambda: self.plan_loops(self._bind(looped, sizes, where), self.apart)
+        )
 
     def _masked(
         self, sizes: Mapping[str, int], where: Sequence[Condition]
@@ -138,7 +150,7 @@ class _Maker:
         shapes = {name: tuple(sizes[letter] for letter in stage.output)}
         return (
             self._contraction(whole, sizes),
-            *self.plan_loops(self._bind(merged, sizes, where, kinds, shapes)),
+            *self.plan_loops(self._bind(merged, sizes, where, kinds, shapes), self.apart),
         )
 
     def _plus(self, added: Term | None) -> Stage:

@@ -33,11 +33,14 @@ class Call:
         The value of each parameter.
     target
         Where the result goes: a new array, or as much of `out` as the nest's array has.
+    out
+        The whole array that the result is, or is a part of.
     """
 
     held: Held
     params: Params
     target: Array
+    out: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,30 @@ class Signature:
         text = repr("; ".join(map(str, computation.stages)))
         return cls(text, inputs, computation.params, output, fills)
 
+    def line_up(
+        self, arrays: Sequence[object], named: Mapping[str, object]
+    ) -> tuple[Sequence[object], Sequence[object]] | None:
+        """Return all inputs and all parameters in order, as a call gives them.
+
+        None if anything is missing or too much: `read` tells what.
+
+        Examples
+        --------
+        >>> from tilesolve.contractions.statements.computation import bind_stages
+        >>> from tilesolve.contractions.statements.parse import parse_stages
+        >>> found = Signature.of(bind_stages(parse_stages("o[i] = a * x[i] + y[i]"), 2))
+        >>> found.line_up(["x"], {"a": 3, "y": "y"})
+        (['x', 'y'], [3])
+        """
+        count, given = len(self.inputs), len(arrays)
+        if given + len(named) != count + len(self.params) or given > count:
+            return None
+        try:
+            inputs = [*arrays, *[named[info.name] for info in self.inputs[given:]]]
+            return inputs, [named[name] for name, _ in self.params]
+        except KeyError:
+            return None
+
     def read(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
     ) -> Call:
@@ -97,14 +124,24 @@ class Signature:
             Where the result goes; a new array if None.
         """
         values = self._named(arrays, named)
-        params = {name: _read_param(values[name], name, dtype) for name, dtype in self.params}
+        params = self.read_params(values)
         held = {info.name: self._read_input(info, values[info.name]) for info in self.inputs}
         if out is not None:
-            return Call(held, params, self._read_output(held, out))
+            whole = out if isinstance(out, np.ndarray) else view_output(out, f"out of {self.text}")
+            return Call(held, params, self._read_output(held, whole), whole)
+        target = self.new_output()
+        return Call(held, params, target, target)
+
+    def read_params(self, values: Mapping[str, Any]) -> dict[str, float]:
+        """Return the value of each parameter; raise an error if one is no number of its dtype."""
+        return {name: _read_param(values[name], name, dtype) for name, dtype in self.params}
+
+    def new_output(self) -> Array:
+        """Return a new array for the result, with zeros where the nest leaves elements."""
         target = new_result(self.output.shape, np.dtype(self.output.dtype))
         if self.fills:
             target[...] = 0
-        return Call(held, params, target)
+        return target
 
     def _named(self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arrays and parameters by name, as calls of Python functions give them."""
@@ -145,8 +182,7 @@ class Signature:
     def _read_output(self, held: Held, out: Array) -> Array:
         """Return as much of `out` as is computed, if it may be written."""
         info, what = self.output, f"out of {self.text}"
-        whole = out if isinstance(out, np.ndarray) else view_output(out, what)
-        part = first_elements(whole, info.shape)
+        part = first_elements(out, info.shape)
         target = check_output(part, what, info.shape, dtype=np.dtype(info.dtype))
         for name, array in held.items():
             if name != info.name or not same_elements(target, array):

@@ -141,11 +141,17 @@ class Blocks:
         What computes a block, for each different one.
     places
         The kind of each block, and the first value of each letter there, in order.
+    begun
+        How many of the first ones begin elements to which all others add.
+    apart
+        Whether each of the others is a task of one thread; else threads share each block.
     """
 
     arrays: tuple[tuple[str, Read], ...]
     kinds: tuple[tuple[NestChoice, ...], ...]
     places: tuple[tuple[int, Mapping[str, int]], ...]
+    begun: int = 0
+    apart: bool = True
 
     def lines(self) -> list[str]:
         """Return what a report says of them: how many of each kind, and what computes them."""

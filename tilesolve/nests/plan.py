@@ -21,11 +21,11 @@ from tilesolve.nests.arguments import (
     Statement,
     read_computation,
 )
-from tilesolve.nests.calls import Array, Signature
+from tilesolve.nests.calls import Array
 from tilesolve.nests.choices import NestChoice, NestMode, Route
 from tilesolve.nests.files import Asked, dump_nest, load_nest
 from tilesolve.nests.report import write_nest_report
-from tilesolve.nests.running import Step, make_step, run_steps
+from tilesolve.nests.running import NestRunner
 from tilesolve.system.checks import check_threads
 from tilesolve.system.html_report import html_report
 
@@ -105,7 +105,7 @@ class NestPlan:
     @property
     def seconds(self) -> float:
         """Predicted seconds of all statements."""
-        return sum(step.seconds for step in self._steps)
+        return self._runner.seconds
 
     @property
     def how(self) -> str:
@@ -114,12 +114,8 @@ class NestPlan:
         return "; ".join(dict.fromkeys(found))
 
     @cached_property
-    def _steps(self) -> tuple[Step, ...]:
-        return tuple(make_step(one, self.machine, self.threads) for one in self.choices)
-
-    @cached_property
-    def _signature(self) -> Signature:
-        return Signature.of(self.computation)
+    def _runner(self) -> NestRunner:
+        return NestRunner(self.computation, self.choices, self.machine, self.threads)
 
     def __call__(
         self, /, *arrays: npt.ArrayLike, out: Array | None = None, **named: npt.ArrayLike
@@ -163,9 +159,7 @@ class NestPlan:
         >>> counts(np.array([1, 3, 1]), w=np.array([0.5, 1.0, 2.0])).tolist()
         [0.0, 2.5, 0.0, 1.0]
         """
-        call = self._signature.read(arrays, named, out)
-        run_steps(self._steps, call.held, call.target, call.params)
-        return call.target if out is None else out
+        return self._runner.compute(arrays, named, out)
 
     def __eq__(self, other: object) -> bool:
         return self._asked == other._asked if isinstance(other, NestPlan) else NotImplemented

@@ -14,6 +14,7 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.contraction import find_contraction
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
+from tilesolve.machine.what_if import divide_machine
 from tilesolve.model.price import Price
 from tilesolve.model.score import score
 from tilesolve.nests.blocks import make_blocks
@@ -170,18 +171,20 @@ def _other_route(position: int, computation: Computation, wish: _Wish) -> NestCh
 
 def _region(found: NestChoice, wish: _Wish) -> NestChoice | None:
     """Return a contraction in a region as blocks; None where loops are better and not refused."""
+    alone = replace(wish, machine=divide_machine(wish.machine, wish.threads), threads=1)
 
-    def plan_loops(computation: Computation) -> tuple[NestChoice, ...]:
+    def plan_loops(computation: Computation, apart: bool) -> tuple[NestChoice, ...]:
         parts = split_sums(computation)
-        return tuple(_nest(found.stage, single(parts, one), wish) for one in parts.stages)
+        own = alone if apart else wish
+        return tuple(_nest(found.stage, single(parts, one), own) for one in parts.stages)
 
-    blocks = make_blocks(found, plan_loops)
+    blocks = make_blocks(found, wish.threads, plan_loops)
     made = replace(found, blocks=blocks, why=f"{found.why} in {len(blocks.places)} blocks")
     if wish.route == "contraction":
         return made
     if len(blocks.kinds) > NEST_BLOCK_KINDS:
         return None
-    loops = plan_loops(found.computation)
+    loops = plan_loops(found.computation, False)
     limit = sum(score_choice(one, wish.machine, wish.threads) for one in loops)
     return made if score_choice(made, wish.machine, wish.threads) <= limit else None
 

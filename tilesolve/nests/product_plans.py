@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesolve.machine.model import Machine
 from tilesolve.model.score import score
+from tilesolve.nests.block_tasks import measure_blocks
 from tilesolve.nests.choices import NestChoice
 from tilesolve.plans.plan import Plan, plan
 
@@ -29,10 +30,8 @@ def score_choice(choice: NestChoice, machine: Machine, threads: int) -> float:
     Waiting is left out, which prices of loops have none of.
     """
     if choice.blocks is not None:
-        kinds = [
-            sum(score_choice(one, machine, threads) for one in kind) for kind in choice.blocks.kinds
-        ]
-        return sum(kinds[kind] for kind, _ in choice.blocks.places)
+        output = choice.statement.output
+        return measure_blocks(choice.blocks, output, machine, threads, score_choice)
     if choice.cost is not None:
         return score(choice.cost, machine.costs.level_overlap)
     if choice.contraction is None:

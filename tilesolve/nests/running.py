@@ -1,177 +1,276 @@
-"""Running a nest: each statement is computed by what was chosen for it."""
+"""Running nests: a call does what was written down for arrays that lie like its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tilesolve.constants.policy import LONG_SECONDS
-from tilesolve.contractions.errors import PlanError
-from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import OPERATIONS
-from tilesolve.contractions.statements.terms import Apply, Number, Param, Read, Term
-from tilesolve.kernels.programs.compiled_program import CompiledProgram, compile_program
-from tilesolve.kernels.programs.layout import Layout
+from tilesolve.contractions.statements.computation import Computation
+from tilesolve.contractions.statements.terms import Term
+from tilesolve.kernels.programs.compiled_program import CompiledProgram
+from tilesolve.kernels.runtime import task_fields as fields
+from tilesolve.kernels.runtime.fast_call import describe_number
+from tilesolve.kernels.runtime.task_list import run_all, run_tasks
 from tilesolve.machine.model import Machine
-from tilesolve.nests.calls import Array, Held, Params, first_elements, leaves_elements
-from tilesolve.nests.choices import Blocks, NestChoice
-from tilesolve.nests.planning import plan_nest
-from tilesolve.nests.product_plans import plan_products
+from tilesolve.nests.call_tasks import Codes, StatementWriter, compute_factor
+from tilesolve.nests.calls import Array, Call, Params, Signature
+from tilesolve.nests.choices import NestChoice
+from tilesolve.nests.predicted import predict_seconds
+from tilesolve.nests.task_writer import Located, TaskStage, TaskWriter
+from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import same_elements
+from tilesolve.packing.offsets import Integers
+from tilesolve.packing.sizes import ALIGNMENT_BYTES, WORD_BYTES
+from tilesolve.running.recent import Recent
+from tilesolve.system.cancellation import CANCEL_ADDRESS, stop_address
 from tilesolve.system.result_buffers import new_result
-from tilesolve.transposes.transpose import transpose
+from tilesolve.system.workers import run_together
 
 MOST_LAYOUTS = 8
-"""Layouts of arrays whose code a step keeps in memory."""
+"""Layouts of arrays whose tasks a nest keeps in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What computes one statement.
+@dataclass(slots=True, eq=False)
+class NestLayout:
+    """What a call does with arrays that lie in some way.
 
     Parameters
     ----------
-    choice
-        How.
+    stages
+        One after another.
+    words
+        All instructions.
+    begins, address
+        The address of each task, and where the last one ends; and the address of these.
+    tasks
+        What they were written from.
+    factors
+        What calls compute from their parameters, behind these.
+    recent
+        How to tell such arrays again, once there were some; None where Python has to look.
+    """
+
+    stages: tuple[TaskStage, ...]
+    words: Integers
+    begins: Integers
+    address: int
+    tasks: TaskWriter
+    factors: tuple[Term, ...]
+    recent: Recent | None = None
+
+    @classmethod
+    def of(cls, tasks: TaskWriter, factors: Sequence[Term], *, merge: bool) -> NestLayout:
+        """Return what was written, with stages as one where a single thread runs all tasks."""
+        words = np.array(tasks.words, np.int64)
+        begins = np.array([*tasks.begins, len(words)], np.int64)
+        stages = tuple(tasks.stages)
+        if merge and stages and all(one.job is None for one in stages):
+            stages = (TaskStage(0, len(tasks.begins)),)
+        where = words.ctypes.data + WORD_BYTES * begins
+        return cls(stages, words, where, where.ctypes.data, tasks, tuple(factors))
+
+    def program_at(self, address: int) -> CompiledProgram:
+        """Return the program that an instruction runs."""
+        return self.tasks.checked[(address - self.words.ctypes.data) // WORD_BYTES]
+
+
+class NestRunner:
+    """Runs the choices for a computation, and keeps what strides of arrays decide.
+
+    Parameters
+    ----------
+    computation
+        What is computed.
+    choices
+        How each statement is.
+    machine, threads
+        Where, and how many work at once.
+
+    Attributes
+    ----------
+    signature
+        What calls take.
     seconds
         Predicted.
-    run
-        Computes it into the array of its name, among arrays by name.
     """
 
-    choice: NestChoice
-    seconds: float
-    run: Callable[[Held, Params], None]
+    def __init__(
+        self,
+        computation: Computation,
+        choices: Sequence[NestChoice],
+        machine: Machine,
+        threads: int,
+    ) -> None:
+        self.computation, self.choices = computation, tuple(choices)
+        self.machine, self.threads = machine, threads
+        self.signature = Signature.of(computation)
+        self.seconds = sum(predict_seconds(one, machine, threads) for one in choices)
+        self._long = self.seconds >= LONG_SECONDS
+        self._codes: Codes = {}
+        self._layouts: dict[tuple[object, ...], NestLayout] = {}
+        self._known: tuple[tuple[NestLayout, Recent], ...] = ()
+
+    def compute(
+        self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, Any], out: Array | None
+    ) -> Array:
+        """Compute a call, given what users give; see `NestPlan.__call__`."""
+        if self._known:
+            done = self._repeat(arrays, named, out)
+            if done is not None:
+                return done
+        call = self.signature.read(arrays, named, out)
+        self._run(call)
+        return call.target if out is None else out
+
+    def _repeat(
+        self, arrays: Sequence[object], named: Mapping[str, Any], out: Array | None
+    ) -> Array | None:
+        """Return what a call gives if it is like one before; None if Python has to look at it."""
+        given = self.signature.line_up(arrays, named)
+        if given is None:
+            return None
+        inputs, numbers = given
+        factors = self._known[0][0].factors
+        if factors:
+            params = self.signature.read_params(named)
+            numbers = [*params.values(), *(compute_factor(one, params) for one in factors)]
+        if out is None:
+            out = self.signature.new_output()
+        for _, recent in self._known:
+            memory = workspace(recent.workspace_bytes).bytes
+            done = recent.call(*numbers, memory, out, *inputs)
+            if done is not None:
+                return done
+        return None
+
+    def _run(self, call: Call) -> None:
+        """Compute a call whose arrays and parameters have been checked."""
+        held, target = call.held, call.target
+        own = held.get(self.signature.output.name)
+        placed = own is not None and same_elements(own, target)
+        key = (placed, call.out.shape, target.strides, *[one.strides for one in held.values()])
+        layout = self._layouts.get(key)
+        if layout is None:
+            if len(self._layouts) >= MOST_LAYOUTS:
+                self._layouts.clear()
+            layout = self._layouts[key] = self._lay_out(call, placed=placed)
+        self._run_stages(layout, call)
+        if layout.recent is None and self.threads == 1 and not self._long:
+            layout.recent = self._remember(layout, call)
+            known = list(self._layouts.values())
+            self._known = tuple((one, one.recent) for one in known if one.recent is not None)
+
+    def _lay_out(self, call: Call, *, placed: bool) -> NestLayout:
+        """Write down what is done for arrays like those of a call."""
+        computation, held = self.computation, call.held
+        out = _locate(fields.GIVEN, call.target)
+        arrays = {
+            name: _locate(fields.GIVEN + 1 + at, array)
+            for at, (name, array) in enumerate(held.items())
+        }
+        if placed:
+            arrays[self.signature.output.name] = out
+        first = fields.GIVEN + 1 + len(arrays)
+        names = [name for name, _ in computation.params]
+        params = {name: (first + at, 0) for at, name in enumerate(names)}
+        writer = StatementWriter(
+            self.machine, self.threads, params, first + len(names), self._codes
+        )
+        writer.write(self.choices, arrays, out)
+        return NestLayout.of(writer.tasks, tuple(writer.factors), merge=self.threads == 1)
+
+    def _remember(self, layout: NestLayout, call: Call) -> Recent | None:
+        """Return how to tell arrays like those of a call, if compiled code does all."""
+        if any(one.job is not None for one in layout.stages):
+            return None
+        arrays = [call.out, *call.held.values()]
+        numbers = [describe_number(dtype) for _, dtype in self.computation.params]
+        numbers += [describe_number("float64") for _ in layout.factors]
+        tasks, sizes = layout.tasks, [0] * fields.TOLD_WORDS
+        sizes[fields.TASKS] = layout.address
+        sizes[fields.TASK_COUNT] = len(layout.begins) - 1
+        sizes[fields.STOP_ADDRESS] = CANCEL_ADDRESS
+        shared = _round_up(WORD_BYTES * (fields.GIVEN + len(arrays) + len(numbers)))
+        own = shared + _round_up(tasks.shared_bytes)
+        scratch = own + _round_up(tasks.own_bytes)
+        sizes[fields.SHARED_BYTES], sizes[fields.OWN_BYTES] = shared, own
+        sizes[fields.SCRATCH_BYTES] = scratch
+        sizes[fields.ARRAY_COUNT], sizes[fields.NUMBER_COUNT] = len(arrays), len(numbers)
+        told = np.array(sizes, np.int64)
+        size = scratch + tasks.scratch_bytes
+        kept = (layout.words, layout.begins, tasks.kept, tasks.checked)
+        return Recent.of(run_all, told, arrays, numbers, size, kept)
+
+    def _run_stages(self, layout: NestLayout, call: Call) -> None:
+        """Run all tasks, by as many threads as there are."""
+        arrays = [array.ctypes.data for array in (call.target, *call.held.values())]
+        numbers = _number_words(self.computation, call.params, layout.factors)
+        slots = np.array([*[0] * fields.GIVEN, *arrays, *numbers], np.int64)
+        size = layout.tasks.shared_bytes
+        shared = new_result((size,), np.dtype(np.uint8)) if size else slots
+        slots[fields.SHARED] = shared.ctypes.data
+        for stage in layout.stages:
+            if stage.job is not None:
+                stage.job(partial(_view, slots), call.params)
+                continue
+            following = np.array([stage.first], np.int64)
+            team = min(self.threads, stage.last - stage.first)
+            jobs = [partial(_run_part, layout, stage, following, slots.copy()) for _ in range(team)]
+            run_together(jobs, long=self._long)
 
 
-def make_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
-    """Return what computes a statement by a choice."""
-    if choice.blocks is not None:
-        return _blocks_step(choice, choice.blocks, machine, threads)
-    if choice.route == "contraction":
-        return _contraction_step(choice, machine, threads)
-    cost = choice.cost
-    if choice.route == "transpose":
-        source, axes = choice.statement.reads[0].array, choice.axes
-        name, sizes = choice.statement.name, choice.computation.sizes
-        computed = tuple(sizes[letter] for letter in choice.statement.output)
-
-        def move(held: Held, params: Params) -> None:
-            transpose(held[source], axes, first_elements(held[name], computed), threads=threads)
-
-        if cost is None:  # what loops would take that move as much
-            cost = plan_nest(choice.computation, machine, threads, route="nest")[0].cost
-        return Step(choice, cost.seconds if cost else 0.0, move)
-    assert choice.program is not None
-    assert cost is not None
-    return Step(choice, cost.seconds, _Loops(choice, threads, cost.seconds >= LONG_SECONDS).run)
+def _run_part(layout: NestLayout, stage: TaskStage, following: Integers, slots: Integers) -> None:
+    """Run tasks of a stage until none is left, in a thread that has slots of its own."""
+    tasks = layout.tasks
+    own = _round_up(tasks.own_bytes)
+    memory = workspace(own + tasks.scratch_bytes)
+    slots[fields.OWN], slots[fields.SCRATCH] = memory.address, memory.address + own
+    slots[fields.STOP] = stop_address()
+    failed = run_tasks(layout.address, stage.last, following.ctypes.data, slots.ctypes.data)
+    if failed:
+        number, position = slots[fields.FAILED : fields.FAILED + 2].tolist()
+        raise layout.program_at(failed).find_error(number, position)
 
 
-class _Loops:
-    """Generated loops, compiled for each layout of arrays that comes."""
-
-    def __init__(self, choice: NestChoice, threads: int, long: bool) -> None:
-        self.choice, self.threads, self.long = choice, threads, long
-        self.names = tuple(one.name for one in choice.computation.arrays)
-        self.compiled: dict[tuple[tuple[int, ...], ...], CompiledProgram] = {}
-
-    def run(self, held: Held, params: Params) -> None:
-        """Compute the statement."""
-        program = self.choice.program
-        assert program is not None
-        arrays = {name: held[name] for name in self.names}
-        strides = tuple([array.strides for array in arrays.values()])
-        code = self.compiled.get(strides)
-        if code is None:
-            if len(self.compiled) >= MOST_LAYOUTS:
-                self.compiled.clear()
-            layout = Layout.of(arrays)
-            alike = (one for one in self.compiled.values() if one.layout == layout)
-            code = next(alike, None) or compile_program(program, layout)
-            self.compiled[strides] = code
-        code.run_checked(arrays, params, threads=self.threads, long=self.long)
+def _number_words(computation: Computation, params: Params, factors: Sequence[Term]) -> list[int]:
+    """Return the words of all parameters, and of factors of contractions."""
+    values = [np.array(params[name], dtype) for name, dtype in computation.params]
+    values += [np.array(compute_factor(one, params)) for one in factors]
+    words = (value.tobytes().ljust(WORD_BYTES, b"\0") for value in values)
+    return [int.from_bytes(word, sys.byteorder, signed=True) for word in words]
 
 
-def _contraction_step(choice: NestChoice, machine: Machine, threads: int) -> Step:
-    contraction = choice.contraction
-    assert contraction is not None
-    plans = plan_products(choice, machine, threads)
-    name, sizes = choice.statement.name, choice.computation.sizes
-    computed = tuple(sizes[letter] for letter in choice.statement.output)
-
-    def multiply(held: Held, params: Params) -> None:
-        target = first_elements(held[name], computed)
-        beta = 0.0 if contraction.beta is None else _factor(contraction.beta, params)
-        for product, made in zip(contraction.products, plans, strict=True):
-            first, second = (
-                first_elements(held[operand], made.problem.shape(at))
-                for at, operand in enumerate(product.operands, 1)
-            )
-            alpha = 1.0 if product.alpha is None else _factor(product.alpha, params)
-            made(first, second, target, alpha=alpha, beta=beta)
-            beta = 1.0
-
-    return Step(choice, sum(one.seconds for one in plans), multiply)
+def _locate(slot: int, array: Array) -> Located:
+    return Located(slot, 0, array.shape, array.strides, array.dtype)
 
 
-def _blocks_step(choice: NestChoice, blocks: Blocks, machine: Machine, threads: int) -> Step:
-    kinds = [tuple(make_step(one, machine, threads) for one in kind) for kind in blocks.kinds]
-    shapes = [
-        {info.name: info.shape for one in kind for info in one.computation.arrays}
-        for kind in blocks.kinds
-    ]
-    target = choice.statement.target
-
-    def run(held: Held, params: Params) -> None:
-        for kind, origin in blocks.places:
-            parts = {
-                name: _part(held[read.array], read, origin, shapes[kind][name])
-                for name, read in (*blocks.arrays, (target.array, target))
-                if name in shapes[kind]
-            }
-            run_steps(kinds[kind], parts, parts[target.array], params)
-
-    seconds = [sum(step.seconds for step in kind) for kind in kinds]
-    return Step(choice, sum(seconds[kind] for kind, _ in blocks.places), run)
+def _view(slots: Integers, place: Located) -> Array:
+    """Return an array of a call, which lives as long as the call."""
+    found: Array = np.asarray(_Memory(int(slots[place.slot]) + place.offset, place))
+    return found
 
 
-def _part(array: Array, read: Read, origin: Mapping[str, int], shape: Sequence[int]) -> Array:
-    """Return the part of an array that a block has, given the element and its first letters."""
-    firsts = (one.at(origin) for one in read.subscripts if isinstance(one, Affine))
-    return array[tuple(slice(at, at + n) for at, n in zip(firsts, shape, strict=True))]
+class _Memory:
+    """Elements at an address, as NumPy takes them."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, place: Located) -> None:
+        self.__array_interface__: Mapping[str, Any] = {
+            "version": 3,
+            "data": (address, False),
+            "typestr": place.dtype.str,
+            "shape": place.shape,
+            "strides": place.strides,
+        }
 
 
-def _factor(term: Term, params: Params) -> float:
-    """Return the value of a product of numbers and parameters."""
-    match term:
-        case Number(value=value):
-            return float(value)
-        case Param(name=name):
-            return float(params[name])
-        case Apply(name=name, arguments=arguments):
-            return float(OPERATIONS[name].function(*(_factor(one, params) for one in arguments)))
-    raise PlanError(f"{term} is no factor of numbers and parameters")
-
-
-def run_steps(steps: Sequence[Step], held: Held, out: Array, params: Params) -> None:
-    """Compute all statements; the last one writes to an array that is given.
-
-    An array that it updates is copied there first.
-    """
-    for at, step in enumerate(steps):
-        info = step.choice.computation.output
-        if at == len(steps) - 1:
-            own = held.get(info.name)
-            if own is not None and not same_elements(out, own):
-                out[...] = own
-            held[info.name] = out
-        elif info.name in held:
-            held[info.name] = held[info.name].copy()  # an input is updated, which stays as it is
-        else:
-            held[info.name] = new_result(info.shape, np.dtype(info.dtype))
-            if leaves_elements(step.choice.computation):
-                held[info.name][...] = 0
-        if all(info.shape):
-            step.run(held, params)
+def _round_up(size: int) -> int:
+    return size + -size % ALIGNMENT_BYTES

@@ -216,7 +216,7 @@ class Executor:
             if not (prepared or others or tasks[0].schedule.block):
                 if layout.recent is None:
                     told = Argument(out, out), (Argument(first, first), Argument(second, second))
-                    layout.recent = Recent.of(tasks[0], *told)
+                    layout.recent = Recent.of_contraction(tasks[0], *told)
                 self.recent = layout.recent
         return out
 
@@ -233,7 +233,7 @@ class Executor:
         )
         if len(layout.tasks) != 1 or layout.tasks[0].schedule.block or self.long:
             return None  # sums of halves lie in no array; compiled code hears no interrupts
-        return Recent.of(
+        return Recent.of_contraction(
             layout.tasks[0], out, (first, Argument(second.array)), others, kept=(second,)
         )
 

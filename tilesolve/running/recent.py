@@ -8,11 +8,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime import call_fields, guard_fields, macrokernel
 from tilesolve.kernels.runtime.array_guard import describe_arrays
-from tilesolve.kernels.runtime.fast_call import MAX_PLACES, addresses, prepare_call
+from tilesolve.kernels.runtime.compiled import Compiled, address
+from tilesolve.kernels.runtime.contraction_call import MAX_PLACES, run_contraction
+from tilesolve.kernels.runtime.fast_call import (
+    MAX_NUMBERS,
+    addresses,
+    describe_number,
+    prepare_call,
+)
 from tilesolve.packing.buffers import workspace
 from tilesolve.packing.memory_overlap import Array
+from tilesolve.packing.offsets import Integers
 from tilesolve.running.task import Task
 from tilesolve.system.result_buffers import new_result
 
@@ -53,7 +61,7 @@ class Recent:
     call
         Computes for such arrays.
     workspace_bytes
-        Bytes of packed copies.
+        Bytes of packed copies, and of what else a run needs.
     shape, dtype
         Of the output.
     kept
@@ -70,6 +78,48 @@ class Recent:
     @classmethod
     def of(
         cls,
+        code: Compiled,
+        told: Integers,
+        arrays: Sequence[Array],
+        numbers: Sequence[Sequence[int]],
+        workspace_bytes: int,
+        kept: Sequence[object] = (),
+    ) -> Self | None:
+        """Note what a call is given; None where compiled code could not tell another by it.
+
+        Parameters
+        ----------
+        code
+            What computes, see `guard_fields.RUN`.
+        told
+            What it is told beside the arrays and the numbers.
+        arrays
+            That the call is given, the output first.
+        numbers
+            What numbers it takes: `describe_number` for each.
+        workspace_bytes
+            As of a recent call.
+        kept
+            What has to stay as long as this does.
+        """
+        if len(numbers) > MAX_NUMBERS or not all(
+            type(one) is np.ndarray and one.size for one in arrays
+        ):
+            return None
+        kinds = np.array(numbers, np.int64)
+        words = np.zeros(guard_fields.ARRAYS, np.int64)
+        words[guard_fields.RUN : guard_fields.NONE] = [
+            *(address(code), told.ctypes.data),
+            *(len(numbers), kinds.ctypes.data, len(arrays)),
+        ]
+        words[guard_fields.NONE :] = addresses()
+        call = prepare_call(np.concatenate([words, describe_arrays(arrays)]))
+        stays = (told, kinds, [array.dtype for array in arrays], *kept)
+        return cls(call, workspace_bytes, arrays[0].shape, arrays[0].dtype, stays)
+
+    @classmethod
+    def of_contraction(
+        cls,
         task: Task,
         out: Argument,
         operands: tuple[Argument, Argument],
@@ -77,7 +127,7 @@ class Recent:
         *,
         kept: tuple[object, ...] = (),
     ) -> Self | None:
-        """Note what a call is given; None where compiled code could not tell another by it.
+        """Note what a call of a plan is given; None where compiled code could not tell another.
 
         Parameters
         ----------
@@ -93,30 +143,32 @@ class Recent:
             return None
         if not all(one.is_known for one in tensors):
             return None
-        arrays = [one.given for one in tensors if one.given is not None]
         places = np.array(
             [0 if one.given is not None else one.view.ctypes.data for one in others], np.int64
         )
-        words = np.zeros(call_fields.ARRAYS, np.int64)
-        words[: len(task.words)] = task.words
-        words[call_fields.RUN : call_fields.GIVEN] = addresses()
-        words[call_fields.GIVEN] = len(arrays)
-        words[call_fields.KEPT : call_fields.PLACES] = [
+        told = np.zeros(call_fields.SIZE, np.int64)
+        told[: call_fields.MACROKERNEL] = task.words
+        told[call_fields.MACROKERNEL] = address(macrokernel.run)
+        told[call_fields.KEPT : call_fields.PLACES] = [
             0 if one.given is not None else id(one.view) for one in operands
         ]
-        words[call_fields.PLACES] = places.ctypes.data
-        words[call_fields.PLACE_COUNT] = len(others)
-        call = prepare_call(np.concatenate([words, describe_arrays(arrays)]))
+        told[call_fields.PLACES] = places.ctypes.data
+        told[call_fields.PLACE_COUNT] = len(others)
         same = [one.view for one in tensors if one.given is None]
-        stays = (task, same, places, [array.dtype for array in arrays], *kept)
-        return cls(call, task.workspace_bytes, arrays[0].shape, arrays[0].dtype, stays)
+        arrays = [one.given for one in tensors if one.given is not None]
+        stays = (task, same, places, *kept)
+        return cls.of(run_contraction, told, arrays, _FACTORS, task.workspace_bytes, stays)
 
     def again(
         self, out: Array | None, alpha: complex, beta: complex, *given: object
     ) -> Array | None:
-        """Return what the call gives if its arrays are like these, or nothing if it is another."""
+        """Return what a plan gives if its arrays are like these, or nothing if it is another."""
         if out is None:
             if type(beta) is not float or beta:
                 return None
             out = new_result(self.shape, self.dtype)
         return self.call(alpha, beta, workspace(self.workspace_bytes).bytes, out, *given)
+
+
+_FACTORS = [describe_number("float64", takes_integers=False) for _ in ("alpha", "beta")]
+"""Both factors of a contraction."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.nests import NestCase, find_nests
@@ -20,7 +21,7 @@ from tilesolve.nests.choices import NestChoice
 from tilesolve.nests.classify import NestClass, tile_class
 from tilesolve.nests.draws import draw_tilings, price_choices
 from tilesolve.nests.planning import plan_nest
-from tilesolve.nests.running import Step, make_step, run_steps
+from tilesolve.nests.running import NestRunner
 from tilesolve.packing.buffers import allocate
 from tilesolve.plans.tries import count_flush_bytes
 from tilesolve.studies.method import Method
@@ -137,18 +138,14 @@ def time_choices(
     BenchmarkError
         If one gives another result than most.
     """
-    *operands, out = case.draw()
-    arrays = dict(zip(case.work.computation.inputs, operands, strict=True))
-    params = dict(case.work.params)
+    *inputs, out = case.draw()
+    computation, params = case.work.computation, dict(case.work.params)
     trash = allocate(count_flush_bytes(machine))
     timers, digests = [], []
     for number, choices in enumerate(several, start=1):
         step(f"tiling {number} of {len(several)} makes ready")
-        steps = [make_step(one, machine, procedure.threads) for one in choices]
-
-        def run(steps: Sequence[Step] = steps) -> None:
-            run_steps(steps, dict(arrays), out, params)
-
+        runner = NestRunner(computation, choices, machine, procedure.threads)
+        run = partial(runner.compute, inputs, params, out)
         run()
         digests.append(sum_parts(out))
         timers.append(make_timer(run, trash))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
-from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 
 SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
@@ -15,8 +15,8 @@ SPEC, SIZES = "mn-mk-kn", {"m": 5, "n": 6, "k": 7}
 
 def told(arrays):
     """Return the words of a run for such arrays."""
-    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(arrays))
-    words[call_fields.GIVEN] = len(arrays)
+    words = np.append(np.zeros(guard_fields.ARRAYS, np.int64), describe_arrays(arrays))
+    words[guard_fields.GIVEN] = len(arrays)
     return words
 
 

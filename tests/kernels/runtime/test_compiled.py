@@ -17,7 +17,7 @@ import pytest
 import tilesolve
 from tilesolve.constants import tuning
 from tilesolve.kernels.codegen.python_entry import Definition
-from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 from tilesolve.kernels.runtime.compiled import (
     INT,
@@ -34,10 +34,10 @@ CHECK = "assert tilesolve.__path__ == [{path!r}], tilesolve.__path__\n"
 
 MATCH = """
 import numpy, tilesolve
-from tilesolve.kernels.runtime import array_guard, call_fields
+from tilesolve.kernels.runtime import array_guard, guard_fields
 given = numpy.zeros((2, 3)), numpy.zeros((2, 4))
-words = numpy.append(numpy.zeros(call_fields.ARRAYS, int), array_guard.describe_arrays(given))
-words[call_fields.GIVEN] = 2
+words = numpy.append(numpy.zeros(guard_fields.ARRAYS, int), array_guard.describe_arrays(given))
+words[guard_fields.GIVEN] = 2
 for others in given, given[::-1]:
     row = numpy.array([id(array) for array in others])
     found = array_guard.match_arrays(words.ctypes.data, row.ctypes.data)
@@ -45,7 +45,7 @@ for others in given, given[::-1]:
 """
 
 OF_MATCHING = {
-    "runtime/call_fields": (("FLOAT = 7\n", "FLOAT = 8\n"), ("GIVEN = 8\n", "GIVEN = 7\n")),
+    "runtime/guard_fields": (("GIVEN = 4\n", "GIVEN = 5\n"), ("NONE = 5\n", "NONE = 4\n")),
 }
 """For the module that a compiled function takes constants from, another order of two of these."""
 
@@ -177,8 +177,8 @@ def test_code_at_an_address_gets_its_arguments_in_order_and_gives_back_an_intege
 
 def test_a_compiled_function_is_the_same_where_its_address_says():
     given = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((4, 3))
-    words = np.append(np.zeros(call_fields.ARRAYS, np.int64), describe_arrays(given))
-    words[call_fields.GIVEN] = len(given)
+    words = np.append(np.zeros(guard_fields.ARRAYS, np.int64), describe_arrays(given))
+    words[guard_fields.GIVEN] = len(given)
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 2)
     for others in (given, given[::-1]):
         row = np.array([id(array) for array in others])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilesolve import Machine, plan
-from tilesolve.kernels.runtime import call_fields
+from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays
 from tilesolve.kernels.runtime.fast_call import addresses, prepare_call
 from tilesolve.packing import buffers
@@ -90,8 +90,8 @@ def test_too_few_arguments_are_left_alone(prepared, count):
 def test_the_function_keeps_its_words():
     """Whoever has the function needs no reference to what it was made of."""
     array = np.zeros((2, 2))
-    words = np.zeros(call_fields.ARRAYS, np.int64)
-    words[call_fields.RUN : call_fields.GIVEN + 1] = *addresses(), 3
+    words = np.zeros(guard_fields.ARRAYS, np.int64)
+    words[guard_fields.GIVEN :] = 3, *addresses()
     words = np.concatenate([words, describe_arrays([array] * 3)])
     count = sys.getrefcount(words)
     function = prepare_call(words)

@@ -1,0 +1,167 @@
+"""Task lists: all that a call does, as instructions; threads take one task after another.
+
+An instruction runs a part of a loop program, of a contraction or of a transpose, on arrays that lie
+where its operands say (`task_fields`). So a call of many small parts is one call of compiled code.
+"""
+
+from __future__ import annotations
+
+from tilesolve.kernels.runtime import task_fields as fields
+from tilesolve.kernels.runtime.compiled import (
+    INT,
+    POINTER,
+    as_pointer,
+    compiled,
+    double,
+    inlined,
+    invoke,
+    on_stack,
+    result,
+    take_next,
+)
+from tilesolve.packing.memory_overlap import OBJECT_HEADER_BYTES
+from tilesolve.packing.sizes import PAGE_BYTES, WORD_BYTES
+
+# What `on_stack` makes room for has to be a plain global.
+_TENSORS = 3
+
+
+@inlined
+def _operand(step, s, number):
+    """Return an operand of an instruction."""
+    at = fields.OPERANDS + 2 * number
+    return s[step[at]] + step[at + 1]
+
+
+@inlined
+def _run_program(step, s):
+    """Run a part of a program: write the words of its call, and call it."""
+    count, length = step[fields.PATCHES], step[fields.PATCHES + 1]
+    patches = fields.PATCHES + 2
+    words, told = as_pointer(s[fields.SCRATCH]), patches + fields.PATCH_WORDS * count
+    for number in range(length):
+        words[number] = step[told + number]
+    for number in range(count):
+        at = patches + fields.PATCH_WORDS * number
+        words[step[at]] = s[step[at + 1]] + step[at + 2]
+    invoke(_operand(step, s, 0), _operand(step, s, 1), _operand(step, s, 2), words)
+
+
+@inlined
+def _run_product(step, s):
+    """Run a part of a contraction: the macrokernel finds addresses where arrays would have them."""
+    places = on_stack(_TENSORS)
+    addresses = as_pointer(places)
+    for number in range(_TENSORS):
+        addresses[number] = _operand(step, s, 2 + number)
+    tensor = places - OBJECT_HEADER_BYTES
+    result(
+        _operand(step, s, 0),
+        _operand(step, s, 1),
+        tensor,
+        tensor + WORD_BYTES,
+        tensor + 2 * WORD_BYTES,
+        _operand(step, s, 5),
+        0,
+        0,
+        s[fields.STOP],
+        double(_operand(step, s, 6)),
+        0.0,
+        double(_operand(step, s, 7)),
+        0.0,
+    )
+
+
+@inlined
+def _run_move(step, s):
+    """Run a part of a transpose; its buffer begins with a page, which stores should not cross."""
+    places = on_stack(_TENSORS)
+    addresses = as_pointer(places)
+    addresses[0], addresses[1] = _operand(step, s, 2), _operand(step, s, 3)
+    buffer = (_operand(step, s, 4) + PAGE_BYTES - 1) & -PAGE_BYTES
+    invoke(
+        _operand(step, s, 0),
+        _operand(step, s, 1),
+        places,
+        places + WORD_BYTES,
+        buffer,
+        _operand(step, s, 5),
+        _operand(step, s, 6),
+        s[fields.STOP],
+    )
+
+
+@compiled(POINTER, POINTER, inner=True)
+def _run_step(step, s):
+    """Run an instruction."""
+    kind = step[fields.KIND]
+    if kind == fields.PROGRAM:
+        _run_program(step, s)
+    elif kind == fields.PRODUCT:
+        _run_product(step, s)
+    elif kind == fields.MOVE:
+        _run_move(step, s)
+    else:
+        words = as_pointer(_operand(step, s, 1))
+        for number in range(_operand(step, s, 2)):
+            words[number] = 0
+
+
+@compiled(INT, INT, INT, INT, returns=INT)
+def run_tasks(tasks, count, following, slots):
+    """Run tasks until none is left; return the address of an instruction that fails, else 0.
+
+    Parameters
+    ----------
+    tasks
+        Address of the addresses where tasks begin, and where the last one ends.
+    count
+        How many there are.
+    following
+        Address of the number of the task that is taken next, by whichever thread.
+    slots
+        Address of the thread's slots.
+    """
+    s, begins = as_pointer(slots), as_pointer(tasks)
+    s[fields.FAILURE], s[fields.FAILED] = slots + WORD_BYTES * fields.FAILED, 0
+    number = take_next(following)
+    while number < count and not as_pointer(s[fields.STOP])[0]:
+        at = begins[number]
+        while at < begins[number + 1]:
+            step = as_pointer(at)
+            _run_step(step, s)
+            if s[fields.FAILED]:
+                return at
+            at += WORD_BYTES * step[fields.LENGTH]
+        number = take_next(following)
+    return 0
+
+
+@compiled(INT, INT, INT, INT, returns=INT)
+def run_all(words, row, numbers, memory):
+    """Run all tasks of a fast call; return whether none failed.
+
+    Parameters
+    ----------
+    words
+        Address of what the call is told.
+    row
+        Address of the addresses of the arrays that it is given.
+    numbers
+        Address of the words of its numbers.
+    memory
+        Address of the workspace.
+    """
+    told, given, values = as_pointer(words), as_pointer(row), as_pointer(numbers)
+    s, count = as_pointer(memory), told[fields.ARRAY_COUNT]
+    s[fields.ZERO], s[fields.STOP] = 0, told[fields.STOP_ADDRESS]
+    s[fields.SHARED] = memory + told[fields.SHARED_BYTES]
+    s[fields.OWN] = memory + told[fields.OWN_BYTES]
+    s[fields.SCRATCH] = memory + told[fields.SCRATCH_BYTES]
+    for number in range(count):
+        s[fields.GIVEN + number] = as_pointer(given[number] + OBJECT_HEADER_BYTES)[0]
+    for number in range(told[fields.NUMBER_COUNT]):
+        s[fields.GIVEN + count + number] = values[number]
+    s[fields.NEXT] = 0
+    following = memory + WORD_BYTES * fields.NEXT
+    return run_tasks(told[fields.TASKS], told[fields.TASK_COUNT], following, memory) == 0
