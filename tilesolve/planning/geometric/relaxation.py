@@ -143,7 +143,8 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         floor = _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
-    optima.sort(key=lambda found: found.score)
+    least = min(found.score for found in optima)
+    optima.sort(key=lambda found: _rank(setting, found.choice, found.score / least))
     refined = refine(setting, optima[0], convex=convex)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
@@ -165,7 +166,8 @@ def _search(
     """Solve all choices that may be the best; return seconds that none is faster than."""
     bound = cache(lambda level, first: _lower_bound(setting, level, first, starts))
     floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
-    waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
+    least = min(floor.values())
+    waiting = sorted(waiting, key=lambda choice: _rank(setting, choice, floor[choice[-1]] / least))
     for choice in waiting:
         best = min((o.seconds for o in optima), default=float("inf"))
         if not (optima and _is_beaten(choice, best, bound)):
@@ -218,6 +220,16 @@ def _attempt(
         optima.append(optimum(formulate(setting, choice), choice, starts=starts))
     except SolverError as error:
         failed.append(error)
+
+
+def _rank(setting: Setting, choice: Choice, excess: float) -> tuple[int, bool]:
+    """Return what choices are in order by, given how much more than the least they take.
+
+    Of those that differ by rounding alone the ones come first whose outermost loops are no rows:
+    rows then come from farther away within them, and only their micro-panels are prefetched.
+    """
+    rows, outermost = setting.fused.rows, choice[-1]
+    return round((excess - 1) / ROUNDING), bool(rows and outermost and rows in outermost)
 
 
 def _count_repeats(choice: Choice) -> int:
