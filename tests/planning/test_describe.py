@@ -54,5 +54,5 @@ def test_schemes_of_plans_cover_what_tiles_divide(rows, vectors, sums, threads):
 def test_a_report_shows_the_scheme():
     """The notation stands below the tiles."""
     found = plan(MATRICES, "i=11 j=32 k=64", MACHINE, cache=False)
-    assert str(found.scheme) == "[T2,i,Rj,T64,k,U6,i,U2,j,Vj]"
+    assert str(found.scheme) == "[λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]"
     assert f"\nscheme {found.scheme}\n" in str(found)

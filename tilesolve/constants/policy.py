@@ -17,30 +17,6 @@ TIME_TOLERANCE = 0.02
 RAGGED_CONCESSION = 0.005
 """Share of a plan's time that is given up for tiles that cut a sum's letters evenly."""
 
-INTERIOR_STEPS = 60
-"""Newton steps after which a program is left to IPOPT."""
-
-INTERIOR_TOLERANCE = 1e-7
-"""How much of the objective may lie between a point of the interior method and its bound."""
-
-INTERIOR_RESIDUAL = 1e-8
-"""What is left of gradients, limits and slacks times forces where the interior method stops."""
-
-INTERIOR_RIDGE = 1e-10
-"""Curvature that the interior method adds along each variable, so that none is flat."""
-
-INTERIOR_MARGIN = 1e-2
-"""The least slack of limits that the interior method begins with, in logarithms."""
-
-INTERIOR_REACH = 3.0
-"""How far a step of the interior method goes in each variable: a size changes by a factor of 20."""
-
-INTERIOR_SHARE = 0.99
-"""How much of the way to the nearest bound a step of the interior method goes."""
-
-INTERIOR_CENTRING = 0.1
-"""What is left of slacks times forces after each full step of the interior method."""
-
 SOLVER_TOLERANCE = 1e-3
 """Relative difference that IPOPT's answers and rounded tiles do not resolve."""
 

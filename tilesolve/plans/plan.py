@@ -94,7 +94,7 @@ class Plan(SolutionFigures):
         Examples
         --------
         >>> print(plan("ij-ik-kj", "i=11 j=32 k=64", "i7-6700k", cache=False).scheme)
-        [T2,i,Rj,T64,k,U6,i,U2,j,Vj]
+        [λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]
         """
         return scheme_of(self._solution)
 

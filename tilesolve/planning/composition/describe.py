@@ -39,7 +39,7 @@ def scheme_of(solution: Solution) -> Scheme:
     >>> problem, machine = Problem.of("ij-ik-kj", "i=11 j=32 k=64"), Machine.load("i7-6700k")
     >>> found = next(iter(GeometricProgram().solutions(problem, machine, 1, Demand())))
     >>> print(scheme_of(found))
-    [T2,i,Rj,T64,k,U6,i,U2,j,Vj]
+    [λi α.[(1,6),(1,5)],Rj,T64,k,Uα,i,U2,j,Vj]
     """
     if isinstance(solution.origin, Composed):
         return solution.origin.scheme

@@ -25,7 +25,6 @@ from tilesolve.planning.geometric.integers import single_tile
 from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.program import Formulation, bounding, formulate
 from tilesolve.planning.setting import Choice, Setting
-from tilesolve.solver.interior import is_convex, minimise
 from tilesolve.system.loading import load_module
 
 if TYPE_CHECKING:
@@ -143,8 +142,7 @@ def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxati
         floor = _search(setting, waiting, optima, failed, starts)
     if not optima:
         raise failed[0]
-    least = min(found.score for found in optima)
-    optima.sort(key=lambda found: _rank(setting, found.choice, found.score / least))
+    optima.sort(key=lambda found: found.score)
     refined = refine(setting, optima[0], convex=convex)
     letters = sum(len(group) for _, group in setting.fused.groups)
     return Relaxation(
@@ -166,8 +164,7 @@ def _search(
     """Solve all choices that may be the best; return seconds that none is faster than."""
     bound = cache(lambda level, first: _lower_bound(setting, level, first, starts))
     floor = {first: bound(setting.levels, first) for first in {choice[-1] for choice in waiting}}
-    least = min(floor.values())
-    waiting = sorted(waiting, key=lambda choice: _rank(setting, choice, floor[choice[-1]] / least))
+    waiting = sorted(waiting, key=lambda choice: floor[choice[-1]])
     for choice in waiting:
         best = min((o.seconds for o in optima), default=float("inf"))
         if not (optima and _is_beaten(choice, best, bound)):
@@ -222,16 +219,6 @@ def _attempt(
         failed.append(error)
 
 
-def _rank(setting: Setting, choice: Choice, excess: float) -> tuple[int, bool]:
-    """Return what choices are in order by, given how much more than the least they take.
-
-    Of those that differ by rounding alone the ones come first whose outermost loops are no rows:
-    rows then come from farther away within them, and only their micro-panels are prefetched.
-    """
-    rows, outermost = setting.fused.rows, choice[-1]
-    return round((excess - 1) / ROUNDING), bool(rows and outermost and rows in outermost)
-
-
 def _count_repeats(choice: Choice) -> int:
     """Rank choices of equal bound: every level with a tile and loops of its own first."""
     return len(choice) - len({first for first in choice if first is not None})
@@ -248,7 +235,7 @@ def _is_beaten(choice: Choice, best: float, bound: Any) -> bool:  # noqa: ANN401
 def _lower_bound(setting: Setting, level: int, first: str, starts: int) -> float:
     """Return seconds that no choice with these loops around a level's tile is faster than."""
     program = bounding(setting, level, first)
-    return optimum(program, (first,), starts=starts, quick=True).seconds
+    return optimum(program, (first,), starts=starts).seconds
 
 
 def optimum(
@@ -258,7 +245,6 @@ def optimum(
     held: Mapping[str, float] | None = None,
     starts: int = 1,
     near: Mapping[str, float] | None = None,
-    quick: bool = False,
 ) -> Optimum:
     """Solve one program.
 
@@ -274,8 +260,6 @@ def optimum(
         Points to start from.
     near
         Tile sizes to start from.
-    quick
-        Whether the interior method may solve it, where a bound proves that it did.
     """
     if not program.variables:
         times = {name: amount.at({}) for name, amount in program.times.items()}
@@ -288,36 +272,23 @@ def optimum(
             _elasticities(times, {f"longest[{longest}]": -1.0}, program.unit),
         )
     arrays = program.arrays(held)
-    point = minimise([arrays])[0] if quick and is_convex(arrays) else None
-    if point is not None:
-        return _optimum(program, choice, point.values, point.multipliers)
     spots = _start_points(program, starts, near, arrays.variables)
     ipopt = load_module("tilesolve.solver.ipopt")  # and IPOPT, which takes a while
     solution: Solution = ipopt.solve(arrays, starts=spots)
-    spread = solution.spread / solution.objective
-    return _optimum(program, choice, solution.values, solution.multipliers, spread)
-
-
-def _optimum(
-    program: Formulation,
-    choice: Choice,
-    point: Mapping[str, float],
-    multipliers: Mapping[str, float],
-    spread: float = 0.0,
-) -> Optimum:
-    """Return the optimum at a point in logarithms; what the program does not need is least."""
+    point = solution.values
     values = {
         symbol: exp(point[f"tile[{symbol}]"]) if f"tile[{symbol}]" in point else least
         for symbol, (least, _) in program.variables.items()
     }
     times = {name: amount.at(values) for name, amount in program.times.items()}
+    multipliers = dict(solution.multipliers)
     return Optimum(
         choice,
         program.tiles(values),
         times,
-        dict(multipliers),
+        multipliers,
         _elasticities(times, multipliers, program.unit),
-        spread,
+        solution.spread / solution.objective,
     )
 
 
