@@ -154,7 +154,7 @@ def _sets(setting: Setting, ends: Ends, symbols: Mapping[str, Any]) -> dict[str,
     sets = {"near": near, "far": far}
     return {
         name: one * (1 / capacity)
-        for (name, one), capacity in zip(sets.items(), setting.capacities, strict=False)
+        for (name, one), capacity in zip(sets.items(), setting.capacities, strict=True)
     }
 
 
