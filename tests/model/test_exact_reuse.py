@@ -14,10 +14,10 @@ from reuse_cases import draw_nest
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec, Tensor
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import accesses_of
+from tilesolve.model.chain import Chain
 from tilesolve.model.iterations import boxes_between, last_trips, loops_of, whole
-from tilesolve.model.price import tiling
-from tilesolve.model.tiling import LoopPath
+from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.touched import count_elements, count_lines
 from tilesolve.model.traffic import Residency, Store
 
@@ -87,12 +87,12 @@ def compare(draw, specs, nests, drawn):
     counts = Counter()
     for _ in range(nests):
         problem, nest = draw_nest(draw, specs)
-        loops, path = loops_of(problem, nest), LoopPath(problem, tiling(nest, problem))
+        loops, chain = loops_of(problem, nest), Chain(tree_of(problem, nest))
         tensors = problem.spec.tensors
         room = 2 ** draw.uniform(5, 14)
+        registers = Store("register", 1.0, 1, "L1", 1e9)
         store = Store("L1", room, problem.itemsize, "L2", 1e9)
-        copies, lines, widths = [0] * len(tensors), [None] * len(tensors), [1.0] * len(tensors)
-        residency = Residency(path, store, 1, copies, lines, ["register", "L1"], widths)
+        residency = Residency(chain, [registers, store], 1)
         for number, tensor in enumerate(tensors):
             places = places_of(draw, problem, loops, tensor.letters, drawn)
             for carrier, loop in enumerate(loops):
@@ -102,7 +102,7 @@ def compare(draw, specs, nests, drawn):
                 exact = max(
                     exact_distance(problem, loops, number, carrier, place) for place in places
                 )
-                stays = bool(residency.stays(path.latest(number)[outer], outer))
+                stays = bool(residency.stays(chain.latest(number)[outer], outer))
                 counts["asked"] += 1
                 if stays != (exact <= room):
                     counts[kind_of(loop, loops[carrier + 1 :], stays, exact, room)] += 1
@@ -195,7 +195,7 @@ def test_footprints_of_whole_lines_are_exact(spec, data):
     problem, tiles, grid = draw_tile(data.draw, spec, (8, 16, 24, 40))
     for number, tensor in enumerate(problem.spec.tensors):
         if tensor.subscripts[-1].plain and tensor.letters[-1] not in "rs":
-            found = footprint(problem, tensor, tiles, LINE, grid)
+            found = accesses_of(problem)[number].touched(tiles, LINE, grid)
             assert exact_lines(problem, number, tiles) == pytest.approx(
                 [found / LINE] * len(exact_lines(problem, number, tiles))
             )
@@ -206,8 +206,8 @@ def shortfalls(problem, tiles, grid):
 
     It is never over by more than a line of each run.
     """
-    for number, tensor in enumerate(problem.spec.tensors):
-        found = footprint(problem, tensor, tiles, LINE, grid) / LINE
+    for number, one in enumerate(accesses_of(problem)):
+        found = one.touched(tiles, LINE, grid) / LINE
         counts = exact_lines(problem, number, tiles)
         mean = sum(counts) / len(counts)
         assert found <= mean + runs_of(problem, number, tiles)
@@ -252,6 +252,6 @@ def test_a_stride_along_lines_leaves_out_none():
     """Every second of 98 lines' elements: all 98 lines come."""
     problem = Problem.of("w-[2w]-w", 392)
     assert count_lines(problem.strides(1), 8, LINE, [{"w": (0, 392)}]) == 98
-    assert footprint(problem, problem.spec.operands[0], {"w": 392}, LINE, {"w": 0}) == 783 * 8
+    assert accesses_of(problem)[1].touched({"w": 392}, LINE, {"w": 0}) == 783 * 8
     far = Problem.of("w-[9w]-w", 100)
-    assert footprint(far, far.spec.operands[0], {"w": 100}, LINE, {"w": 0}) == 100 * LINE
+    assert accesses_of(far)[1].touched({"w": 100}, LINE, {"w": 0}) == 100 * LINE

@@ -10,7 +10,7 @@ from strategies import specs
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.formulas import (
     complete_orders,
     formulas,
@@ -18,8 +18,8 @@ from tilesolve.model.formulas import (
     output_stationary_order,
     tile,
 )
+from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, traffic
 
 # Rows i2 of Table 1: which tiles equal their extent, and the amounts of A, B and C.
@@ -107,12 +107,12 @@ def priced(problem, around, tiles):
     stores = [Store("none", 1.0, 1, "", 1.0)]
     boxes = [*tiles, dict(problem.sizes)]
     for at, (box, outer) in enumerate(pairwise(boxes), start=1):
-        room = 2 * sum(footprint(problem, t, box, 1) for t in problem.spec.tensors)
+        room = 2 * sum(touched_bytes(problem, box))
         order = output_stationary_order(problem.spec) if at > len(around) else around[at - 1]
         first = next((i for i in order if outer[i] > box[i]), None)
         if first is not None:
             grown = {**box, first: outer[first]}
-            assume(sum(footprint(problem, t, grown, 1) for t in problem.spec.tensors) > room)
+            assume(sum(touched_bytes(problem, grown)) > room)
         elif at < len(tiles):
             assume(False)
         stores.append(Store(f"L{at}", room, 1, "", 1.0))
@@ -120,14 +120,7 @@ def priced(problem, around, tiles):
     for level, order in enumerate(around, start=1):
         outer = tiles[level] if level < len(tiles) else dict(problem.sizes)
         bands.append((f"L{level + 1}", order, outer))
-    nest = Nest.of(problem, bands)
-    tiling = Tiling(
-        tuple((band.level, band.order) for band in nest.bands),
-        tuple(dict(band.box) for band in nest.bands),
-        (None,) * len(problem.spec.operands),
-        "accumulate",
-    )
-    found = traffic(problem, tiling, stores)
+    found = traffic(tree_of(problem, Nest.of(problem, bands)), stores)
     return [[size / problem.itemsize for size in level] for level in found.moved[1:]]
 
 

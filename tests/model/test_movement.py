@@ -16,7 +16,7 @@ from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
 from tilesolve.machine.microkernel import Microkernel
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import accesses_of
 from tilesolve.model.nest import Nest, tile_counts
 from tilesolve.model.price import price
 from tilesolve.studies.misses import RULES
@@ -134,9 +134,9 @@ class TestByHand:
     def test_a_letter_in_two_subscripts_counts_once(self):
         """A band along the diagonal has an element for each point of its letters, not more."""
         problem = Problem.of("i-i[i+j]", {"i": 5, "j": 2})
-        band = problem.spec.operands[0]
-        assert footprint(problem, band, {"i": 5, "j": 1}, 1) == 8 * 5
-        assert footprint(problem, band, {"i": 5, "j": 2}, 1) == 8 * 5 * 2
+        band = accesses_of(problem)[1]
+        assert band.touched({"i": 5, "j": 1}, 1) == 8 * 5
+        assert band.touched({"i": 5, "j": 2}, 1) == 8 * 5 * 2
 
     def test_times_are_volumes_over_bandwidths(self):
         """A level's time is its bytes over its server's bandwidth; compute counts as a level."""

@@ -14,7 +14,7 @@ from strategies import problems, specs
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Spec
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price, stores
 
@@ -61,7 +61,7 @@ def test_endless_caches_move_each_tensor_once(drawn):
     problem, nest = drawn
     cost = price(problem, nest, toy_for(nest, [HUGE] * 5))
     whole = {i: float(n) for i, n in problem.sizes.items()}
-    once = [footprint(problem, tensor, whole, 1) for tensor in problem.spec.tensors]
+    once = list(touched_bytes(problem, whole))
     assert len(cost.levels) == len(nest.bands) - 1
     for level in cost.levels[1:]:
         assert level.moved == pytest.approx(once)
@@ -95,8 +95,7 @@ def test_misses_lie_between_footprint_and_accesses(drawn, capacities):
     whole = {i: float(n) for i, n in problem.sizes.items()}
     accesses = prod(problem.sizes.values()) * problem.itemsize
     for level in price(problem, nest, toy_for(nest, capacities)).levels:
-        for tensor, size in zip(problem.spec.tensors, level.moved, strict=True):
-            once = footprint(problem, tensor, whole, 1)
+        for once, size in zip(touched_bytes(problem, whole), level.moved, strict=True):
             assert once * (1 - 1e-9) <= size <= accesses * (1 + 1e-9)
 
 

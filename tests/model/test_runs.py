@@ -1,83 +1,16 @@
-"""Runs of the walk against simulated caches and the thesis's figures; shares of later lines."""
+"""Shares that later lines and strided runs have of a first line."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from run_counts import LINE, count_missed, tiled_nests
 
 from tilesolve.constants.policy import LATER_LINE_SHARE
-from tilesolve.contractions.problem import Problem
 from tilesolve.machine.level import Level
-from tilesolve.machine.model import Machine
-from tilesolve.model.nest import Nest
-from tilesolve.model.price import stores, tiling
-from tilesolve.model.runs import count_runs, first_lines, later_share, start_seconds
-from tilesolve.model.traffic import Store, traffic
+from tilesolve.model.runs import later_share, start_seconds
 
 LEVEL = Level("L2", 2**18, 6.4e10)
-
-
-def tiles_of_one_line():
-    """An output that is one line, which several tiles share."""
-    problem = Problem.of("ab-acd-dbc", "a=4 b=2 c=4 d=8")
-    bands = [("register", "abcd", 1), ("L1", "abcd", 2), ("memory", "bcda", 8)]
-    return problem, Nest.of(problem, bands, output="accumulate"), 1024
-
-
-@settings(max_examples=60, deadline=None)
-@given(tiled_nests())
-@example(tiles_of_one_line())
-def test_where_lines_are_those_of_simulated_caches_runs_are_too(drawn):
-    """For each tensor and both caches, as large as some tiles and as all of them.
-
-    Exactly, but for a tensor that is one run as a whole: tiles may cut that.
-    """
-    problem, nest, capacity = drawn
-    places = [
-        Store("register", 8.0, 1, "L1", 1e10),
-        Store("L1", float(capacity), LINE, "L2", 1e10),
-        Store("L2", 2.0**20, LINE, "memory", 1e9),
-    ]
-    runs = np.array(count_runs(problem, tiling(nest, problem), places))
-    lines = np.array(traffic(problem, tiling(nest, problem), places).moved[1:]) / LINE
-    missed_runs, missed_lines = count_missed(problem, nest, (capacity, 2**20))
-    exact = np.isclose(lines, missed_lines)
-    assert exact[1].all() or "+" in str(problem.spec)
-    cut = (missed_runs == 1) & (runs <= lines)
-    assert (np.isclose(runs, missed_runs) | cut)[exact].all()
-
-
-def test_runs_of_the_matrix_product_of_the_thesis():
-    """Tiles of 32, 128 and 16 at 2048 on its caches: (4.5) and (4.10), without any line."""
-    problem = Problem.of("ij-ik-kj", 2048, "float32")
-    tile = {"i": 32, "j": 128, "k": 16}
-    call = {"i": 1, "j": 16, "k": 16}
-    bands = [("register", "jki", call), ("L1", "kji", tile), ("memory", "jki", 2048)]
-    nest = Nest.of(problem, bands)
-    places = stores(Machine.load("i7-5930k"))
-    near, far, _ = count_runs(problem, tiling(nest, problem), places)
-    lines = sum(traffic(problem, tiling(nest, problem), places).moved[1]) / 64
-    assert (first_lines(sum(near), lines, 0.0), sum(far)) == (10485760, 6553600)
-    assert first_lines(sum(near), lines, 1.0) == lines > sum(near)
-
-
-def test_a_copy_is_one_run_where_it_is_read():
-    """Its source has the runs of the array, in the caches beyond the copy's."""
-    problem = Problem.of("mn-mk-kn", 64)
-    tiles = ("register", "kmn", 8), ("L1", "kmn", 16), ("L2", "kmn", 32), ("memory", "kmn", 64)
-    nest = Nest.of(problem, list(tiles), packed=("L2", None))
-    places = [
-        Store("register", 512.0, 1, "L1", 1e10),
-        Store("L1", 2.0**20, 64, "L2", 1e10),
-        Store("L2", 2.0**21, 64, "memory", 1e9),
-    ]
-    near, far = count_runs(problem, tiling(nest, problem), places)
-    plain, _ = count_runs(problem, tiling(replace(nest, packed=()), problem), places)
-    assert near[1] == 1
-    assert far[1] == plain[1] > 1
 
 
 @given(st.floats(1e-12, 1e-6), st.floats(1e-12, 1e-6))

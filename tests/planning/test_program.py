@@ -15,13 +15,12 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.copies import with_panels
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import accesses_of, touched_bytes
 from tilesolve.model.formulas import tile
 from tilesolve.model.fused import Fused, fuse
+from tilesolve.model.loop_tree import copies_of, tree_of_bands
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price, stores
-from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, traffic
 from tilesolve.planning.geometric.loop_choices import choices, innermost_classes
 from tilesolve.planning.geometric.program import formulate
@@ -100,8 +99,9 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
     found = {name: amount.at(values) for name, amount in program.times.items()}
 
     call = {i: tiles[0][i] if i in fused.reduced else unit[i] for i in unit}
-    tiling = Tiling(bands(setting, choice), (call, *tiles, whole), packed, output)
-    exact = traffic(fused.problem, tiling, places)
+    boxes = (call, *tiles, whole)
+    tree = tree_of_bands(fused.problem, bands(setting, choice), boxes, packed, output)
+    exact = traffic(tree, places)
     told = 1 if "[" in spec else len(places)
     for place, volumes in zip(places[:told], exact.volumes[:told], strict=True):
         loads = place.bandwidth * min(1.0, pace or 1.0)
@@ -114,8 +114,8 @@ def test_program_is_the_price_where_tiles_fill_their_levels(data):
 
 def held(problem, box):
     """Return the bytes of all tensors that a box touches; of operands as micro-panels hold them."""
-    tensors = with_panels(problem.spec, (1, 2)).tensors
-    return sum(footprint(problem, tensor, box, 1) for tensor in tensors)
+    panels = [holds for _, holds, _, _ in copies_of(problem, ("L1", "L1"), ())]
+    return sum(one.touched(box, 1) for one in (accesses_of(problem)[0], *panels))
 
 
 def test_limits_are_capacity_and_ways():
@@ -279,7 +279,7 @@ def test_class_orders_are_as_good_as_all_permutations_by_exact_price(spec):
     best = {"all": np.inf, "classes": np.inf}
     for sizes in product([1, 2, 4], repeat=len(letters)):
         box = dict(zip(letters, sizes, strict=True))
-        held = sum(footprint(problem, t, box, 1) for t in problem.spec.tensors)
+        held = sum(touched_bytes(problem, box))
         if held > 400:
             continue
         for kind, around in (("all", map("".join, permutations(letters))), ("classes", by_class)):

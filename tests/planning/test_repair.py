@@ -17,7 +17,7 @@ from tilesolve.contractions.suites import suite
 from tilesolve.machine.level import Level, Peak
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import fuse
 from tilesolve.model.lines import run_of
 from tilesolve.model.nest import Nest
@@ -49,7 +49,7 @@ def limits_hold(setting, choice, chains):
         if level > 0 and choice[level - 1] is None and tile == nearer:
             continue
         problem = setting.fused.problem
-        held = [footprint(problem, t, tile, 1) for t in problem.spec.tensors]
+        held = touched_bytes(problem, tile)
         if sum(held) > place.capacity:
             return False
         if place.ways and sum(-(-h // (place.capacity / place.ways)) for h in held) > place.ways:

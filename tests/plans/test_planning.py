@@ -28,10 +28,11 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.level import Level
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.lines import lines_of, run_of, run_waste
+from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import Nest
-from tilesolve.model.price import arithmetic, price, tiling
+from tilesolve.model.price import arithmetic, price
 from tilesolve.model.score import score, score_times
 from tilesolve.model.traffic import traffic
 from tilesolve.planning.demand import Demand
@@ -352,10 +353,7 @@ def test_tiles_fill_no_more_of_a_named_cache_than_cores_have(threads, sharing):
     shipped = Machine.load("i7-6700k")
     machine = shipped.replace(levels=(*shipped.levels[:2], named, shipped.memory), cores=sharing)
     found = plan("mn-mk-kn", 4000, machine, threads=threads, cache=False)
-    held = sum(
-        footprint(found.share, tensor, dict(found.nest.bands[-2].box), 1)
-        for tensor in found.share.spec.tensors
-    )
+    held = sum(touched_bytes(found.share, dict(found.nest.bands[-2].box)))
     shares = sharing / min(threads, sharing)
     assert held <= min(480 << 20, shares * (8 << 20))
 
@@ -706,7 +704,7 @@ def odd_machines(draw):
 def times_within(setting, nest):
     """Return all times of a nest over classes, in the part of each cache that tiles may take."""
     problem = setting.fused.problem
-    found = traffic(problem, tiling(nest, problem), setting.places)
+    found = traffic(tree_of(problem, nest), setting.places)
     kernel, rate, frequency = setting.microkernel, setting.rate, setting.frequency
     levels = [
         place.seconds(volumes) for place, volumes in zip(setting.places, found.volumes, strict=True)

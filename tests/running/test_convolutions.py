@@ -13,11 +13,11 @@ from tilesolve.contractions.suites import suite
 from tilesolve.machine.level import Level
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
+from tilesolve.model.loop_tree import tree_of_bands
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price
 from tilesolve.model.score import score_times
-from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import traffic
 from tilesolve.planning.geometric.integers import repair
 from tilesolve.planning.geometric.loop_choices import choices
@@ -96,8 +96,10 @@ def score_tilings(setting, choice, columns, width):
         for i in problem.sizes
     }
     boxes = (call, *tiles, {i: one * n for i, n in problem.sizes.items()})
-    tiling = Tiling(bands(setting, choice), boxes, setting.packed, setting.output, setting.kinds)
-    found = traffic(problem, tiling, setting.places)
+    tree = tree_of_bands(
+        problem, bands(setting, choice), boxes, setting.packed, setting.output, setting.kinds
+    )
+    found = traffic(tree, setting.places)
     kernel = setting.microkernel
     cycles = found.calls * kernel.call_cycles + found.relaid * kernel.window_cycles
     cycles += (sum(found.packed) - found.relaid) * kernel.pack_cycles
@@ -106,7 +108,7 @@ def score_tilings(setting, choice, columns, width):
     taken += [sum(volumes) / place.bandwidth for place, volumes in pairs]
     scores = score_times([np.broadcast_to(one, width) for one in taken], setting.overlap)
     for level, (tile, place) in enumerate(zip(tiles, setting.places[1:], strict=True), start=1):
-        held = sum(footprint(problem, t, tile, 1) for t in setting.spec_at(level).tensors)
+        held = sum(one.touched(tile, 1) for one in setting.accesses_at(level))
         scores = np.where(held <= place.capacity, scores, np.inf)
     return scores
 
@@ -213,7 +215,7 @@ def within_limits(found):
         if at and found.choice[at - 1] is None:
             continue
         tile = {i: chain[at] for i, chain in chains.items()}
-        held = [footprint(problem, tensor, tile, 1) for tensor in problem.spec.tensors]
+        held = touched_bytes(problem, tile)
         assert sum(held) <= place.capacity
         if place.ways:
             way = place.capacity / place.ways

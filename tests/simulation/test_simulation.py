@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulation_cases import CASES, access_all, draw_nests, make_machine
 
 from tilesolve.contractions.problem import Problem
-from tilesolve.model.footprints import footprint, reached_bytes
+from tilesolve.model.access import accesses_of
 from tilesolve.model.nest import Nest
 from tilesolve.model.price import price
 from tilesolve.packing.sizes import PAGE_BYTES
@@ -185,11 +185,11 @@ def test_packed_elements_are_those_of_the_nest(drawn):
         far[i] % near[i] for near, far in pairwise(nest.bands) for i in problem.spec.letters
     )
     boxes = {band.level: dict(band.box) for band in nest.bands}
-    for tensor, home, found, cost in zip(
-        problem.spec.operands, nest.packed, packed, predicted, strict=True
+    for read, home, found, cost in zip(
+        accesses_of(problem)[1:], nest.packed, packed, predicted, strict=True
     ):
         box = boxes.get(home)
-        gaps = box and reached_bytes(problem, tensor, box) > footprint(problem, tensor, box, 1)
+        gaps = box and read.reached(box) > read.touched(box, 1)
         if ragged or gaps:
             assert cost >= found * (1 - 1e-12)
         else:

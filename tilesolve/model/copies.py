@@ -6,7 +6,6 @@ on a sum. All other copies have each element once, as arrays do.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import lru_cache
 
 from tilesolve.contractions.roles import Roles
@@ -46,19 +45,3 @@ def repeats(spec: Spec, tensor: int) -> bool:
     own = spec.tensors[tensor]
     shared = sum(len(s.terms) for s in own.subscripts) != len(own.subscripts)
     return shared or set(panel_tensor(spec, tensor).letters) != set(own.letters)
-
-
-@lru_cache(maxsize=512)
-def with_panels(spec: Spec, tensors: Collection[int]) -> Spec:
-    """Return a spec with some operands as micro-panels hold them.
-
-    Examples
-    --------
-    >>> str(with_panels(Spec.parse("hk-[h+r]c-rck"), (1,)))
-    'hk-hrc-rck'
-    """
-    operands = (
-        panel_tensor(spec, at) if at in tensors else tensor
-        for at, tensor in enumerate(spec.operands, start=1)
-    )
-    return Spec(spec.output, tuple(operands))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from tilesolve.contractions.spec import Spec, Tensor
+from tilesolve.contractions.spec import Spec
+from tilesolve.model.access import Access, Axis
 from tilesolve.model.walk import walk
 from tilesolve.solver.signomials import Signomial
 
@@ -113,14 +114,14 @@ class Formula:
 
 
 def symbolic_footprint(
-    tensor: Tensor, level: int, levels: int, ones: frozenset[str] = frozenset()
+    access: Access, level: int, levels: int, ones: frozenset[str] = frozenset()
 ) -> Signomial:
-    """Return the elements of a tensor that a level's tile touches.
+    """Return the elements of an access that a level's tile touches.
 
     Parameters
     ----------
-    tensor
-        A tensor of the spec.
+    access
+        What is touched.
     level, levels
         The level, and how many there are.
     ones
@@ -128,32 +129,23 @@ def symbolic_footprint(
 
     Examples
     --------
-    >>> tensor = Spec.parse("hk-[2h+r]-rk").operands[0]
-    >>> print(symbolic_footprint(tensor, 1, 1))
+    >>> image = symbolic_accesses(Spec.parse("hk-[2h+r]-rk"))[1]
+    >>> print(symbolic_footprint(image, 1, 1))
     T1_r + 2·T1_h - 2
-    >>> print(symbolic_footprint(tensor, 1, 1, frozenset("r")))
+    >>> print(symbolic_footprint(image, 1, 1, frozenset("r")))
     T1_h
     """
-    return _touched(tensor, {i: tile(level, i, levels) for i in tensor.letters if i not in ones})
+    sides = (i for i in access.letters if i not in ones)
+    return access.symbols({i: Signomial.symbol(tile(level, i, levels)) for i in sides})
 
 
-def _touched(tensor: Tensor, sides: Mapping[str, str]) -> Signomial:
-    """Return the elements that a box touches; letters without a side have one iteration.
-
-    A letter that is alone in a subscript widens no other: there it only shifts, as in a diagonal.
-    """
-    alone = dict.fromkeys(s.letters[0] for s in tensor.subscripts if len(s.terms) == 1)
-    size = Signomial.constant(1)
-    for letter in alone:
-        size = size * (Signomial.symbol(sides[letter]) if letter in sides else 1)
-    for subscript in tensor.subscripts:
-        wide = [(c, i) for c, i in subscript.terms if i in sides and i not in alone]
-        if len(wide) == 1:
-            size = size * Signomial.symbol(sides[wide[0][1]])
-        elif wide:
-            reach = (c * (Signomial.symbol(sides[i]) - 1) for c, i in wide)
-            size = size * sum(reach, Signomial.constant(1))
-    return size
+@lru_cache(maxsize=512)
+def symbolic_accesses(spec: Spec) -> tuple[Access, ...]:
+    """Return what a spec touches, whatever the extents are."""
+    return tuple(
+        Access(name, tuple(Axis(one.terms) for one in tensor.subscripts), (), 1)
+        for name, tensor in zip(spec.names, spec.tensors, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +207,7 @@ def loops_above(spec: Spec, innermost: Sequence[str], level: int) -> list[Symbol
 
 @lru_cache(maxsize=4096)
 def amounts(
-    spec: Spec,
+    accesses: tuple[Access, ...],
     level: int,
     loops: tuple[SymbolicLoop, ...],
     levels: int,
@@ -228,16 +220,17 @@ def amounts(
     Examples
     --------
     >>> spec = Spec.parse("mn-mk-kn")
-    >>> [str(amount) for amount in amounts(spec, 1, tuple(loops_above(spec, ["k"], 1)), 1)]
+    >>> loops = tuple(loops_above(spec, ["k"], 1))
+    >>> [str(amount) for amount in amounts(symbolic_accesses(spec), 1, loops, 1)]
     ['N_m·N_n', 'N_k·N_m·N_n/T1_n', 'N_k·N_m·N_n/T1_m']
     """
-    sides = {i: tile(level, i, levels) for i in spec.letters if i not in ones}
-    boxes = [sides]
+    letters = dict.fromkeys(i for access in accesses for i in access.letters if i not in ones)
+    boxes = [{i: Signomial.symbol(tile(level, i, levels)) for i in letters}]
     for loop in loops:
-        boxes.append({**boxes[-1], loop.letter: loop.outer})
-    sizes = [[_touched(tensor, box) for box in boxes] for tensor in spec.tensors]
+        boxes.append({**boxes[-1], loop.letter: Signomial.symbol(loop.outer)})
+    sizes = [[access.symbols(box) for box in boxes] for access in accesses]
     steps_of = [(loop.letter, loop.trips) for loop in loops]
-    return tuple(walk(spec.tensors, steps_of, sizes, lambda inner, _: inner == 0))
+    return tuple(walk(accesses, steps_of, sizes, lambda inner, _: inner == 0))
 
 
 def formulas(spec: Spec | str, innermost: Sequence[str]) -> tuple[Formula, ...]:
@@ -282,7 +275,7 @@ def _cases(
     subscript it also matters whether any of those runs: only a first loop of all finds what
     neighbouring tiles share still there.
     """
-    tensor = spec.tensors[t]
+    tensor, accesses = spec.tensors[t], symbolic_accesses(spec)
     loops = loops_above(spec, innermost, level)
     levels = len(innermost)
     affine = {i for s in tensor.subscripts if len(s.terms) > 1 for i in s.letters}
@@ -294,7 +287,7 @@ def _cases(
         guards = [*whole, *(Guard(loop.inner, loop.outer, False) for loop in running[:1])]
         if not running or running[0].letter not in affine or not others:
             inner = [loops[at] for at in others]
-            yield tuple(guards), amounts(spec, level, (*inner, *running), levels)[t]
+            yield tuple(guards), amounts(accesses, level, (*inner, *running), levels)[t]
             continue
         for still in product([True, False], repeat=len(others)):
             moving = [
@@ -304,7 +297,7 @@ def _cases(
                 Guard(loops[at].inner, loops[at].outer, whole_one)
                 for at, whole_one in zip(others, still, strict=True)
             ]
-            yield (*guards, *extra), amounts(spec, level, (*moving, *running), levels)[t]
+            yield (*guards, *extra), amounts(accesses, level, (*moving, *running), levels)[t]
 
 
 def output_stationary_order(spec: Spec) -> str:

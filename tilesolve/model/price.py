@@ -17,9 +17,9 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.machine.costs import Costs
 from tilesolve.machine.microkernel import Microkernel, default_microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import Sizes
+from tilesolve.model.access import Size
+from tilesolve.model.loop_tree import tree_of
 from tilesolve.model.nest import REGISTER, Nest
-from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, Traffic, traffic
 from tilesolve.model.walk import Rule
 from tilesolve.system.units import format_duration
@@ -191,7 +191,7 @@ def price(
     _check_copies(nest, places)
     if 0 in problem.sizes.values():
         return _empty(problem, places)
-    found = traffic(problem, tiling(nest, problem), places, rule)
+    found = traffic(tree_of(problem, nest), places, rule)
     levels = tuple(
         LevelPrice(place.server, place.name, moved, volumes, packing, place.seconds(volumes))
         for place, moved, volumes, packing in zip(
@@ -264,7 +264,7 @@ def _reading(
 
 def arithmetic(
     problem: Problem, kernel: Microkernel, rate: float, frequency: float, found: Traffic
-) -> Sizes:
+) -> Size:
     """Return the seconds of flops at a rate, microkernel calls and packing work.
 
     Examples
@@ -276,7 +276,7 @@ def arithmetic(
     """
     cycles = found.calls * kernel.call_cycles
     cycles = cycles + _packing_cycles(kernel, sum(found.packed) - found.relaid, found.relaid)
-    seconds: Sizes = problem.flops / rate + cycles / frequency
+    seconds: Size = problem.flops / rate + cycles / frequency
     return seconds
 
 
@@ -311,9 +311,9 @@ def packing_seconds(
     return float(cycles) / core_rates(machine, dtype, kernel, threads)[1]
 
 
-def _packing_cycles(kernel: Microkernel, panels: Sizes, relaid: Sizes) -> Sizes:
+def _packing_cycles(kernel: Microkernel, panels: Size, relaid: Size) -> Size:
     """Return the cycles of packing so many elements into micro-panels and into window copies."""
-    found: Sizes = panels * kernel.pack_cycles + relaid * kernel.window_cycles
+    found: Size = panels * kernel.pack_cycles + relaid * kernel.window_cycles
     return found
 
 
@@ -405,26 +405,6 @@ def with_addition(cost: Price, problem: Problem, machine: Machine, partials: int
         )
     cycles = partials * prod(problem.shape(0)) * machine.costs.epilogue_cycles
     return replace(cost, levels=tuple(levels), compute=cost.compute + cycles / machine.frequency)
-
-
-def tiling(nest: Nest, problem: Problem) -> Tiling:
-    """Return a nest as the traffic engine takes it.
-
-    Examples
-    --------
-    >>> problem = Problem.of("mn-mk-kn", 64)
-    >>> nest = Nest.of(problem, [("register", "kmn", 8), ("memory", "kmn", 64)])
-    >>> tiling(nest, problem).packed
-    (None, None)
-    """
-    return Tiling(
-        tuple((band.level, band.order) for band in nest.bands),
-        tuple(dict(band.box) for band in nest.bands),
-        nest.packed or (None,) * len(problem.spec.operands),
-        nest.output,
-        nest.kinds,
-        nest.sequences,
-    )
 
 
 def _check_copies(nest: Nest, places: Sequence[Store]) -> None:

@@ -1,6 +1,6 @@
 """Bytes that every level moves, for one nest or for many of the same loop order at once.
 
-Sizes are numbers or arrays of them: the integer repair prices thousands of tilings with the
+Size are numbers or arrays of them: the integer repair prices thousands of tilings with the
 very code that prices one.
 """
 
@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 
 from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
-from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.spec import Spec
-from tilesolve.model.copies import repeats
-from tilesolve.model.footprints import Sizes
-from tilesolve.model.nest import CopyKind
-from tilesolve.model.tiling import PANEL, LoopPath, Tiling, collapse
+from tilesolve.model.access import Size
+from tilesolve.model.chain import Chain, collapse
+from tilesolve.model.loop_tree import Buffer, LoopTree
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
 
 
@@ -112,47 +109,41 @@ class Traffic:
     16.0
     """
 
-    moved: tuple[tuple[Sizes, ...], ...]
-    volumes: tuple[tuple[Sizes, ...], ...]
-    packing: tuple[tuple[Sizes, ...], ...]
-    packed: tuple[Sizes, ...]
-    relaid: Sizes
-    calls: Sizes
+    moved: tuple[tuple[Size, ...], ...]
+    volumes: tuple[tuple[Size, ...], ...]
+    packing: tuple[tuple[Size, ...], ...]
+    packed: tuple[Size, ...]
+    relaid: Size
+    calls: Size
 
 
 class Residency:
-    """Whether tensors stay in one cache between their uses.
+    """Whether arrays stay in one cache between their uses.
 
-    Between two uses of what the innermost loops touch, an LRU cache sees the rest of the one
-    round and the beginning of the next: of every tensor what these loops touch, once if the
-    outermost of them moves over it, so that the new part replaces the old one step by step;
-    but twice, the old and the new, if it is touched as a whole in each step and a loop further
-    out has moved it on. A packed copy that is made again brings its source along.
+    Between two uses of what the innermost loops touch, an LRU cache sees the rest of one round and
+    the beginning of the next. Each array's tile counts once if the outermost of these loops moves
+    over it: new elements replace old ones step by step. It counts twice if every step touches the
+    whole tile and a loop further out then moves on: the old tile is still there when the new one
+    arrives. A packed copy that is made again brings its source along.
     """
 
-    def __init__(
-        self,
-        path: LoopPath,
-        place: Store,
-        at: int,
-        copies: Sequence[int],
-        lines: Sequence[int | None],
-        names: Sequence[str],
-        widths: Sequence[float],
-    ) -> None:
-        self.path, self.place, self.registers = path, place, at == 0
-        tensors = path.tensors
-        copied = [c if at else 0 for c in copies]
-        seen, own = lines_seen(place, lines, [at <= c or not c for c in copied])
-        self.held = _as_summed(path.footprints(seen, largest=True), own, widths)
-        sources = path.footprints([place.line] * len(tensors), largest=True)
+    def __init__(self, chain: Chain, places: Sequence[Store], at: int) -> None:
+        self.chain, self.place, self.registers = chain, places[at], at == 0
+        self.held = [
+            _footprints(chain, t, self.place.line, near=not at or at <= _level_of(chain, t, places))
+            for t in range(len(chain.accesses))
+        ]
         # Registers hold the output's tile; the operands pass through the few that are left.
         kept = self.held if at else self.held[:1]
         self.whole = [sum(sizes) for sizes in zip(*kept, strict=True)]
-        self.refills = {t: (path.through[names[c]], sources[t]) for t, c in enumerate(copied) if c}
+        self.refills = {
+            t: (inside, chain.footprints(chain.accesses[t], self.place.line, largest=True))
+            for t, (inside, buffer) in chain.buffers.items()
+            if at and buffer.layout != "prepared"
+        }
         self.still = [
-            [True, *(letter not in tensor.letters for letter, _ in path.loops)]
-            for tensor in tensors
+            [True, *(letter not in access.letters for letter, _ in chain.loops)]
+            for access in chain.accesses
         ]
         self._known: dict[tuple[int, int], Truth] = {}
 
@@ -166,9 +157,9 @@ class Residency:
         """Return whether what the inner loops touch is there when the outer one comes round."""
         if self.registers:
             # A call loads and stores its tile; nothing stays in registers from call to call.
-            return outer < self.path.call and _at(inner)(self.whole) <= self.place.capacity
-        if outer >= self.path.call:
-            inner = choose(inner > self.path.call, inner, self.path.call)
+            return outer < self.chain.held and _at(inner)(self.whole) <= self.place.capacity
+        if outer >= self.chain.call:
+            inner = choose(inner > self.chain.call, inner, self.chain.call)
         if isinstance(inner, np.ndarray):
             return collapse(self._between(inner, outer) <= self.place.capacity)
         if (inner, outer) not in self._known:
@@ -181,7 +172,7 @@ class Residency:
 
         Each step of its sums reads it anew, be it the same as in the step before.
         """
-        return outer < self.path.sides and self.stays(inner, outer)
+        return outer < self.chain.sides and self.stays(inner, outer)
 
     def holds(self, t: int) -> Truth:
         """Return whether a copy is still there when it is first used.
@@ -202,12 +193,12 @@ class Residency:
         found: Truth = self.whole[inside] + source[inside] <= self.place.capacity
         return found
 
-    def _between(self, inner: Position, outer: int) -> Sizes:
+    def _between(self, inner: Position, outer: int) -> Size:
         """Return the bytes that come between two uses of what the inner loops touch."""
-        total: Sizes = 0.0
+        total: Size = 0.0
         there = _at(inner)
         for t, held in enumerate(self.held):
-            latest = self.path.latest(t)[outer + 1]
+            latest = self.chain.latest(t)[outer + 1]
             touched = there(held)
             again = (latest > inner) & there(self.still[t])
             comes = touched + choose(again, touched, 0.0)
@@ -240,24 +231,20 @@ def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
     return taken
 
 
-def traffic(
-    problem: Problem, tiling: Tiling, places: Sequence[Store], rule: Rule = "distance"
-) -> Traffic:
-    """Return the bytes that a tiling moves into each of the stores.
+def traffic(tree: LoopTree, places: Sequence[Store], rule: Rule = "distance") -> Traffic:
+    """Return the bytes that a tree moves into each of the stores.
 
     A packed operand is read from its copy in all stores nearer than the copy's; its own store
     and those beyond see the source, line by line.
 
     Parameters
     ----------
-    problem
-        The contraction or convolution.
-    tiling
-        One nest, or many of the same order.
+    tree
+        One nest, or many of the same loops.
     places
         The register file and the caches, nearest first.
     rule
-        When a tensor outlives a loop that does not index it: by ``"distance"``, if what comes
+        When an array outlives a loop that does not move it: by ``"distance"``, if what comes
         between its uses fits beside it, or by ``"listing3"`` of the paper, if everything
         inside the loop fits.
 
@@ -265,134 +252,110 @@ def traffic(
     --------
     Two tilings at once, of 8 and of 16 columns for a call:
 
+    >>> from tilesolve.contractions.problem import Problem
+    >>> from tilesolve.model.loop_tree import tree_of_bands
     >>> problem = Problem.of("mn-mk-kn", 64)
     >>> boxes = ({"m": 8, "n": np.array([8, 16]), "k": 64}, dict.fromkeys("mnk", 64))
     >>> bands = (("register", ("m", "n", "k")), ("memory", ("m", "n", "k")))
-    >>> tiling = Tiling(bands, boxes, (None, None), "store")
-    >>> found = traffic(problem, tiling, [Store("register", 2048.0, 1, "L1", 1e10)])
+    >>> tree = tree_of_bands(problem, bands, boxes, (None, None), "store")
+    >>> found = traffic(tree, [Store("register", 2048.0, 1, "L1", 1e10)])
     >>> found.moved[0][1].tolist()
     [262144.0, 131072.0]
     """
-    path = LoopPath(problem, tiling)
-    names = [place.name for place in places]
-    copies, kinds, lines, widths = copies_of(problem, tiling, names)
-    packed = [
-        path.copied_bytes(t, path.through[names[at]], lines[t] or 0, kind) if at else 0.0
-        for t, (at, kind) in enumerate(zip(copies, kinds, strict=True))
-    ]
-    width = widths[0]
+    chain = Chain(tree)
+    copied = {t: chain.copied(t) for t, (_, one) in chain.buffers.items() if _is_filled(one)}
+    sizes = {t: n * chain.buffers[t][1].holds.element for t, n in copied.items()}
+    width = tree.work.summed / chain.accesses[0].element
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
-        residency = Residency(path, place, at, copies, lines, names, widths)
-        # The working set of a copy's own store holds the copy; what comes in is the source. One
-        # that was prepared is read everywhere.
-        seen, own = lines_seen(place, lines, [at < c or not c for c in copies])
-        mean = _as_summed(path.footprints(seen), own, widths)
-        tensors = [
-            tensor if line else panel
-            for tensor, panel, line in zip(path.tensors, path.panels, seen, strict=True)
-        ]
-        stays = residency.stays if rule == "distance" else residency.fits
-        if at:
-            came = walk(tensors, path.loops, mean, stays, path.runs)
-        else:
-            came = walk(tensors[:1], path.loops, mean[:1], stays, path.runs)
-            came += walk(tensors[1:], path.loops, mean[1:], residency.passes, path.runs)
-        # The source comes in as it is, the copy goes out and comes in.
-        crossings = [1 + own * ((2.0 if at == 0 else PACK_CROSSINGS) - 1) for own in widths]
-        for t, c in enumerate(copies):
-            if c == at and c:
-                came[t] = came[t] + choose(residency.holds(t), 0.0, widths[t] * packed[t])
-            elif 0 < at < c:
+        residency = Residency(chain, places, at)
+        came = _come(chain, places, at, residency, rule)
+        extra: list[Size] = [0.0] * len(came)
+        for t, size in sizes.items():
+            level = _level_of(chain, t, places)
+            if at == level:
+                came[t] = came[t] + choose(residency.holds(t), 0.0, size)
+            if at >= level:
+                continue
+            # The source comes in as it is, the copy goes out and comes in.
+            crossings: Size = (2.0 if at == 0 else PACK_CROSSINGS) - 1
+            wide = chain.buffers[t][1].holds.element / chain.accesses[t].element
+            crossings = 1 + wide * crossings
+            if at:
                 kept = residency.keeps(t)
-                came[t] = choose(kept, np.maximum(came[t] - widths[t] * packed[t], 0.0), came[t])
-                crossings[t] = choose(kept, 1.0, crossings[t])
-        whole = mean[0][-1]
+                came[t] = choose(kept, np.maximum(came[t] - size, 0.0), came[t])
+                crossings = choose(kept, 1.0, crossings)
+            extra[t] = crossings * (size / wide)
+        whole = _mean_bytes(chain, 0, place.line, near=False)[-1]
         if width > 1 and at:  # sums that come once are halves by then
             once = came[0] < WHOLE_SUM_PASSES * whole
             came[0], whole = (choose(once, size / width, size) for size in (came[0], whole))
         # A first write needs no read in registers; past them it does unless it is streamed.
-        unread = tiling.output == "stream" or (tiling.output == "store" and at == 0)
+        unread = tree.output == "stream" or (tree.output == "store" and at == 0)
         written = 2 * came[0] - (whole if unread else 0.0)
-        extra = [crossings[t] * packed[t] if at < c else 0.0 for t, c in enumerate(copies)]
         moved.append(tuple(came))
         packing.append(tuple(extra))
         volumes.append(tuple(a + b for a, b in zip([written, *came[1:]], extra, strict=True)))
-    count = tuple(size / problem.itemsize for size in packed)
-    windows = (kind == "windows" for kind in kinds)
-    relaid: Sizes = sum(n for n, relaid in zip(count, windows, strict=True) if relaid)
-    return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, path.calls)
+    count = tuple(copied.get(t, 0.0) for t in range(len(chain.accesses)))
+    relaid: Size = sum(n for t, n in copied.items() if chain.buffers[t][1].layout == "windows")
+    return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, chain.calls)
 
 
-def copies_of(
-    problem: Problem, tiling: Tiling, names: Sequence[str]
-) -> tuple[list[int], tuple[CopyKind, ...], list[int | None], list[float]]:
-    """Return for each tensor the place and the kind of its copy, its line, and its widths as sums.
+def _come(
+    chain: Chain, places: Sequence[Store], at: int, residency: Residency, rule: Rule
+) -> list[Size]:
+    """Return the bytes of each access that a place takes in, copies made there left out.
 
-    Parameters
-    ----------
-    problem, tiling
-        What is computed, and how.
-    names
-        Of the places.
+    The working set of a copy's own store holds the copy; what comes in is the source. One that was
+    prepared is read everywhere.
     """
-    copies = [0, *(names.index(level) if level else 0 for level in tiling.packed)]
-    kinds: tuple[CopyKind, ...] = ("in place", *_kinds(tiling))
-    lines = [_copy_line(problem.spec, t, kind) for t, kind in enumerate(kinds)]
-    width = problem.sum_itemsize / problem.itemsize
-    widths = [width, *(1.0 if kind == "windows" else width for kind in kinds[1:])]
-    return copies, kinds, lines, widths
+    line, reads, mean = places[at].line, [], []
+    for t, access in enumerate(chain.accesses):
+        near = at < _level_of(chain, t, places)
+        reads.append(chain.buffers[t][1].holds if near else access)
+        mean.append(_mean_bytes(chain, t, line, near=near))
+    stays = residency.stays if rule == "distance" else residency.fits
+    if at:
+        return walk(reads, chain.loops, mean, stays, chain.runs)
+    came = walk(reads[:1], chain.loops, mean[:1], stays, chain.runs)
+    return came + walk(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
 
 
-def lines_seen(
-    place: Store, lines: Sequence[int | None], near: Sequence[bool]
-) -> tuple[list[int], list[bool]]:
-    """Return the bytes of lines in which tensors are read, and whether from copies of their own.
+def _level_of(chain: Chain, t: int, places: Sequence[Store]) -> int:
+    """Return the number of the place that an access's copy lives in; beyond all if prepared."""
+    if t not in chain.buffers:
+        return 0
+    _, buffer = chain.buffers[t]
+    if not _is_filled(buffer):
+        return len(places)
+    return next(n for n, place in enumerate(places) if place.name == buffer.level)
+
+
+def _is_filled(buffer: Buffer) -> bool:
+    """Return whether calls fill a copy; if not, it was made before."""
+    return buffer.layout != "prepared"
+
+
+def _mean_bytes(chain: Chain, t: int, line: int, *, near: bool) -> list[Size]:
+    return _footprints(chain, t, line, near=near, largest=False)
+
+
+def _footprints(chain: Chain, t: int, line: int, *, near: bool, largest: bool = True) -> list[Size]:
+    """Return what an access touches at a place: of its copy where that is near, as wide as sums.
 
     Parameters
     ----------
-    place
-        Where.
-    lines
-        Of copies, None where a tensor has none.
+    chain, t
+        Which access.
+    line
+        Bytes of a line of the place.
     near
-        Whether the copy is what is read there.
+        Whether its copy is what is read there.
+    largest
+        Whether of largest boxes.
     """
-    own = [line is not None and close for line, close in zip(lines, near, strict=True)]
-    seen = [
-        place.line if line is None or not close else line
-        for line, close in zip(lines, near, strict=True)
-    ]
-    return seen, own
-
-
-def _as_summed(
-    footprints: list[list[Sizes]], own: Sequence[bool], widths: Sequence[float]
-) -> list[list[Sizes]]:
-    """Return footprints of elements as wide as sums, and as what is read from copies of one's own.
-
-    Parameters
-    ----------
-    footprints
-        Of each tensor, by elements of arrays.
-    own
-        Whether it is read from a copy.
-    widths
-        How many times as wide elements are there, or in sums.
-    """
-    return [
-        steps if width == 1 or not (copied or t == 0) else [size * width for size in steps]
-        for t, (steps, copied, width) in enumerate(zip(footprints, own, widths, strict=True))
-    ]
-
-
-def _kinds(tiling: Tiling) -> tuple[CopyKind, ...]:
-    """Return the kind of each operand's copy."""
-    return tiling.kinds or tuple("strips" if level else "in place" for level in tiling.packed)
-
-
-def _copy_line(spec: Spec, tensor: int, kind: CopyKind) -> int | None:
-    """Return the bytes of a line of a copy, see `LoopPath.footprints`; None for no copy."""
-    if kind == "in place":
-        return None
-    return PANEL if kind != "windows" and repeats(spec, tensor) else 1
+    if near and t in chain.buffers:
+        return chain.footprints(chain.buffers[t][1].holds, 1, largest=largest)
+    found = chain.footprints(chain.accesses[t], line, largest=largest)
+    width = chain.tree.work.summed / chain.accesses[t].element
+    return found if t or width == 1 else [size * width for size in found]

@@ -7,12 +7,10 @@ the nonlinear program cannot disagree (section 3.1 of the paper, Listing 3).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tilesolve.contractions.spec import Tensor
 
 Rule = Literal["distance", "listing3"]
 """When a tensor outlives a loop that does not index it: by reuse distance, or by Listing 3."""
@@ -25,6 +23,13 @@ Position = int | NDArray[np.int_]
 
 Q = TypeVar("Q")
 """What the walk multiplies: floats, arrays of them (many nests at once), or signomials."""
+
+
+class _Moved(Protocol):
+    """What some letters move."""
+
+    @property
+    def letters(self) -> Sequence[str]: ...
 
 
 def choose(condition: Truth, yes: Q, no: Q) -> Q:
@@ -42,7 +47,7 @@ def choose(condition: Truth, yes: Q, no: Q) -> Q:
 
 
 def walk(
-    tensors: Sequence[Tensor],
+    accesses: Sequence[_Moved],
     loops: Sequence[tuple[str, Q]],
     footprints: Sequence[Sequence[Q]],
     stays: Callable[[Position, int], Truth],
@@ -52,8 +57,8 @@ def walk(
 
     Parameters
     ----------
-    tensors
-        The tensors of the spec.
+    accesses
+        What has the letters that move it: accesses, or tensors.
     loops
         Letter and trip count of each loop, innermost first.
     footprints
@@ -77,8 +82,8 @@ def walk(
     [10.0, 500.0, 500.0]
     """
     moved = [sizes[0] for sizes in footprints]
-    last: list[Position] = [0] * len(tensors)
-    letters = [frozenset(tensor.letters) for tensor in tensors]
+    last: list[Position] = [0] * len(accesses)
+    letters = [frozenset(one.letters) for one in accesses]
     inside: Position = 0
     for position, (letter, trips) in enumerate(loops):
         whole = stays(inside, position)

@@ -25,7 +25,7 @@ from tilesolve.constants.policy import (
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.spec import Tensor
 from tilesolve.machine.costs import DEFAULT_COSTS
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused
 from tilesolve.model.lines import line_waste
 from tilesolve.model.loop_order import innermost_first, order_loops
@@ -241,7 +241,7 @@ def tiles_of(
         index: prod(max(side[i] for side in sides) for i in letters)
         for index, letters in fused.groups
     }
-    taken = sum(footprint(fused.problem, t, tiles, 1) for t in fused.problem.spec.tensors)
+    taken = sum(touched_bytes(fused.problem, tiles))
     return tuple(tiles.items()) if taken <= WHOLE_LINES_SHARE * place.capacity else ()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tilesolve.contractions.spec import Spec
 from tilesolve.machine.costs import DEFAULT_COSTS
 from tilesolve.machine.microkernel import Microkernel
-from tilesolve.model.copies import repeats, with_panels
+from tilesolve.model.access import Access, accesses_of
 from tilesolve.model.fused import Fused
+from tilesolve.model.loop_tree import copies_of
 from tilesolve.model.nest import CopyKind, Output
 from tilesolve.model.traffic import Store
 
@@ -70,33 +70,21 @@ class Setting:
         """Number of caches, which is the number of tiles to solve for."""
         return len(self.places) - 1
 
-    def spec_at(self, level: int) -> Spec:
-        """Return the spec with operands as a level's tile holds them: micro-panels may repeat some.
+    def accesses_at(self, level: int) -> tuple[Access, ...]:
+        """Return what a level's tile holds, output first: micro-panels, or arrays as they lie.
 
-        Level 0 is the register file, 1 the nearest cache.
-        """
-        spec = self.fused.problem.spec
-        if not any(repeats(spec, at) for at in range(1, len(spec.tensors))):
-            return spec
-        held = (at for at in range(1, len(spec.tensors)) if self._has_panels(at, level))
-        return with_panels(spec, tuple(held))
-
-    def _has_panels(self, tensor: int, level: int) -> bool:
-        """Return whether a level's tile has micro-panels of an operand, counted from 1."""
-        copy = self.packed[tensor - 1]
-        kind = self.kinds[tensor - 1] if self.kinds else "strips" if copy else "in place"
-        names = [place.name for place in self.places]
-        near = copy is not None and level <= names.index(copy)
-        return kind == "prepared" or (kind == "strips" and near)
-
-    def width(self, tensor: int, level: int) -> float:
-        """Return how many times as wide elements are in a level's tile as they are in arrays.
-
-        Sums of halves, and their micro-panels, are float32.
+        Level 0 is the register file, 1 the nearest cache. Sums of halves, and their micro-panels,
+        are float32.
         """
         problem = self.fused.problem
-        wide = tensor == 0 or self._has_panels(tensor, level)
-        return problem.sum_itemsize / problem.itemsize if wide else 1.0
+        found = list(accesses_of(problem))
+        found[0] = replace(found[0], element=problem.sum_itemsize)
+        names = [place.name for place in self.places]
+        for number, holds, layout, place in copies_of(problem, self.packed, self.kinds):
+            near = place is not None and level <= names.index(place)
+            if layout == "prepared" or (layout == "panels" and near):
+                found[number] = holds
+        return tuple(found)
 
     def smallest(self, index: str, level: int = 0) -> int:
         """Return the least tile of an index: the register tile's side, or that of a level."""

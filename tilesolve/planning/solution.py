@@ -18,7 +18,7 @@ from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import touched_bytes
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.fused import Fused, fuse_share
 from tilesolve.model.nest import Nest, Output
 from tilesolve.model.price import Price, packing_share

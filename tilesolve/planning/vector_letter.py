@@ -14,7 +14,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, Roles, lane_is_last, shared_lane
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
-from tilesolve.model.copies import with_panels
+from tilesolve.model.copies import panel_tensor
 
 
 def vector_letter(problem: Problem, machine: Machine) -> str | None:
@@ -66,8 +66,7 @@ def _letter_of_one(problem: Problem, machine: Machine) -> str | None:
     best = longest_letter_of_one(problem)
     if best is None:
         return None
-    panels = with_panels(spec, (1, 2)).operands
-    packed = sum(prod(tensor.shape(problem.sizes)) for tensor in panels)
+    packed = sum(prod(panel_tensor(spec, at).shape(problem.sizes)) for at in (1, 2))
     apart = _arithmetic_cycles(problem, machine, best) + costs.pack_cycles * packed
     apart += costs.scattered_store_cycles * prod(problem.shape(0))
     return best if apart < _shared_cycles(problem, machine) else None

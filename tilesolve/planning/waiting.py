@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesolve.contractions.problem import Problem
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.lines import run_of, run_waste
 from tilesolve.model.nest import Nest
 from tilesolve.model.pages import runs_of
@@ -33,7 +33,7 @@ def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -
         run = run_of(share, tensor, tile)
         wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
         if t and nest.kind(t - 1) != "prepared":
-            size = footprint(share, tensor, tile, 1)
+            size = touched_bytes(share, tile)[t]
             runs = runs_of(share.strides(t), tile, PAGE_BYTES)
             each = machine.costs.page_visit_seconds - float(memory.seconds([0.0, size / runs]))
             visits += volumes[t] / size * runs * max(0.0, each)

@@ -10,7 +10,7 @@ from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
-from tilesolve.model.footprints import touched_bytes
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.price import stores
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, policy_of

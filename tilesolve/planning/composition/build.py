@@ -16,8 +16,8 @@ from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.kernels.runtime.state import MAX_LEVELS
 from tilesolve.machine.microkernel import Microkernel
 from tilesolve.machine.model import Machine
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.copies import repeats
-from tilesolve.model.footprints import footprint
 from tilesolve.model.nest import REGISTER, Band, CopyKind, Nest, Output
 from tilesolve.model.price import price, stores, with_passes
 from tilesolve.model.score import score
@@ -246,7 +246,7 @@ def _level_names(boxes: Sequence[dict[str, int]], share: Problem, target: Target
     caches = list(stores(target.machine, target.threads)[1:])
     found = []
     for at, box in enumerate(boxes):
-        size = sum(float(footprint(share, tensor, box, 1)) for tensor in share.spec.tensors)
+        size = float(sum(touched_bytes(share, box)))
         while caches and caches[0].capacity < size and len(caches) > len(boxes) - at:
             caches.pop(0)
         found.append(caches.pop(0).name if caches else f"tile {at + 1}")

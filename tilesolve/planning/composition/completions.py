@@ -15,10 +15,10 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS, SUMS, Roles
 from tilesolve.machine.microkernel import Microkernel as Costs
 from tilesolve.model.loop_order import innermost_first
+from tilesolve.model.loop_tree import tree_of_bands
 from tilesolve.model.nest import REGISTER, CopyKind
 from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
-from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import Store, traffic
 from tilesolve.packing.cover import Combination
 from tilesolve.planning.composition import scheme as loops
@@ -267,14 +267,15 @@ class Space:
         levels[len(BANDS) - 2] = names[-1]
         call = tuple(i for roles in (ROWS, COLUMNS, SUMS, BATCHES) for i in self.roles[roles])
         bands = ((REGISTER, call), *zip((*levels, "whole"), self.order(permutation), strict=True))
-        tiling = Tiling(
+        tree = tree_of_bands(
+            self.problem,
             bands,
-            tuple(self.boxes()),
+            self.boxes(),
             tuple(names[-1] if kind in COPIED else None for kind in place.kinds),
             "store",
             place.kinds,
         )
-        found = traffic(self.problem, tiling, place.stores)
+        found = traffic(tree, place.stores)
         pairs = zip(place.stores, found.volumes, strict=True)
         times = [store.seconds(volumes) for store, volumes in pairs]
         times.append(arithmetic(self.problem, place.costs, place.rate, place.frequency, found))

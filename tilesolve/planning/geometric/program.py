@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, pairwise
-from math import prod
 
 from tilesolve.constants.policy import PACK_CROSSINGS, TIE_WEIGHT
 from tilesolve.contractions.errors import SolverError
-from tilesolve.contractions.spec import Tensor
+from tilesolve.model.access import Access
 from tilesolve.model.formulas import SymbolicLoop, amounts, symbolic_footprint, tile
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.solver.posynomial import Posynomials
@@ -174,17 +173,17 @@ def _tiling_loops(setting: Setting, choice: Choice, level: int) -> list[Symbolic
     ]
 
 
-def _moved_elements(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
-    """Return the elements of each tensor that a cache takes in."""
+def _moved_bytes(setting: Setting, choice: Choice, level: int) -> tuple[Signomial, ...]:
+    """Return the bytes of each tensor that a cache takes in."""
     loops = tuple(_tiling_loops(setting, choice, level))
     # A copy's own cache takes in its source.
-    return amounts(
-        setting.spec_at(level + 1), level, loops, setting.levels, _unit_indices(setting, level)
-    )
+    accesses = setting.accesses_at(level + 1)
+    found = amounts(accesses, level, loops, setting.levels, _unit_indices(setting, level))
+    return tuple(size * one.element for size, one in zip(found, accesses, strict=True))
 
 
-def _loaded_elements(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
-    """Return the elements of each tensor that the register file takes in, by so many calls.
+def _loaded_bytes(setting: Setting, calls: Signomial) -> tuple[Signomial, ...]:
+    """Return the bytes of each tensor that the register file takes in, by so many calls.
 
     A call runs over the whole reduced range of the nearest cache's tile. It takes in its tile of
     the output once, and what a step of the sums needs of the operands in each step.
@@ -193,19 +192,20 @@ def _loaded_elements(setting: Setting, calls: Signomial) -> tuple[Signomial, ...
     steps = calls
     for index in setting.fused.reduced:
         steps = steps * Signomial.symbol(tile(1, index, levels))
-    output, *operands = (symbolic_footprint(t, 0, levels, ones) for t in setting.spec_at(1).tensors)
+    accesses = setting.accesses_at(1)
+    output, *operands = (symbolic_footprint(one, 0, levels, ones) * one.element for one in accesses)
     return output * calls, *(side * steps for side in operands)
 
 
-def _copied_elements(setting: Setting, choice: Choice, level: int, tensor: Tensor) -> Signomial:
-    """Return the elements of a tensor that are copied where the copy's tile is that of a level.
+def _copied_elements(setting: Setting, choice: Choice, level: int, copy: Access) -> Signomial:
+    """Return the elements that are copied into a copy whose tile is that of a level.
 
     A copy is made whole whenever a loop outside has moved to another tile (Eqs 11-14).
     """
-    amount = symbolic_footprint(tensor, level, setting.levels, _unit_indices(setting, level))
+    amount = symbolic_footprint(copy, level, setting.levels, _unit_indices(setting, level))
     moved = False
     for loop in _tiling_loops(setting, choice, level):
-        moved |= loop.letter in tensor.letters
+        moved |= loop.letter in copy.letters
         if moved:
             amount = amount * loop.trips
     return amount
@@ -233,27 +233,26 @@ def _symbolic_times(setting: Setting, choice: Choice) -> Iterator[tuple[str, Sig
         calls = calls * (Signomial.constant(extent) / Signomial.symbol(inner))
     caches = range(1, setting.levels + 1)
     moved = [
-        _loaded_elements(setting, calls),
-        *(_moved_elements(setting, choice, level) for level in caches),
+        _loaded_bytes(setting, calls),
+        *(_moved_bytes(setting, choice, level) for level in caches),
     ]
     packed = [
-        _copied_elements(setting, choice, at, setting.spec_at(at).tensors[t])
-        if at
-        else Signomial(())
+        _copied_elements(setting, choice, at, setting.accesses_at(at)[t]) if at else Signomial(())
         for t, at in enumerate(buffers)
     ]
-    whole = float(prod(problem.shape(0)))
+    whole = float(problem.bytes[0])
     for at, place in enumerate(setting.places):
         unread = setting.output == "stream" or (setting.output == "store" and at == 0)
         # Sums are as wide as copies, but where they leave the last cache.
-        written = setting.width(0, at + 1) if at + 1 < len(setting.places) else 1.0
-        volumes = [written * (2 * moved[at][0] - whole * unread)]
+        wide = problem.sum_itemsize / size
+        outermost = at + 1 == len(setting.places)
+        volumes = [(2 * moved[at][0] - wide * whole * unread) * (1 / wide if outermost else 1.0)]
         for t, buffer in enumerate(buffers[1:], start=1):
-            width = setting.width(t, at + 1)
-            crossings = 1 + width * ((2 if at == 0 else PACK_CROSSINGS) - 1)
+            element = setting.accesses_at(at + 1)[t].element
+            crossings = size + element * ((2 if at == 0 else PACK_CROSSINGS) - 1)
             copied = crossings * packed[t] if at < buffer else Signomial(())
-            volumes.append(width * moved[at][t] + copied)
-        yield place.server, place.seconds(volumes) * size
+            volumes.append(moved[at][t] + copied)
+        yield place.server, place.seconds(volumes)
     cycles = calls * setting.microkernel.call_cycles
     kernel = setting.microkernel
     for amount, kind in zip(packed[1:], setting.kinds or ("strips",) * len(buffers), strict=False):
@@ -274,17 +273,15 @@ def _limits(setting: Setting, choice: Choice, *, loose: bool) -> Iterator[tuple[
     with all tensors counted by size, and with each of them in turn counted as one way. The
     rest of the rounding is left to the integer repair.
     """
-    spec, size = setting.fused.problem.spec, setting.fused.problem.itemsize
+    spec = setting.fused.problem.spec
     copies = (None, *setting.packed)
     for level, place in enumerate(setting.places[1:], start=1):
         if level > 1 and choice[level - 2] is None:
             continue
         ones = _unit_indices(setting, level)
-        held = setting.spec_at(level).tensors
-        widths = [setting.width(t, level) for t in range(len(held))]
         sides = [
-            symbolic_footprint(t, level, setting.levels, ones) * (size * width)
-            for t, width in zip(held, widths, strict=True)
+            symbolic_footprint(one, level, setting.levels, ones) * one.element
+            for one in setting.accesses_at(level)
         ]
         coming = Signomial.constant(0)
         if first := next((c for c in choice[level - 1 :] if c), None):

@@ -18,7 +18,7 @@ from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.kernels.dtypes import lanes
 from tilesolve.machine.model import Machine
-from tilesolve.model.footprints import footprint
+from tilesolve.model.access import touched_bytes
 from tilesolve.model.nest import CopyKind, Nest
 from tilesolve.model.price import Price, price
 from tilesolve.model.score import score, score_times
@@ -202,7 +202,7 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
     def within(most: Mapping[str, int]) -> Candidate:
         nest, cost = choose_copies(target, integral.nest, most)
         tile = outermost_tile(nest)
-        taken = float(sum(footprint(share, tensor, tile, 1) for tensor in share.spec.tensors))
+        taken = float(sum(touched_bytes(share, tile)))
         waiting = waiting_seconds(share, nest, cost, machine)
         return Candidate(optimum, integral, nest, cost, waiting, taken, target.setting.overlap)
 

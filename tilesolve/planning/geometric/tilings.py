@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesolve.constants.policy import TILINGS_AT_ONCE
-from tilesolve.model.footprints import footprint
+from tilesolve.model.loop_tree import LoopTree, tree_of_bands
 from tilesolve.model.nest import Band, Nest
 from tilesolve.model.price import arithmetic
 from tilesolve.model.score import score_times
-from tilesolve.model.tiling import Tiling
 from tilesolve.model.traffic import traffic
 from tilesolve.planning.setting import Choice, Setting
 
@@ -184,10 +183,11 @@ def bands(setting: Setting, choice: Choice) -> tuple[tuple[str, tuple[str, ...]]
     return tuple((name, tuple(order)) for name, order in zip(names, orders, strict=True))
 
 
-def _tiling(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]) -> Tiling:
-    return Tiling(
+def _tree(setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]) -> LoopTree:
+    return tree_of_bands(
+        setting.fused.problem,
         bands(setting, choice),
-        tuple(_boxes(setting, columns)),
+        _boxes(setting, columns),
         setting.packed,
         setting.output,
         setting.kinds,
@@ -199,7 +199,7 @@ def _exact_times(
 ) -> NDArray[np.float64]:
     """Return the exact seconds of every server and of the arithmetic: time by tiling."""
     problem = setting.fused.problem
-    found = traffic(problem, _tiling(setting, choice, columns), setting.places)
+    found = traffic(_tree(setting, choice, columns), setting.places)
     width = _width(columns)
     rows = [
         np.broadcast_to(place.seconds(volumes), width)
@@ -214,14 +214,10 @@ def _keeps_limits(
     setting: Setting, choice: Choice, columns: Mapping[str, NDArray[np.float64]]
 ) -> NDArray[np.bool_]:
     """Return whether tilings keep the capacities and, in whole ways, Eq. 9."""
-    problem = setting.fused.problem
     boxes = _boxes(setting, columns)
     good = np.ones(_width(columns), dtype=bool)
     for level, place in enumerate(setting.places[1:], start=1):
-        held = [
-            setting.width(t, level) * footprint(problem, tensor, boxes[level], 1)
-            for t, tensor in enumerate(setting.spec_at(level).tensors)
-        ]
+        held = [one.touched(boxes[level], 1) for one in setting.accesses_at(level)]
         fits = sum(held) <= place.capacity
         if (ways := place.ways_for(len(held))) is not None:
             way = place.capacity / ways

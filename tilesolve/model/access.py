@@ -1,0 +1,286 @@
+"""Accesses: the elements of an array that a work touches, and what boxes of iterations touch.
+
+One value for tensors of contractions, copies of them, and arrays of statements. Sizes are numbers
+or arrays of them, one entry for each of many boxes; where it is said so, signomials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd, prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tilesolve.contractions.problem import Problem
+from tilesolve.contractions.spec import Tensor
+from tilesolve.model.walk import choose
+from tilesolve.solver.signomials import Signomial
+
+Size = Any
+"""A number, an array with one entry per box or nest, or a signomial."""
+
+Box = Mapping[str, Size]
+"""Iterations of each letter."""
+
+Mode = Literal["read", "write", "add"]
+"""What a work does with elements: reads them, sets them, or does both."""
+
+
+class Axis(NamedTuple):
+    """Positions along one axis.
+
+    Parameters
+    ----------
+    terms
+        Pairs of a factor, without its sign, and a letter.
+    spread
+        How far the offsets of reads are apart.
+    divisor
+        What the sum of the terms is divided by, rounded down.
+    """
+
+    terms: tuple[tuple[int, str], ...]
+    spread: int = 0
+    divisor: int = 1
+
+    def reach(self, box: Box) -> Size:
+        """Return how far a box reaches; for signomials a posynomial that is no less.
+
+        Examples
+        --------
+        >>> Axis(((2, "y"), (1, "r"))).reach({"y": 8, "r": 3})
+        17
+        """
+        begin = self.spread + (self.divisor if self.divisor > 1 else 1)
+        if any(isinstance(box[letter], Signomial) for _, letter in self.terms):
+            begin = max(begin - sum(factor for factor, _ in self.terms), 0)
+            found: Size = sum((factor * box[letter] for factor, letter in self.terms), start=begin)
+        else:
+            found = begin + sum(factor * (box[letter] - 1) for factor, letter in self.terms)
+        return found * (1 / self.divisor) if self.divisor > 1 else found
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Elements of an array that a work touches by the same letters.
+
+    Reads that differ in their offsets alone are one access: they touch the same lines.
+
+    Parameters
+    ----------
+    array
+        Its name.
+    axes
+        Outermost first.
+    shape
+        Of the array.
+    element
+        Bytes of an element.
+    mode
+        Whether it is read, written or both.
+    gathered
+        Whether positions are known at run time alone: each element is a run of its own then.
+
+    Examples
+    --------
+    >>> image = accesses_of(Problem.of("hk-[2h+r]-rk", "h=8,r=3,k=10"))[1]
+    >>> image.array, image.letters, image.touched({"h": 4, "r": 3, "k": 10}, 1)
+    ('A', ('h', 'r'), 72.0)
+    """
+
+    array: str
+    axes: tuple[Axis, ...]
+    shape: tuple[int, ...]
+    element: int
+    mode: Mode = "read"
+    gathered: bool = False
+    letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The letters that move it, in order of appearance."""
+
+    def __post_init__(self) -> None:
+        letters = dict.fromkeys(letter for axis in self.axes for _, letter in axis.terms)
+        object.__setattr__(self, "letters", tuple(letters))
+
+    @property
+    def contiguous(self) -> tuple[str, ...]:
+        """The letters of the last axis."""
+        return tuple(letter for _, letter in self.axes[-1].terms) if self.axes else ()
+
+    @property
+    def pitches(self) -> tuple[int, ...]:
+        """Elements from one position of each axis to the next.
+
+        Examples
+        --------
+        >>> Access("A", (Axis(()), Axis(((1, "k"),))), (64, 32), 4).pitches
+        (32, 1)
+        """
+        return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+    def stride(self, letter: str) -> float:
+        """Return the bytes from one iteration of a letter to the next; 0 where it does not move it.
+
+        Examples
+        --------
+        >>> rows = Access("A", (Axis(((1, "i"),)), Axis(((1, "k"),))), (64, 32), 4)
+        >>> rows.stride("i"), rows.stride("k"), rows.stride("j")
+        (128.0, 4.0, 0.0)
+        """
+        return (
+            sum(
+                self.element * pitch * factor / axis.divisor
+                for axis, pitch in zip(self.axes, self.pitches, strict=True)
+                for factor, name in axis.terms
+                if name == letter
+            )
+            or 0.0
+        )
+
+    def sides(self, box: Box) -> tuple[list[Size], list[Size]]:
+        """Return how far a box reaches along each axis, and how many positions of it it touches.
+
+        Both for one position of the axes before. A letter that is alone in an axis widens no other
+        one: there it only shifts, as in a diagonal.
+        """
+        alone = {axis.terms[0][1] for axis in self.axes if len(axis.terms) == 1}
+        counted: set[str] = set()
+        reaches: list[Size] = []
+        sides: list[Size] = []
+        for axis in self.axes:
+            terms = tuple((c, letter) for c, letter in axis.terms if letter not in alone)
+            if len(axis.terms) == 1 and axis.terms[0][1] not in counted:
+                counted.add(axis.terms[0][1])
+                terms = axis.terms
+            reaches.append(axis._replace(terms=terms).reach(box))
+            positions: Size = prod(box[letter] for _, letter in terms)
+            if axis.spread:
+                positions = positions * (1 + axis.spread)
+            sides.append(_least(reaches[-1], positions))
+        return reaches, sides
+
+    def elements(self, box: Box) -> Size:
+        """Return the elements that a box touches; of a diagonal no more than its iterations."""
+        return self.touched(box, 1) / self.element
+
+    def touched(self, box: Box, line: int, grid: Box | None = None) -> Size:
+        """Return the bytes that a box touches, in whole lines.
+
+        A line of one byte counts elements: what a packed copy or a register takes. A run along
+        the unit-stride axis takes, besides its bytes and what a stride leaves out, the parts of
+        its first and last line that it misses: most of a line if it may begin anywhere (section
+        5.4), nothing if rows and boxes begin on lines. No element takes more than a line.
+
+        Parameters
+        ----------
+        box
+            Iterations of each letter.
+        line
+            Bytes of a line.
+        grid
+            What the boxes' corners are multiples of, per letter; any corner if None.
+        """
+        reaches, sides = self.sides(box)
+        elements: Size = float(self.element)
+        for side in sides:
+            elements = elements * side
+        if sum(len(axis.terms) for axis in self.axes) > len(self.letters):  # as in a diagonal
+            elements = _least(elements, self.element * prod(box[i] for i in self.letters))
+        if line <= self.element:
+            return elements
+        if self.gathered:
+            return elements / self.element * line
+        run, held = float(self.element), 1.0
+        contiguous: Any = True
+        corner: Any = line
+        pitch = self.element
+        axes = list(zip(self.axes, reaches, sides, self.shape, strict=True))[::-1]
+        for number, (axis, reach, side, extent) in enumerate(axes):
+            # Within a row lines have no gaps; rows that are left out are gaps.
+            grows = contiguous if number == 0 else contiguous & (side >= reach)
+            for step, letter in axis.terms:
+                begins = pitch * step * (grid[letter] if grid is not None else 1)
+                # Beyond the run every row begins a pitch further.
+                corner = divisor(corner, choose(grows, begins, pitch * step))
+            run = run * choose(grows, reach, 1)
+            held = held * choose(grows, side, 1)
+            contiguous = grows & (reach >= extent)
+            pitch *= extent
+        touched = _least(run + (line - corner) * (1 - contiguous), held * line)
+        return _least(elements / (self.element * held) * touched, float(max(pitch, 1)))
+
+    def reached(self, box: Box) -> Size:
+        """Return the bytes of the box of the array around all that iterations touch.
+
+        Examples
+        --------
+        >>> image, part = accesses_of(Problem.of("h-[2h+r]-r", "h=8,r=3"))[1], {"h": 4, "r": 1}
+        >>> image.touched(part, 1), image.reached(part)
+        (32.0, 56.0)
+        """
+        return float(self.element) * prod(axis.reach(box) for axis in self.axes)
+
+    def symbols(self, box: Mapping[str, Signomial]) -> Signomial:
+        """Return the elements that a box touches, in symbols; letters left out have one iteration.
+
+        Examples
+        --------
+        >>> image = accesses_of(Problem.of("hk-[2h+r]-rk", "h=8,r=3,k=10"))[1]
+        >>> print(image.symbols({"h": Signomial.symbol("T"), "r": Signomial.symbol("R")}))
+        R + 2·T - 2
+        """
+        alone = dict.fromkeys(axis.terms[0][1] for axis in self.axes if len(axis.terms) == 1)
+        size = Signomial.constant(1)
+        for letter in alone:
+            size = size * box.get(letter, 1)
+        for axis in self.axes:
+            wide = [(c, i) for c, i in axis.terms if i in box and i not in alone]
+            if len(wide) == 1:
+                size = size * box[wide[0][1]]
+            elif wide:
+                size = size * sum((c * (box[i] - 1) for c, i in wide), Signomial.constant(1))
+        return size
+
+
+@lru_cache(maxsize=512)
+def accesses_of(problem: Problem) -> tuple[Access, ...]:
+    """Return what a contraction or convolution touches: its output, then its operands."""
+    tensors = zip(problem.spec.names, problem.spec.tensors, strict=True)
+    return tuple(access_of(problem, name, tensor, problem.itemsize) for name, tensor in tensors)
+
+
+def touched_bytes(problem: Problem, box: Box | None = None) -> tuple[Size, ...]:
+    """Return the bytes of each tensor that a box touches; a whole problem may leave some out.
+
+    Examples
+    --------
+    >>> touched_bytes(Problem.of("h-[2h]", 4)), Problem.of("h-[2h]", 4).bytes
+    ((32.0, 32.0), (32, 56))
+    """
+    sides = problem.sizes if box is None else box
+    return tuple(one.touched(sides, 1) for one in accesses_of(problem))
+
+
+def access_of(problem: Problem, name: str, tensor: Tensor, element: int) -> Access:
+    """Return a tensor over a problem's letters as an access."""
+    axes = tuple(Axis(subscript.terms) for subscript in tensor.subscripts)
+    return Access(name, axes, tensor.shape(problem.sizes), element)
+
+
+def _least(a: Size, b: Size) -> Size:
+    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
+
+
+def divisor(a: Size, b: Size) -> Size:
+    """Return the greatest common divisor, element by element where there are arrays.
+
+    Examples
+    --------
+    >>> divisor(8, 12), divisor(np.array([4, 6]), 12).tolist()
+    (4, [4, 6])
+    """
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.gcd(np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64))
+    return gcd(int(a), int(b))

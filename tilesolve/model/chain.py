@@ -1,0 +1,181 @@
+"""Chains: the loops of a tree from a point outwards, and the boxes between them.
+
+Steps are numbers or arrays of them: the integer repair prices thousands of tilings with the very
+code that prices one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import Any
+
+import numpy as np
+
+from tilesolve.model.access import Access, Size, divisor
+from tilesolve.model.loop_tree import Buffer, Call, Loop, LoopTree
+from tilesolve.model.nest import tile_counts
+from tilesolve.model.walk import Position, Truth, choose
+from tilesolve.packing.cover import CellSequence
+
+
+class Chain:
+    """The loops of a tree that run, innermost first, and the boxes between them."""
+
+    def __init__(self, tree: LoopTree) -> None:
+        self.tree = tree
+        self.accesses = tree.work.accesses
+        self.loops: list[tuple[str, Size]] = []
+        """Letter and trips of each."""
+        self.runs: list[Truth] = []
+        self.call = 0
+        """Loops of one call, which touches all it touches at once."""
+        self.sides = 0
+        """Those of them that lanes and written-out code go over."""
+        self.held = 0
+        """Loops over which registers hold the output."""
+        self.buffers: dict[int, tuple[int, Buffer]] = {}
+        """For each access with a copy the number of loops that use one filling, and the copy."""
+        _, *nodes = reversed(list(tree.chain()))
+        steps: dict[str, list[Size]] = {letter: [] for letter, _ in tree.work.extents}
+        for node in nodes:
+            if isinstance(node, Loop):
+                steps[node.letter].append(node.step)
+        letters = {x: _Letter(steps[x], n, tree.cells.get(x)) for x, n in tree.work.extents}
+        self._largest: list[dict[str, Size]] = [{x: one.side(0) for x, one in letters.items()}]
+        self._mean = [{x: one.mean(0) for x, one in letters.items()}]
+        self._grids = [{x: one.corner(0) for x, one in letters.items()}]
+        self.calls: Size = 1.0
+        for node in nodes:
+            if isinstance(node, Loop):
+                self._add(node, letters[node.letter])
+            elif isinstance(node, Call):
+                self.call = len(self.loops)
+                self.calls = prod(one.counts[one.place] for one in letters.values())
+            elif node.layout == "registers":
+                self.held = len(self.loops)
+            else:
+                self.buffers[node.access] = len(self.loops), node
+        self._known: dict[tuple[int, int, bool], list[Size]] = {}
+        self._latest: dict[int, list[Position]] = {}
+
+    def _add(self, loop: Loop, letter: _Letter) -> None:
+        """Take in one more loop, around those before; one that never runs is none."""
+        trips, share = letter.enter(loop.kind == "threads", self.tree.threads)
+        runs = collapse(trips > 1)
+        if runs is False:
+            return
+        self.loops.append((loop.letter, trips))
+        self.runs.append(runs)
+        at, name = letter.place, loop.letter
+        largest, mean, grid = self._largest[-1], self._mean[-1], self._grids[-1]
+        # Of many nests those in which the loop does not run have no such loop.
+        side = choose(runs, letter.side(at) * share, largest[name])
+        self._largest.append({**largest, name: side})
+        self._mean.append({**mean, name: letter.mean(at) * share})
+        self._grids.append({**grid, name: choose(runs, letter.corner(at), grid[name])})
+        self.sides += loop.kind in ("vector", "unrolled")
+
+    def footprints(self, access: Access, line: int, *, largest: bool = False) -> list[Size]:
+        """Return what an access touches at the point and after each loop, in whole lines.
+
+        Largest boxes decide what fits, mean ones how much moves. A line of one byte counts
+        elements.
+        """
+        key = (id(access), line, largest)
+        if key not in self._known:
+            boxes = self._largest if largest else self._mean
+            aligned = self.tree.aligned
+            found = [access.touched(boxes[0], line, self._grids[0] if aligned else None)]
+            for (letter, _), box, grid in zip(self.loops, boxes[1:], self._grids[1:], strict=True):
+                if letter in access.letters:
+                    found.append(access.touched(box, line, grid if aligned else None))
+                else:
+                    found.append(found[-1])
+            self._known[key] = found
+        return self._known[key]
+
+    def copied(self, number: int) -> Size:
+        """Return the elements that are copied of an access over all fillings of its copy.
+
+        A copy is made whole, with all that it shares with the tile before it, whenever a loop
+        outside has moved to another one (Eqs 11-14). One of windows has what strides leave out.
+        """
+        inside, buffer = self.buffers[number]
+        holds = buffer.holds
+        if buffer.layout == "windows":
+            amount = self.accesses[number].reached(self._mean[inside])
+            amount = amount / self.accesses[number].element
+        else:
+            amount = self.footprints(holds, 1)[inside] / holds.element
+        moved: Truth = False
+        for (letter, trips), runs in zip(self.loops[inside:], self.runs[inside:], strict=True):
+            if letter in holds.letters:
+                moved = moved | runs
+            amount = choose(moved, amount * trips, amount)
+        return amount
+
+    def latest(self, number: int) -> list[Position]:
+        """Return for each number of loops the last of them that runs and moves an access."""
+        if number not in self._latest:
+            letters = self.accesses[number].letters
+            found: list[Position] = [0]
+            for at, (letter, _) in enumerate(self.loops, start=1):
+                indexes = letter in letters
+                found.append(choose(self.runs[at - 1], at, found[-1]) if indexes else found[-1])
+            self._latest[number] = found
+        return self._latest[number]
+
+
+class _Letter:
+    """The tiles of one letter, and how many of them there are."""
+
+    def __init__(self, steps: Sequence[Size], extent: int, cells: CellSequence | None) -> None:
+        self.extent, self.cells = extent, cells
+        self.sizes = [*steps, extent]
+        if cells is not None:
+            self.counts: list[Size] = [extent, *cells.counts]
+        elif steps and isinstance(steps[0], int) and steps[0] == 1:
+            self.counts = [extent, *tile_counts(self.sizes[1:])]
+        else:
+            self.counts = tile_counts(self.sizes)
+        self.place = 0
+        self._corners: list[Size] | None = None
+
+    def enter(self, divided: bool, threads: int) -> tuple[Size, float]:
+        """Go one loop outwards: return its trips, and the share of its tiles that a thread has."""
+        trips = self.counts[self.place] / self.counts[self.place + 1]
+        self.place += 1
+        if not divided:
+            return trips, 1.0
+        own = max(trips / threads, 1.0)
+        return own, own / trips
+
+    def side(self, at: int) -> Size:
+        """Return the largest tile after so many loops."""
+        return self.sizes[at] if at else self.sizes[0] * 1.0
+
+    def mean(self, at: int) -> Size:
+        """Return the mean tile after so many loops."""
+        return self.extent / self.counts[at]
+
+    def corner(self, at: int) -> Size:
+        """Return what the first iterations of tiles are multiples of."""
+        if self._corners is None:
+            found: list[Size] = []
+            common: Any = 0  # of all outer tiles; one that is the whole range begins at 0 only
+            for size in reversed(self.sizes):
+                side = gcd(*self.cells.sizes) if self.cells else size
+                common = divisor(common, choose(size < self.extent, side, 0))
+                found.append(common)
+            self._corners = found[::-1]
+        return 1 if not at and len(self.sizes) > 1 else self._corners[at]
+
+
+def collapse(found: Any) -> Truth:  # noqa: ANN401
+    """Return one answer for all nests, if they have the same: it costs less to choose by."""
+    if not isinstance(found, np.ndarray):
+        return bool(found)
+    if found.all():
+        return True
+    return found if found.any() else False
