@@ -9,9 +9,8 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.evaluate import evaluate
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
-from tilesolve.nests.draws import draw_tilings, price_choices
+from tilesolve.nests.draws import draw_tilings
 from tilesolve.nests.loops import LoopItem
-from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.programs import LoopNest
 from tilesolve.nests.running import NestRunner
 from tilesolve.nests.steps import arithmetic_seconds, count_trips
@@ -48,13 +47,6 @@ def test_few_tilings_are_all_that_there_are():
     """A small extent has no thirty that differ."""
     found = draw_tilings(bound(MATMUL, 2), MACHINE, count=30)
     assert 0 < len(found) < 30
-
-
-def test_what_later_lines_cost_tells_tilings_apart():
-    """Runs alone cost less than lines, and those less than lines with longer first ones."""
-    choices = plan_nest(bound(MATMUL, 500, "float32"), MACHINE, route="nest")
-    runs, own, lines = (price_choices(choices, MACHINE, later=x) for x in (0.0, 0.25, 1.0))
-    assert runs < lines < own
 
 
 @given(st.integers(1, 40), st.lists(st.integers(1, 20), min_size=1, max_size=3), st.integers(1, 8))

@@ -14,7 +14,6 @@ from tilesolve.kernels.programs.interpreter import interpret
 from tilesolve.machine.model import Machine
 from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program
-from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import make_setting
 from tilesolve.nests.shapes import tiled_nest
 from tilesolve.nests.temporal import TemporalTiles, all_ends, order_loops
@@ -78,8 +77,7 @@ def compare(rng, share):
     (stage,) = computation.stages
     addresses = trace_nest(computation, nest, padding=rng.randint(48, 80))
     found = count_misses(addresses, (NEAR, FAR), ahead=0 if share else 1)
-    references = find_references(computation, stage)
-    cost = price_nest(computation, stage, references, nest, MACHINE, later=share)
+    cost = price_nest(computation, nest, MACHINE)
     return [sum(level.moved) / LINE / n for level, n in zip(cost.levels[1:3], found, strict=True)]
 
 

@@ -14,7 +14,6 @@ from tilesolve.machine.model import Machine
 from tilesolve.nests.classify import classify, find_move, tile_class
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.price import price_nest, region_share
-from tilesolve.nests.references import find_references
 from tilesolve.nests.split import split_sums
 
 MACHINE = Machine.load("i7-6700k")
@@ -197,10 +196,8 @@ def test_predicted_bytes_of_a_copy_are_those_of_its_arrays():
     computation = bound("o[y,x] = A[y,x]", 4096, "int32")
     cost = plan_nest(computation, MACHINE, route="nest")[0].cost
     assert cost.level("memory").volume == pytest.approx(2 * 2**26, rel=0.01)
-    (stage,) = computation.stages
-    references = find_references(computation, stage)
     choice = plan_nest(computation, MACHINE, route="nest")[0]
-    kept = price_nest(computation, stage, references, choice.loops, MACHINE)
+    kept = price_nest(computation, choice.loops, MACHINE)
     assert kept.level("memory").volume == pytest.approx(3 * 2**26, rel=0.01)
 
 

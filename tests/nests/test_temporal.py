@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
+from tilesolve.model.access import Access, Axis
 from tilesolve.model.walk import walk
-from tilesolve.nests.references import Reference, find_references
+from tilesolve.nests.references import find_references
 from tilesolve.nests.relaxed import relax_tiles, solve_tiles
 from tilesolve.nests.reuse import (
     cost,
@@ -55,7 +56,7 @@ def test_the_formulas_of_the_matrix_product():
 
 def test_without_prefetching_every_line_of_a_run_is_a_miss():
     """A share of 1 counts lines, one of 0 runs: (4.2) beside (4.3)."""
-    rows = Reference("B", (((1, "k"),), ((1, "j"),)), (0, 0), (1, 1), (64, 64), 4)
+    rows = Access("B", (Axis(((1, "k"),)), Axis(((1, "j"),))), (64, 64), 4)
     tiles = {"j": 65, "k": 16}
     assert first_misses([rows], tiles, tiles, 64, later=0.0) == 16
     assert first_misses([rows], tiles, tiles, 64, later=1.0) == 16 * 5

@@ -83,6 +83,8 @@ class Access:
         Whether it is read, written or both.
     gathered
         Whether positions are known at run time alone: each element is a run of its own then.
+    loaded
+        Bytes that registers take in for each element; as many as it has if None.
 
     Examples
     --------
@@ -97,6 +99,7 @@ class Access:
     element: int
     mode: Mode = "read"
     gathered: bool = False
+    loaded: int | None = None
     letters: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The letters that move it, in order of appearance."""
 
@@ -138,6 +141,10 @@ class Access:
             )
             or 0.0
         )
+
+    def reaches(self, box: Box) -> list[Size]:
+        """Return how far a box reaches along each axis, whatever lies between; or no less."""
+        return [axis.reach(box) for axis in self.axes]
 
     def sides(self, box: Box) -> tuple[list[Size], list[Size]]:
         """Return how far a box reaches along each axis, and how many positions of it it touches.
@@ -189,7 +196,7 @@ class Access:
         if sum(len(axis.terms) for axis in self.axes) > len(self.letters):  # as in a diagonal
             elements = _least(elements, self.element * prod(box[i] for i in self.letters))
         if line <= self.element:
-            return elements
+            return elements if self.loaded is None else elements / self.element * self.loaded
         if self.gathered:
             return elements / self.element * line
         run, held = float(self.element), 1.0

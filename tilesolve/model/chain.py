@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesolve.model.access import Access, Size, divisor
+from tilesolve.model.access import Access, Box, Size, divisor
 from tilesolve.model.loop_tree import Buffer, Call, Loop, LoopTree
 from tilesolve.model.nest import tile_counts
 from tilesolve.model.walk import Position, Truth, choose
@@ -74,6 +74,8 @@ class Chain:
         self._largest.append({**largest, name: side})
         self._mean.append({**mean, name: letter.mean(at) * share})
         self._grids.append({**grid, name: choose(runs, letter.corner(at), grid[name])})
+        if share != 1:
+            self.calls = self.calls * share
         self.sides += loop.kind in ("vector", "unrolled")
 
     def footprints(self, access: Access, line: int, *, largest: bool = False) -> list[Size]:
@@ -94,6 +96,10 @@ class Chain:
                     found.append(found[-1])
             self._known[key] = found
         return self._known[key]
+
+    def mean_box(self, at: int) -> Box:
+        """Return the mean sides of what so many loops touch."""
+        return self._mean[at]
 
     def copied(self, number: int) -> Size:
         """Return the elements that are copied of an access over all fillings of its copy.

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
-from tilesolve.model.access import Size
+from tilesolve.model.access import Access, Box, Size
 from tilesolve.model.chain import Chain, collapse
 from tilesolve.model.loop_tree import Buffer, LoopTree
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
+
+Evicts = Callable[[Access, Box, "Store"], bool]
+"""Whether what a box touches of an access evicts itself from a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +234,12 @@ def _at(position: Position) -> Callable[[Sequence[Any]], Any]:
     return taken
 
 
-def traffic(tree: LoopTree, places: Sequence[Store], rule: Rule = "distance") -> Traffic:
+def traffic(
+    tree: LoopTree,
+    places: Sequence[Store],
+    rule: Rule = "distance",
+    evicts: Evicts | None = None,
+) -> Traffic:
     """Return the bytes that a tree moves into each of the stores.
 
     A packed operand is read from its copy in all stores nearer than the copy's; its own store
@@ -247,6 +255,8 @@ def traffic(tree: LoopTree, places: Sequence[Store], rule: Rule = "distance") ->
         When an array outlives a loop that does not move it: by ``"distance"``, if what comes
         between its uses fits beside it, or by ``"listing3"`` of the paper, if everything
         inside the loop fits.
+    evicts
+        Whether what a box touches of an access evicts itself from a place; None: nothing does.
 
     Examples
     --------
@@ -269,7 +279,7 @@ def traffic(tree: LoopTree, places: Sequence[Store], rule: Rule = "distance") ->
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
         residency = Residency(chain, places, at)
-        came = _come(chain, places, at, residency, rule)
+        came = _come(chain, places, at, residency, rule, evicts)
         extra: list[Size] = [0.0] * len(came)
         for t, size in sizes.items():
             level = _level_of(chain, t, places)
@@ -302,7 +312,12 @@ def traffic(tree: LoopTree, places: Sequence[Store], rule: Rule = "distance") ->
 
 
 def _come(
-    chain: Chain, places: Sequence[Store], at: int, residency: Residency, rule: Rule
+    chain: Chain,
+    places: Sequence[Store],
+    at: int,
+    residency: Residency,
+    rule: Rule,
+    evicts: Evicts | None,
 ) -> list[Size]:
     """Return the bytes of each access that a place takes in, copies made there left out.
 
@@ -315,10 +330,32 @@ def _come(
         reads.append(chain.buffers[t][1].holds if near else access)
         mean.append(_mean_bytes(chain, t, line, near=near))
     stays = residency.stays if rule == "distance" else residency.fits
-    if at:
+    if at and evicts is None:
         return walk(reads, chain.loops, mean, stays, chain.runs)
+    if at:
+        return [
+            walk([one], chain.loops, [sizes], _unless(stays, chain, one, places[at], evicts))[0]
+            for one, sizes in zip(reads, mean, strict=True)
+        ]
     came = walk(reads[:1], chain.loops, mean[:1], stays, chain.runs)
     return came + walk(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
+
+
+def _unless(
+    stays: Callable[[Position, int], Truth],
+    chain: Chain,
+    access: Access,
+    place: Store,
+    evicts: Evicts,
+) -> Callable[[Position, int], Truth]:
+    """Return whether what stays of one access does so without evicting itself, outside of calls."""
+
+    def found(inner: Position, outer: int) -> Truth:
+        if outer < chain.sides:
+            return True
+        return stays(inner, outer) and not evicts(access, chain.mean_box(int(inner)), place)
+
+    return found
 
 
 def _level_of(chain: Chain, t: int, places: Sequence[Store]) -> int:

@@ -14,7 +14,6 @@ from tilesolve.nests.classify import NestClass
 from tilesolve.nests.planning import plan_nest
 from tilesolve.nests.price import price_nest
 from tilesolve.nests.programs import write_program
-from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import tiled_nest
 from tilesolve.nests.steps import lanes_of
@@ -67,13 +66,7 @@ def draw_tilings(
     return list(found.values())
 
 
-def price_choices(
-    choices: Sequence[NestChoice],
-    machine: Machine,
-    threads: int = 1,
-    *,
-    later: float | None = None,
-) -> float:
+def price_choices(choices: Sequence[NestChoice], machine: Machine, threads: int = 1) -> float:
     """Return the seconds that nests are compared by, of all statements together.
 
     Parameters
@@ -82,17 +75,11 @@ def price_choices(
         Statements as generated loops.
     machine, threads
         Who computes.
-    later
-        The share of a run's first line that each further one costs; the machine's if None.
     """
     total = 0.0
     for one in choices:
-        references = find_references(one.computation, one.statement)
-        cost = price_nest(
-            *(one.computation, one.statement, references, one.loops, machine, threads),
-            streamed=bool(one.non_temporal),
-            later=later,
-        )
+        streamed = bool(one.non_temporal)
+        cost = price_nest(one.computation, one.loops, machine, threads, streamed=streamed)
         total += score(cost, machine.costs.level_overlap)
     return total
 
@@ -106,14 +93,13 @@ def _draw_choice(
     found = _draw_tiles(setting, rng)
     width = lanes_of(computation.output.dtype, machine)
     nest = tiled_nest(stage, dict(computation.sizes), found, threads=threads, lanes=width)
-    references = find_references(computation, stage)
     return replace(
         choice,
         why="its tiles are drawn",
         tiles=dict(found.tiles),
         loops=nest,
         capped_by="",
-        cost=price_nest(computation, stage, references, nest, machine, threads),
+        cost=price_nest(computation, nest, machine, threads),
         program=write_program(computation, nest, choice.non_temporal),
     )
 

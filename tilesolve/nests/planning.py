@@ -24,7 +24,6 @@ from tilesolve.nests.interference import Sets
 from tilesolve.nests.price import has_whole_lines, price_nest, region_share
 from tilesolve.nests.product_plans import score_choice
 from tilesolve.nests.programs import LoopNest, plain_nest, write_program
-from tilesolve.nests.references import find_references
 from tilesolve.nests.setting import Setting, make_setting
 from tilesolve.nests.shapes import spatial_nest, tiled_nest, untiled_nest
 from tilesolve.nests.spatial import block_tiles, spatial_tiles
@@ -350,17 +349,7 @@ def _streams(computation: Computation, stage: Stage, wish: _Wish) -> bool:
 
 
 def _price(computation: Computation, nest: LoopNest, wish: _Wish, streamed: bool) -> Price:
-    (stage,) = computation.stages
-    return price_nest(
-        computation,
-        stage,
-        find_references(computation, stage),
-        nest,
-        wish.machine,
-        wish.threads,
-        streamed=streamed,
-        later=wish.later,
-    )
+    return price_nest(computation, nest, wish.machine, wish.threads, streamed=streamed)
 
 
 def capping(setting: Setting, tiles: Mapping[str, int], o: str, threads: str | None) -> str:

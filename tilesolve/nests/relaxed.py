@@ -177,13 +177,13 @@ def _height_limits(
     for number, reference in enumerate(setting.references):
         if len(reference.axes) < 2 or reference.gathered:
             continue
-        least = reference.sides(setting.least)[-2]
+        least = reference.reaches(setting.least)[-2]
         for level, one in enumerate((ends.o, None)):
             shape = {**now, one: 1} if one else now
             symbol = {**symbols, one: Signomial.constant(1)} if one else symbols
-            *_, height, width = reference.sides(shape)
+            *_, height, width = reference.reaches(shape)
             limit = max(int(setting.height_limits(number, level, width)), least)
-            side = reference.sides(symbol)[-2]
+            side = reference.reaches(symbol)[-2]
             if isinstance(side, Signomial) and side.symbols:
                 passed = passed or height > limit * (1 + SOLVER_TOLERANCE)
                 # A sum of letters is bounded from above; no limit may shut out the least tiles.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tilesolve.nests.references import Reference, Tiles, touched
+from tilesolve.model.access import Access, Box
 from tilesolve.solver.signomials import Signomial
 
 
@@ -35,14 +35,15 @@ class Weights:
     later_second: float = 0.0
 
 
-def first_working_set(references: Sequence[Reference], tiles: Tiles, o: str, line: int) -> Any:  # noqa: ANN401
+def first_working_set(references: Sequence[Access], tiles: Box, o: str, line: int) -> Any:  # noqa: ANN401
     """Return the bytes that one trip of the outermost loop within tiles touches (4.1).
 
     A reference whose last axis is moved by this loop alone counts whole lines.
 
     Examples
     --------
-    >>> a = Reference("A", (((1, "i"),), ((1, "k"),)), (0, 0), (1, 1), (64, 64), 4)
+    >>> from tilesolve.model.access import Axis
+    >>> a = Access("A", (Axis(((1, "i"),)), Axis(((1, "k"),))), (64, 64), 4)
     >>> first_working_set([a], {"i": 8, "k": 16}, "i", 64)
     64
     """
@@ -50,18 +51,18 @@ def first_working_set(references: Sequence[Reference], tiles: Tiles, o: str, lin
     total: Any = 0
     for reference in references:
         count = line if reference.contiguous == (o,) else reference.element
-        total = total + reference.elements(one) * count
+        total = total + prod(reference.reaches(one)) * count
     return total
 
 
-def second_working_set(references: Sequence[Reference], tiles: Tiles) -> Any:  # noqa: ANN401
+def second_working_set(references: Sequence[Access], tiles: Box) -> Any:  # noqa: ANN401
     """Return the bytes of a whole tile (4.6)."""
-    return touched(references, tiles)
+    return sum((prod(one.reaches(tiles)) * one.element for one in references), start=0)
 
 
 def first_misses(
-    references: Sequence[Reference],
-    tiles: Tiles,
+    references: Sequence[Access],
+    tiles: Box,
     extents: Mapping[str, int],
     line: int,
     later: float = 0.0,
@@ -72,8 +73,8 @@ def first_misses(
 
 
 def second_misses(
-    references: Sequence[Reference],
-    tiles: Tiles,
+    references: Sequence[Access],
+    tiles: Box,
     extents: Mapping[str, int],
     n: str,
     line: int,
@@ -90,8 +91,8 @@ def second_misses(
 
 
 def cost(
-    references: Sequence[Reference],
-    tiles: Tiles,
+    references: Sequence[Access],
+    tiles: Box,
     extents: Mapping[str, int],
     n: str,
     weights: Weights,
@@ -132,9 +133,16 @@ def order_cost(
     return total
 
 
-def _run_cost(one: Reference, tiles: Tiles, line: int, later: float) -> Any:  # noqa: ANN401
-    rows = one.rows(tiles)
-    return rows * (one.lines(tiles, line) * later + (1 - later)) if later else rows
+def _run_cost(one: Access, tiles: Box, line: int, later: float) -> Any:  # noqa: ANN401
+    """Return the cost of the runs that a tile touches, each of which begins anywhere in a line."""
+    reaches = one.reaches(tiles)
+    rows = prod(reaches) if one.gathered else prod(reaches[:-1])
+    if not later:
+        return rows
+    elements = max(line // one.element, 1)
+    run = 1 if one.gathered or not one.axes else reaches[-1]
+    lines = run * (1 / elements) + (1 - 1 / elements)
+    return rows * (lines * later + (1 - later))
 
 
 def _trips(extent: int, tile: Any) -> Any:  # noqa: ANN401

@@ -16,10 +16,11 @@ from tilesolve.constants.policy import (
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
+from tilesolve.model.access import Access
 from tilesolve.model.price import stores
 from tilesolve.model.runs import later_share
 from tilesolve.nests.interference import CacheSets, Sets, largest_height
-from tilesolve.nests.references import Reference, find_references
+from tilesolve.nests.references import find_references
 from tilesolve.nests.reuse import Weights, first_working_set, second_working_set
 
 Mode = Literal["default", "thesis"]
@@ -52,7 +53,7 @@ class Setting:
         For each reference where its lines go in both caches.
     """
 
-    references: tuple[Reference, ...]
+    references: tuple[Access, ...]
     extents: Mapping[str, int]
     output: tuple[str, ...]
     tiled: tuple[str, ...]
@@ -92,7 +93,7 @@ class Setting:
         different, where = np.unique(-(-lines // cache.line), return_inverse=True)
         most = cache.sets * cache.ways
         found = [
-            largest_height(cache, int(n), one.pitch, one.shape[-2]) if n <= most else 0
+            largest_height(cache, int(n), one.shape[-1], one.shape[-2]) if n <= most else 0
             for n in different
         ]
         return np.maximum(np.array(found, dtype=np.int64), 1)[where].reshape(lines.shape)
@@ -104,9 +105,9 @@ class Setting:
         for number, reference in enumerate(self.references):
             if len(reference.axes) < 2 or reference.gathered:
                 continue
-            least = reference.sides(self.least)[-2]
+            least = reference.reaches(self.least)[-2]
             for level, shape in enumerate(shapes):
-                *_, height, width = reference.sides(shape)
+                *_, height, width = reference.reaches(shape)
                 limit = np.maximum(self.height_limits(number, level, width), least)
                 found[f"{reference.array} in L{level + 1}"] = height - limit
         return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.constants.tuning import TURNED_PREFETCH_BYTES
-from tilesolve.nests.references import Reference
+from tilesolve.model.access import Access
 from tilesolve.nests.setting import Setting
 from tilesolve.packing.sizes import PAGE_BYTES
 
@@ -35,7 +35,7 @@ class SpatialTiles:
     cost: float
 
 
-def crossed(setting: Setting) -> list[Reference]:
+def crossed(setting: Setting) -> list[Access]:
     """Return the reads that have the column letter on another axis than their last."""
     return [
         one
@@ -124,7 +124,7 @@ def spatial_cost(setting: Setting, width: Any, height: Any, row: str) -> Any:  #
 def _fits(setting: Setting, width: Any, height: Any, row: str) -> Any:  # noqa: ANN401
     """Return whether tiles fit both caches (4.18), (4.19), and do not evict themselves."""
     near, far = 0, 0
-    across: Sequence[Reference] = crossed(setting)
+    across: Sequence[Access] = crossed(setting)
     found = np.ones(width.shape, dtype=bool)
     for number, one in enumerate(setting.references):
         if number == 0:

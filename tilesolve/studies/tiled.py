@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite, nan
 from types import MappingProxyType
 
@@ -20,15 +19,12 @@ from tilesolve.studies.method import list_reasons
 from tilesolve.system.tables import Table
 from tilesolve.system.units import format_count, format_duration
 
-PRICE = "price"
-"""The score that plans are made by."""
-
-SHARES: Mapping[str, float | None] = MappingProxyType({PRICE: None, "runs": 0.0, "lines": 1.0})
-"""Scores, and the share of a run's first line that they count for each further one; None for the
-machine's."""
+SHARES: Mapping[str, float] = MappingProxyType({"runs": 0.0, "lines": 1.0})
+"""What alone may count when tiles are planned, and the share of a run's first line that each
+further one costs then."""
 
 PLANNED, DRAWN = "planned", "drawn"
-"""Kinds of tilings: the plan's own, and those that are drawn. A kind with the name of a score is
+"""Kinds of tilings: the plan's own, and those that are drawn. A kind with a name of `SHARES` is
 what is planned where runs, or lines, are all that counts."""
 
 TILING_UNITS = (
@@ -50,15 +46,15 @@ class Tiling:
         Where they come from.
     loops
         Of each statement.
-    scores
-        Predicted seconds by each of `SHARES`.
+    score
+        Predicted seconds.
     seconds
         Of each round.
     """
 
     kind: str
     loops: str
-    scores: Mapping[str, float]
+    score: float
     seconds: tuple[float, ...]
 
     @property
@@ -79,10 +75,10 @@ class TiledNest(Outcome):
     Examples
     --------
     >>> from tilesolve.bench.nests import find_nests
-    >>> own = Tiling(PLANNED, "i j k", {PRICE: 1.0}, (2.0,))
-    >>> drawn = [Tiling(DRAWN, "k j i", {PRICE: 1.0 + n}, (4.0 + n, 1.0 + n)) for n in range(3)]
+    >>> own = Tiling(PLANNED, "i j k", 1.0, (2.0,))
+    >>> drawn = [Tiling(DRAWN, "k j i", 1.0 + n, (4.0 + n, 1.0 + n)) for n in range(3)]
     >>> found = TiledNest(find_nests("nests")["matmul"], (own, *drawn))
-    >>> found.correlation(PRICE), found.rank, found.share
+    >>> found.correlation, found.rank, found.share
     (1.0, 1, 1.0)
     """
 
@@ -93,10 +89,10 @@ class TiledNest(Outcome):
         """The tilings that were drawn."""
         return [one for one in self.tilings if one.kind == DRAWN]
 
-    def correlation(self, score: str) -> float:
-        """Return Spearman's correlation of a score and the times of what was drawn."""
-        drawn = self.drawn
-        return spearman([one.scores[score] for one in drawn], [one.median for one in drawn])
+    @property
+    def correlation(self) -> float:
+        """Spearman's correlation of predicted and measured times of what was drawn."""
+        return spearman([one.score for one in self.drawn], [one.median for one in self.drawn])
 
     @property
     def fastest(self) -> float:
@@ -120,7 +116,7 @@ class TiledNest(Outcome):
         drawn = self.drawn
         if not drawn:
             return nan
-        scores, seconds = [one.scores[PRICE] for one in drawn], [one.median for one in drawn]
+        scores, seconds = [one.score for one in drawn], [one.median for one in drawn]
         return self.fastest / best_of_first(scores, seconds, 1)
 
     def ratio(self, kind: str) -> float:
@@ -136,7 +132,7 @@ class TiledNests(Record[TiledNest]):
     CASE = NestCase
     OUTCOME = TiledNest
     COLUMNS = (
-        *("kind", "loops", *(f"{name}_s" for name in SHARES)),
+        *("kind", "loops", "predicted_s"),
         *("median_s", "least_s", "most_s", "rounds", "reason"),
     )
 
@@ -145,7 +141,7 @@ class TiledNests(Record[TiledNest]):
         """Yield a line for each tiling, the planned one first."""
         for one in case.tilings:
             yield (
-                *(one.kind, one.loops, *(one.scores[name] for name in SHARES)),
+                *(one.kind, one.loops, one.score),
                 *(one.median, min(one.seconds), max(one.seconds), len(one.seconds), ""),
             )
 
@@ -153,9 +149,9 @@ class TiledNests(Record[TiledNest]):
 def list_tiling_columns() -> dict[str, str]:
     """Return the headers of the table of nests, each with the side that its cells stand on."""
     figures = [
-        *("tilings", "fastest", "slowest", *(f"correlation, {name}" for name in SHARES)),
+        *("tilings", "fastest", "slowest", "correlation"),
         *("rank of the plan", "its speed", "speed of the price's first"),
-        *(f"planned by {name}" for name in SHARES if name != PRICE),
+        *(f"planned by {name}" for name in SHARES),
     ]
     return {"nest": "left", "sizes": "left"} | dict.fromkeys(figures, "right")
 
@@ -169,12 +165,12 @@ def list_tiling_rows(found: TiledNests) -> list[tuple[str, ...]]:
             str(len(case.drawn)),
             format_duration(case.fastest),
             format_duration(max(one.median for one in case.tilings)),
-            *(format_figure(case.correlation(name)) for name in SHARES),
+            format_figure(case.correlation),
             f"{case.rank} of {1 + len(case.drawn)}",
             *(format_figure(value) for value in (case.share, case.first)),
-            *(format_figure(case.ratio(name)) for name in SHARES if name != PRICE),
+            *(format_figure(case.ratio(name)) for name in SHARES),
         )
-        for case in sorted(found.done, key=lambda case: case.correlation(PRICE))
+        for case in sorted(found.done, key=lambda case: case.correlation)
     ]
 
 
@@ -187,28 +183,24 @@ def summarize_tilings(found: TiledNests) -> dict[str, str]:
     if not cases:
         return {}
     shares = [case.share for case in cases]
-    summed = {
-        f"correlation, {name}": _describe(cases, partial(TiledNest.correlation, score=name))
-        for name in SHARES
-    }
+    summed = {"correlation": _describe(cases)}
     summed["speed of the plan"] = (
         f"{geometric_mean(shares):.2f} of the fastest in the geometric mean, "
         f"{min(shares):.2f} at worst"
     )
     for name in SHARES:
-        if name != PRICE:
-            ratios = [value for case in cases if isfinite(value := case.ratio(name))]
-            summed[f"planned by {name}"] = (
-                f"{geometric_mean(ratios):.2f} times as long in the geometric mean; slower for "
-                f"{sum(value > 1 for value in ratios)} of {len(ratios)} nests, the same tiles for "
-                f"{sum(value == 1 for value in ratios)}"
-            )
+        ratios = [value for case in cases if isfinite(value := case.ratio(name))]
+        summed[f"planned by {name}"] = (
+            f"{geometric_mean(ratios):.2f} times as long in the geometric mean; slower for "
+            f"{sum(value > 1 for value in ratios)} of {len(ratios)} nests, the same tiles for "
+            f"{sum(value == 1 for value in ratios)}"
+        )
     return summed
 
 
-def _describe(cases: Sequence[TiledNest], figure: Callable[[TiledNest], float]) -> str:
-    """Return the median of a figure, and the worst nest by it."""
-    known = [(value, case.name) for case in cases if isfinite(value := figure(case))]
+def _describe(cases: Sequence[TiledNest]) -> str:
+    """Return the median correlation, and the worst nest by it."""
+    known = [(value, case.name) for case in cases if isfinite(value := case.correlation)]
     if not known:
         return "-"
     worst, name = min(known)

@@ -28,7 +28,6 @@ from tilesolve.studies.method import Method
 from tilesolve.studies.tiled import (
     DRAWN,
     PLANNED,
-    PRICE,
     SHARES,
     TiledNest,
     TiledNests,
@@ -82,17 +81,9 @@ def study_nest(
         If one gives another result than most.
     """
     computation, threads = case.work.computation, procedure.threads
-    chosen = [
-        (
-            PLANNED if name == PRICE else name,
-            plan_nest(
-                computation,
-                machine,
-                threads,
-                route="nest",
-                later=share,
-            ),
-        )
+    chosen = [(PLANNED, plan_nest(computation, machine, threads, route="nest"))]
+    chosen += [
+        (name, plan_nest(computation, machine, threads, route="nest", later=share))
         for name, share in SHARES.items()
     ]
     drawn = draw_tilings(computation, machine, threads, count=count)
@@ -107,10 +98,7 @@ def study_nest(
             Tiling(
                 kind,
                 "; ".join(" ".join(item.name for item in one.loops.items) for one in choices),
-                {
-                    name: price_choices(choices, machine, threads, later=share)
-                    for name, share in SHARES.items()
-                },
+                price_choices(choices, machine, threads),
                 tuple(times[_key(choices)]),
             )
             for kind, choices in chosen
