@@ -233,7 +233,6 @@ NUMBERS = {
         "packing.sizes": "*",
         "packing.table_fields": "*",
         "packing.window_fields": "*",
-        "model.tiling": "PANEL",
         "nests.files": "NEST_FORMAT",
         "plans.files": "FORMAT",
         "transposes.walk_setup": "_ALONE",

@@ -9,11 +9,8 @@ from tilesolve.contractions.statements.computation import bind_stages
 from tilesolve.contractions.statements.parse import parse_stages
 from tilesolve.machine.model import Machine
 from tilesolve.model.price import stores
-from tilesolve.nests.price import price_nest
-from tilesolve.nests.references import find_references
 from tilesolve.nests.reuse import first_misses, second_misses
 from tilesolve.nests.setting import make_setting
-from tilesolve.nests.shapes import untiled_nest
 from tilesolve.nests.temporal import enumerate_tiles
 
 MACHINE = Machine.load("i7-5930k")
@@ -33,16 +30,6 @@ def setting(machine, threads=1, mode="default", text=MATMUL, extent=1600, **othe
     """What tiles of a statement are chosen by."""
     computation = bind_stages(parse_stages(text), extent, "float32")
     return make_setting(computation, computation.stages[0], machine, threads, mode, **others)
-
-
-def seconds(machine, text=MATMUL, extent=512):
-    """What each level takes for a statement's loops without tiles."""
-    computation = bind_stages(parse_stages(text), extent, "int32" if "&" in text else "float32")
-    (stage,) = computation.stages
-    nest = untiled_nest(stage, dict(computation.sizes), 1, 16, None)
-    references = find_references(computation, stage)
-    found = price_nest(computation, stage, references, nest, machine)
-    return {level.level: level.seconds for level in found.levels}
 
 
 def test_misses_cost_what_the_level_behind_says():
@@ -105,23 +92,3 @@ def test_the_longer_starts_are_the_fewer_runs_tiles_have(text):
         counts.append(near + far)
     assert counts == sorted(counts, reverse=True)
     assert counts[-1] < counts[0]
-
-
-def test_a_level_s_start_counts_there_alone():
-    """And as often as there are runs: twice the start costs as much more again."""
-    plain = seconds(changed("L3", start=1e-12))
-    one, two = (seconds(changed("L3", start=start)) for start in (1e-9, 2e-9))
-    assert {name for name in plain if plain[name] != one[name]} == {"L3"}
-    assert two["L3"] - one["L3"] == pytest.approx(one["L3"] - plain["L3"], rel=2e-3)
-
-
-def test_strides_matter_where_the_innermost_loop_goes_by_them():
-    """Reads across rows: not those of a statement whose runs follow the innermost loop."""
-    shares = ((1, 0.2), (64, 0.5))
-    for text, differs in ((TURN, True), ("m[y,x] = A[y,x] & B[y,x]", False)):
-        plain = seconds(changed("L2", start=9e-9), text)
-        strided = seconds(changed("L2", start=9e-9, strided=shares), text)
-        assert (strided["L2"] < plain["L2"]) == differs
-        assert {name: x for name, x in plain.items() if name != "L2"} == {
-            name: x for name, x in strided.items() if name != "L2"
-        }

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import permutations, product
+from math import prod
 
 import numpy as np
 import pytest
@@ -206,7 +207,7 @@ def test_reads_at_several_offsets_touch_their_union_once():
     """A stencil's three columns are one reference, two elements wider."""
     computation = bind_stages(parse_stages("o[y] += A[y,x] + A[y,x+1] + A[y+2,x]"), 8)
     _, read = find_references(computation, computation.stages[0])
-    assert read.sides({"x": 5, "y": 3}) == [5, 6]
+    assert read.reaches({"x": 5, "y": 3}) == [5, 6]
 
 
 def test_orders_of_many_letters_end_where_they_must():
@@ -243,7 +244,7 @@ def test_the_walk_over_runs_gives_the_thesis_s_misses(tiles, counts, inter, intr
     boxes = [dict.fromkeys("ijk", 1)]
     for letter, trips in loops:
         boxes.append({**boxes[-1], letter: boxes[-1][letter] * trips})
-    rows = [[one.rows(box) for box in boxes] for one in references]
+    rows = [[prod(one.reaches(box)[:-1]) for box in boxes] for one in references]
     near = walk(references, loops, rows, lambda _, outer: outer < 3)
     far = walk(references, loops, rows, lambda _, outer: outer < 4)
     assert sum(near) == pytest.approx(first_misses(references, tile, extents, 64))

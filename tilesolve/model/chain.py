@@ -57,7 +57,7 @@ class Chain:
             else:
                 self.buffers[node.access] = len(self.loops), node
         self._known: dict[tuple[int, int, bool], list[Size]] = {}
-        self._latest: dict[int, list[Position]] = {}
+        self._latest: dict[tuple[int, int], list[Position]] = {}
 
     def _add(self, loop: Loop, letter: _Letter) -> None:
         """Take in one more loop, around those before; one that never runs is none."""
@@ -121,16 +121,25 @@ class Chain:
             amount = choose(moved, amount * trips, amount)
         return amount
 
-    def latest(self, number: int) -> list[Position]:
-        """Return for each number of loops the last of them that runs and moves an access."""
-        if number not in self._latest:
-            letters = self.accesses[number].letters
+    def latest(self, number: int, line: int = 1) -> list[Position]:
+        """Return for each number of loops the last of them that runs and moves an access.
+
+        A loop whose steps are no longer than half a line goes on within lines: it moves nothing
+        that is counted in whole ones.
+        """
+        key = (number, line)
+        if key not in self._latest:
+            access = self.accesses[number]
             found: list[Position] = [0]
             for at, (letter, _) in enumerate(self.loops, start=1):
-                indexes = letter in letters
-                found.append(choose(self.runs[at - 1], at, found[-1]) if indexes else found[-1])
-            self._latest[number] = found
-        return self._latest[number]
+                moves = self.runs[at - 1]
+                if letter in access.contiguous and line > access.element:
+                    step = access.stride(letter) * self._largest[at - 1][letter]
+                    moves = moves & collapse(2 * step > line)
+                indexes = letter in access.letters
+                found.append(choose(moves, at, found[-1]) if indexes else found[-1])
+            self._latest[key] = found
+        return self._latest[key]
 
 
 class _Letter:

@@ -132,9 +132,11 @@ class Residency:
 
     def __init__(self, chain: Chain, places: Sequence[Store], at: int) -> None:
         self.chain, self.place, self.registers = chain, places[at], at == 0
-        self.held = [
-            _footprints(chain, t, self.place.line, near=not at or at <= _level_of(chain, t, places))
-            for t in range(len(chain.accesses))
+        line, number = self.place.line, range(len(chain.accesses))
+        near = [not at or at <= _level_of(chain, t, places) for t in number]
+        self.held = [_footprints(chain, t, line, near=near[t]) for t in number]
+        self.moved = [
+            chain.latest(t, 1 if near[t] and t in chain.buffers else line) for t in number
         ]
         # Registers hold the output's tile; the operands pass through the few that are left.
         kept = self.held if at else self.held[:1]
@@ -201,15 +203,14 @@ class Residency:
         total: Size = 0.0
         there = _at(inner)
         for t, held in enumerate(self.held):
-            latest = self.chain.latest(t)[outer + 1]
             touched = there(held)
-            again = (latest > inner) & there(self.still[t])
+            again = (self.moved[t][outer + 1] > inner) & there(self.still[t])
             comes = touched + choose(again, touched, 0.0)
             if t in self.refills:
                 inside, source = self.refills[t]
                 far = there(source)
                 swept = held[inside] + far + choose(again, far, 0.0)
-                made = latest > inside
+                made = self.chain.latest(t)[outer + 1] > inside
                 brought = choose(made, held[inside] + source[inside], comes)
                 comes = choose(inner > inside, swept, brought)
             total = total + comes

@@ -1,4 +1,4 @@
-"""Two caches that fetch next lines ahead, and the addresses that a nest of loops touches."""
+"""The addresses that a nest of loops touches, and what simulated caches miss of them."""
 
 from __future__ import annotations
 
@@ -12,60 +12,21 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.nests.loops import LoopItem
 from tilesolve.nests.programs import LoopNest
 from tilesolve.packing.sizes import PAGE_BYTES
-from tilesolve.simulation.cache_simulator import (
-    EMPTY,
-    Caches,
-    CacheShape,
-    _insert,
-    _make_newest,
-    caches,
-    lean,
-)
+from tilesolve.simulation.cache_simulator import Caches, CacheShape, access, caches, lean
 
 Ints = NDArray[np.int64]
 
 
 @lean
-def _take(state: Caches, level: int, line: int, count: bool) -> bool:
-    """Ask one level for a line; return whether it was not there."""
-    way = state.where[level, line]
-    if way == EMPTY:
-        state.misses[level, 0] += count
-        _insert(state, level, line)
-        return True
-    _make_newest(state, level, line & state.mask[level], way)
-    return False
-
-
-@lean
-def _ask_second(state: Caches, line: int, ahead: int, count: bool) -> None:
-    """Ask the second cache, which fetches so many lines ahead."""
-    _take(state, 1, line, count)
-    for further in range(1, ahead + 1):
-        if state.where[1, line + further] == EMPTY:
-            _take(state, 1, line + further, False)
-
-
-@lean
-def _run(state: Caches, addresses: Ints, ahead: int) -> None:
+def _run(state: Caches, addresses: Ints) -> None:
     for address in addresses:
-        line = address >> state.shift[0]
-        if _take(state, 0, line, True):
-            _ask_second(state, line, ahead, True)
-        if ahead and state.where[0, line + 1] == EMPTY:
-            _take(state, 0, line + 1, False)
-            _ask_second(state, line + 1, ahead, False)
+        access(state, address, 0)
 
 
-def count_misses(addresses: Ints, shapes: Sequence[CacheShape], ahead: int) -> list[int]:
-    """Return the lines that two caches miss.
-
-    Each use of a line has the first cache fetch the line behind it, and each that the second is
-    asked for so many more. Lines that are there when they are used are no misses; 0 fetches none.
-    """
-    near, far = shapes
-    state = caches((near, far), int(addresses.max(initial=0)) + (ahead + 2) * near.line)
-    _run(state, addresses, ahead)
+def count_misses(addresses: Ints, shapes: Sequence[CacheShape]) -> list[int]:
+    """Return the lines that caches miss."""
+    state = caches(shapes, int(addresses.max(initial=0)) + 1)
+    _run(state, addresses)
     return [int(misses) for misses in state.misses[:, 0]]
 
 
