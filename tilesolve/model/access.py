@@ -7,8 +7,8 @@ or arrays of them, one entry for each of many boxes; where it is said so, signom
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
 from math import gcd, prod
 from typing import Any, Literal, NamedTuple
 
@@ -251,11 +251,61 @@ class Access:
         return size
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What several works touch of one array, one work after another.
+
+    Parameters
+    ----------
+    accesses
+        Of the works.
+    letters
+        Those that move it: none outside of a ring's loops, whose places come again.
+    most
+        Bytes of a ring.
+    """
+
+    accesses: tuple[Access | Shared, ...]
+    letters: tuple[str, ...]
+    most: float | None = None
+
+    @property
+    def array(self) -> str:
+        """Its name."""
+        return self.accesses[0].array
+
+    @property
+    def element(self) -> int:
+        """Bytes of an element."""
+        return self.accesses[0].element
+
+    @property
+    def contiguous(self) -> tuple[str, ...]:
+        """The letters of the last axis."""
+        return self.accesses[0].contiguous
+
+    @property
+    def mode(self) -> Mode:
+        """Whether a work writes it."""
+        return next((one.mode for one in self.accesses if one.mode != "read"), "read")
+
+    def stride(self, letter: str) -> float:
+        """Return the bytes from one iteration of a letter to the next."""
+        return self.accesses[0].stride(letter)
+
+    def touched(self, box: Box, line: int, grid: Box | None = None) -> Size:
+        """Return the bytes that a box touches, in whole lines: those of the work that does most."""
+        sizes = [one.touched(box, line, grid) for one in self.accesses]
+        found: Size = reduce(np.maximum, sizes) if len(sizes) > 1 else sizes[0]
+        return found if self.most is None else _least(found, self.most)
+
+
 @lru_cache(maxsize=512)
 def accesses_of(problem: Problem) -> tuple[Access, ...]:
     """Return what a contraction or convolution touches: its output, then its operands."""
     tensors = zip(problem.spec.names, problem.spec.tensors, strict=True)
-    return tuple(access_of(problem, name, tensor, problem.itemsize) for name, tensor in tensors)
+    output, *operands = (access_of(problem, *pair, problem.itemsize) for pair in tensors)
+    return replace(output, mode="write"), *operands
 
 
 def touched_bytes(problem: Problem, box: Box | None = None) -> tuple[Size, ...]:

@@ -6,14 +6,15 @@ code that prices one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd, prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from tilesolve.model.access import Access, Box, Size, divisor
-from tilesolve.model.loop_tree import Buffer, Call, Loop, LoopTree
+from tilesolve.model.access import Access, Box, Shared, Size, divisor
+from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node
 from tilesolve.model.nest import tile_counts
 from tilesolve.model.walk import Position, Truth, choose
 from tilesolve.packing.cover import CellSequence
@@ -22,9 +23,27 @@ from tilesolve.packing.cover import CellSequence
 class Chain:
     """The loops of a tree that run, innermost first, and the boxes between them."""
 
-    def __init__(self, tree: LoopTree) -> None:
+    def __init__(
+        self,
+        tree: LoopTree,
+        nodes: tuple[Node, ...] | None = None,
+        around: Mapping[str, Sequence[Size]] = MappingProxyType({}),
+        rings: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Find the loops of a tree, or of some of its nodes, up to where works part.
+
+        Parameters
+        ----------
+        tree, nodes
+            What runs.
+        around
+            For each letter the steps of loops further out, the outermost first.
+        rings
+            Bytes of rings that are around, by their arrays.
+        """
         self.tree = tree
-        self.accesses = tree.work.accesses
+        self.width = 1.0
+        """How many times as wide the output is while it is summed."""
         self.loops: list[tuple[str, Size]] = []
         """Letter and trips of each."""
         self.runs: list[Truth] = []
@@ -36,17 +55,21 @@ class Chain:
         """Loops over which registers hold the output."""
         self.buffers: dict[int, tuple[int, Buffer]] = {}
         """For each access with a copy the number of loops that use one filling, and the copy."""
-        _, *nodes = reversed(list(tree.chain()))
-        steps: dict[str, list[Size]] = {letter: [] for letter, _ in tree.work.extents}
-        for node in nodes:
+        own, inside = _descend(tree.body if nodes is None else nodes)
+        steps = {x: list(around.get(x, ())) for one in tree.works for x, _ in one.extents}
+        for node in own:
             if isinstance(node, Loop):
                 steps[node.letter].append(node.step)
-        letters = {x: _Letter(steps[x], n, tree.cells.get(x)) for x, n in tree.work.extents}
+        self.children: tuple[Chain, ...] = ()
+        """Chains of the works that the innermost loop runs one after another."""
+        self.accesses: tuple[Access | Shared, ...] = self._find_accesses(inside, steps, rings)
+        extents = dict(pair for one in tree.works for pair in one.extents)
+        letters = {x: _Letter(steps[x][::-1], n, tree.cells.get(x)) for x, n in extents.items()}
         self._largest: list[dict[str, Size]] = [{x: one.side(0) for x, one in letters.items()}]
         self._mean = [{x: one.mean(0) for x, one in letters.items()}]
         self._grids = [{x: one.corner(0) for x, one in letters.items()}]
         self.calls: Size = 1.0
-        for node in nodes:
+        for node in reversed(own):
             if isinstance(node, Loop):
                 self._add(node, letters[node.letter])
             elif isinstance(node, Call):
@@ -58,6 +81,43 @@ class Chain:
                 self.buffers[node.access] = len(self.loops), node
         self._known: dict[tuple[int, int, bool], list[Size]] = {}
         self._latest: dict[tuple[int, int], list[Position]] = {}
+
+    def _find_accesses(
+        self,
+        inside: tuple[Node, ...],
+        steps: Mapping[str, Sequence[Size]],
+        rings: Mapping[str, float],
+    ) -> tuple[Access | Shared, ...]:
+        """Return what the innermost nodes touch; of each array once, if works part there."""
+        ring: Buffer | None = None
+        if len(inside) == 1:
+            (node,) = inside
+            if isinstance(node, Do):
+                work = self.tree.works[node.work]
+                found: tuple[Access | Shared, ...] = work.accesses
+                self.width = work.summed / work.accesses[0].element
+                if not rings:
+                    return found
+                return tuple(
+                    Shared((one,), one.letters, rings[one.array]) if one.array in rings else one
+                    for one in found
+                )
+            assert isinstance(node, Buffer)
+            ring, inside = node, node.body
+            rings = {**rings, ring.holds.array: float(prod(ring.holds.shape) * ring.holds.element)}
+        lumps = (inside,) if ring is not None else tuple((node,) for node in inside)
+        self.children = tuple(Chain(self.tree, lump, steps, rings) for lump in lumps)
+        by_array: dict[str, list[Access | Shared]] = {}
+        for child in self.children:
+            for one in child.accesses:
+                by_array.setdefault(one.array, []).append(one)
+        united = []
+        for array, several in by_array.items():
+            letters = tuple(dict.fromkeys(x for one in several for x in one.letters))
+            if ring is not None and array == ring.holds.array:
+                letters = ()
+            united.append(Shared(tuple(several), letters, rings.get(array)))
+        return tuple(united)
 
     def _add(self, loop: Loop, letter: _Letter) -> None:
         """Take in one more loop, around those before; one that never runs is none."""
@@ -78,7 +138,9 @@ class Chain:
             self.calls = self.calls * share
         self.sides += loop.kind in ("vector", "unrolled")
 
-    def footprints(self, access: Access, line: int, *, largest: bool = False) -> list[Size]:
+    def footprints(
+        self, access: Access | Shared, line: int, *, largest: bool = False
+    ) -> list[Size]:
         """Return what an access touches at the point and after each loop, in whole lines.
 
         Largest boxes decide what fits, mean ones how much moves. A line of one byte counts
@@ -142,15 +204,31 @@ class Chain:
         return self._latest[key]
 
 
+def _descend(nodes: tuple[Node, ...]) -> tuple[list[Loop | Buffer | Call], tuple[Node, ...]]:
+    """Return the nodes within one another, outermost first, and what is in the last one.
+
+    That is the point of a work, nodes that run one after another, or a ring.
+    """
+    own: list[Loop | Buffer | Call] = []
+    while len(nodes) == 1:
+        (node,) = nodes
+        if isinstance(node, Do) or (isinstance(node, Buffer) and node.layout == "ring"):
+            break
+        own.append(node)
+        nodes = node.body
+    return own, nodes
+
+
 class _Letter:
     """The tiles of one letter, and how many of them there are."""
 
     def __init__(self, steps: Sequence[Size], extent: int, cells: CellSequence | None) -> None:
         self.extent, self.cells = extent, cells
         self.sizes = [*steps, extent]
+        self.single = bool(steps) and isinstance(steps[0], int) and steps[0] == 1
         if cells is not None:
             self.counts: list[Size] = [extent, *cells.counts]
-        elif steps and isinstance(steps[0], int) and steps[0] == 1:
+        elif self.single:
             self.counts = [extent, *tile_counts(self.sizes[1:])]
         else:
             self.counts = tile_counts(self.sizes)
@@ -184,7 +262,7 @@ class _Letter:
                 common = divisor(common, choose(size < self.extent, side, 0))
                 found.append(common)
             self._corners = found[::-1]
-        return 1 if not at and len(self.sizes) > 1 else self._corners[at]
+        return 1 if not at and self.single else self._corners[at]
 
 
 def collapse(found: Any) -> Truth:  # noqa: ANN401

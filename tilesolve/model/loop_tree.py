@@ -21,9 +21,10 @@ from tilesolve.packing.cover import CellSequence
 Kind = Literal["serial", "vector", "unrolled", "threads"]
 """How the trips of a loop run: one after another, as lanes, written out, or by several threads."""
 
-Layout = Literal["registers", "panels", "windows", "prepared"]
+Layout = Literal["registers", "panels", "windows", "prepared", "ring"]
 """What a buffer is: registers; micro-panels; a copy of windows, which has each element of the tile
-once; or micro-panels that were made before all calls."""
+once; micro-panels that were made before all calls; or a ring, whose places come again while the
+body runs: what one work writes for a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,9 @@ class Buffer:
     Parameters
     ----------
     access
-        Number of the work's access that it stands for.
+        Number of the work's access that it stands for; of a ring, of the work that writes it.
     holds
-        What it holds: the same elements, as they lie in it.
+        What it holds: the same elements, as they lie in it; of a ring, all its places.
     layout
         What kind of buffer it is.
     level
@@ -107,11 +108,11 @@ Node: TypeAlias = Do | Loop | Buffer | Call
 
 @dataclass(frozen=True, slots=True)
 class LoopTree:
-    """How a work runs.
+    """How works run.
 
     Parameters
     ----------
-    work
+    works
         What is computed.
     body
         The outermost nodes.
@@ -125,33 +126,15 @@ class LoopTree:
         Whether arrays begin with a line; if not, anywhere.
     """
 
-    work: Work
+    works: tuple[Work, ...]
     body: tuple[Node, ...]
     output: Output = "accumulate"
     threads: int = 1
     cells: Mapping[str, CellSequence] = field(default_factory=dict)
     aligned: bool = True
 
-    def chain(self) -> Iterator[Node]:
-        """Yield the nodes from the outermost one to the point, each within the one before.
-
-        Examples
-        --------
-        >>> problem = Problem.of("mn-mk-kn", 64)
-        >>> bands = (("register", ("m", "n", "k")), ("memory", ("m", "n", "k")))
-        >>> boxes = (dict(m=4, n=8, k=64), dict.fromkeys("mnk", 64))
-        >>> tree = tree_of_bands(problem, bands, boxes, (None, None), "store")
-        >>> [node.step for node in tree.chain() if isinstance(node, Loop)]
-        [64, 8, 4, 1, 1, 1]
-        """
-        (node,) = self.body
-        while not isinstance(node, Do):
-            yield node
-            (node,) = node.body
-        yield node
-
     def __str__(self) -> str:
-        return "\n".join(_lines(self.work, self.body, 0))
+        return "\n".join(_lines(self.works, self.body, 0))
 
 
 def tree_of_bands(
@@ -205,7 +188,7 @@ def tree_of_bands(
     for number, holds, layout, where in copies:
         if where is None:
             body = (Buffer(number, holds, layout, bands[-1][0], body),)
-    return LoopTree(work, body, output, cells=cells or {})
+    return LoopTree((work,), body, output, cells=cells or {})
 
 
 def tree_of(problem: Problem, nest: Nest) -> LoopTree:
@@ -273,12 +256,13 @@ def _ranks(problem: Problem) -> dict[str, int]:
     return {i: 2 if i in roles.batches else int(i in roles.sums) for i in problem.sizes}
 
 
-def _lines(work: Work, nodes: Sequence[Node], depth: int) -> Iterator[str]:
+def _lines(works: Sequence[Work], nodes: Sequence[Node], depth: int) -> Iterator[str]:
     """Yield a line for each node, those within it further to the right."""
     pad = "  " * depth
     for node in nodes:
         if isinstance(node, Do):
-            output, *reads = (f"{one.array}[{_axes(one)}]" for one in work.accesses)
+            accesses = works[node.work].accesses
+            output, *reads = (f"{one.array}[{_axes(one)}]" for one in accesses)
             yield f"{pad}{output} <- {', '.join(reads)}"
             continue
         if isinstance(node, Loop):
@@ -287,10 +271,10 @@ def _lines(work: Work, nodes: Sequence[Node], depth: int) -> Iterator[str]:
         elif isinstance(node, Call):
             yield f"{pad}call:"
         else:
-            what = work.accesses[node.access].array
+            what = node.holds.array
             where = "" if node.layout == "registers" else f" in {node.level}"
             yield f"{pad}{what}~[{_axes(node.holds)}] = {node.layout} of {what}{where}:"
-        yield from _lines(work, node.body, depth + 1)
+        yield from _lines(works, node.body, depth + 1)
 
 
 def _axes(access: Access) -> str:

@@ -276,7 +276,6 @@ def traffic(
     chain = Chain(tree)
     copied = {t: chain.copied(t) for t, (_, one) in chain.buffers.items() if _is_filled(one)}
     sizes = {t: n * chain.buffers[t][1].holds.element for t, n in copied.items()}
-    width = tree.work.summed / chain.accesses[0].element
     moved, volumes, packing = [], [], []
     for at, place in enumerate(places):
         residency = Residency(chain, places, at)
@@ -297,16 +296,18 @@ def traffic(
                 came[t] = choose(kept, np.maximum(came[t] - size, 0.0), came[t])
                 crossings = choose(kept, 1.0, crossings)
             extra[t] = crossings * (size / wide)
-        whole = _mean_bytes(chain, 0, place.line, near=False)[-1]
-        if width > 1 and at:  # sums that come once are halves by then
-            once = came[0] < WHOLE_SUM_PASSES * whole
-            came[0], whole = (choose(once, size / width, size) for size in (came[0], whole))
-        # A first write needs no read in registers; past them it does unless it is streamed.
-        unread = tree.output == "stream" or (tree.output == "store" and at == 0)
-        written = 2 * came[0] - (whole if unread else 0.0)
+        both = list(came)
+        for t in (t for t, one in enumerate(chain.accesses) if one.mode != "read"):
+            whole = _mean_bytes(chain, t, place.line, near=False)[-1]
+            if chain.width > 1 and at:  # sums that come once are halves by then
+                once = came[t] < WHOLE_SUM_PASSES * whole
+                came[t], whole = (choose(once, n / chain.width, n) for n in (came[t], whole))
+            # A first write needs no read in registers; past them it does unless it is streamed.
+            unread = tree.output == "stream" or (tree.output == "store" and at == 0)
+            both[t] = 2 * came[t] - (whole if unread else 0.0)
         moved.append(tuple(came))
         packing.append(tuple(extra))
-        volumes.append(tuple(a + b for a, b in zip([written, *came[1:]], extra, strict=True)))
+        volumes.append(tuple(a + b for a, b in zip(both, extra, strict=True)))
     count = tuple(copied.get(t, 0.0) for t in range(len(chain.accesses)))
     relaid: Size = sum(n for t, n in copied.items() if chain.buffers[t][1].layout == "windows")
     return Traffic(tuple(moved), tuple(volumes), tuple(packing), count, relaid, chain.calls)
@@ -331,6 +332,10 @@ def _come(
         reads.append(chain.buffers[t][1].holds if near else access)
         mean.append(_mean_bytes(chain, t, line, near=near))
     stays = residency.stays if rule == "distance" else residency.fits
+    if chain.children:
+        start = _start(chain, places, at, rule, evicts)
+        never = lambda inner, outer: False  # noqa: E731 - no register holds across works
+        return walk(reads, chain.loops, mean, stays if at else never, chain.runs, start)
     if at and evicts is None:
         return walk(reads, chain.loops, mean, stays, chain.runs)
     if at:
@@ -340,6 +345,35 @@ def _come(
         ]
     came = walk(reads[:1], chain.loops, mean[:1], stays, chain.runs)
     return came + walk(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
+
+
+def _start(
+    chain: Chain, places: Sequence[Store], at: int, rule: Rule, evicts: Evicts | None
+) -> list[Size]:
+    """Return the bytes of each array that works take in which run one after another.
+
+    What an earlier one touched is there for a later one if all that both touch, and those between
+    them, fits.
+    """
+    came: dict[str, Size] = {}
+    touched: dict[str, Size] = {}
+    first: dict[str, int] = {}
+    lumps: list[Size] = []
+    for number, child in enumerate(chain.children):
+        residency = Residency(child, places, at)
+        lumps.append(residency.whole[-1])
+        moved = _come(child, places, at, residency, rule, evicts)
+        for t, (one, size) in enumerate(zip(child.accesses, moved, strict=True)):
+            own = _mean_bytes(child, t, places[at].line, near=False)[-1]
+            if one.array not in came:
+                came[one.array], touched[one.array], first[one.array] = size, own, number
+                continue
+            between = sum(lumps[first[one.array] :])
+            there = collapse(between <= places[at].capacity) if at else False
+            more = choose(there, np.maximum(size - touched[one.array], 0.0), size)
+            came[one.array] = came[one.array] + more
+            touched[one.array] = np.maximum(touched[one.array], own)
+    return [came[one.array] for one in chain.accesses]
 
 
 def _unless(
@@ -395,5 +429,4 @@ def _footprints(chain: Chain, t: int, line: int, *, near: bool, largest: bool = 
     if near and t in chain.buffers:
         return chain.footprints(chain.buffers[t][1].holds, 1, largest=largest)
     found = chain.footprints(chain.accesses[t], line, largest=largest)
-    width = chain.tree.work.summed / chain.accesses[t].element
-    return found if t or width == 1 else [size * width for size in found]
+    return found if t or chain.width == 1 else [size * chain.width for size in found]

@@ -52,6 +52,7 @@ def walk(
     footprints: Sequence[Sequence[Q]],
     stays: Callable[[Position, int], Truth],
     runs: Sequence[Truth] | None = None,
+    start: Sequence[Q] | None = None,
 ) -> list[Q]:
     """Return how much of each tensor one level takes in over a nest.
 
@@ -69,6 +70,8 @@ def walk(
     runs
         Whether each loop runs more than once, which all do by default; one that does not
         changes nothing.
+    start
+        How much of each what the innermost loop does takes in; its footprint if None.
 
     Examples
     --------
@@ -81,7 +84,7 @@ def walk(
     >>> walk(spec.tensors, [("k", 50.0), ("m", 10.0)], sizes, lambda inner, _: inner < 1)
     [10.0, 500.0, 500.0]
     """
-    moved = [sizes[0] for sizes in footprints]
+    moved = [sizes[0] for sizes in footprints] if start is None else list(start)
     last: list[Position] = [0] * len(accesses)
     letters = [frozenset(one.letters) for one in accesses]
     inside: Position = 0

@@ -109,7 +109,7 @@ def tree_of_loops(
             body = (Call((Buffer(0, accesses[0], "registers", "register", body),)),)
     written = "stream" if streamed else "store"
     output = "accumulate" if stage.reduction is not None else written
-    return LoopTree(work, body, output, threads, aligned=False)
+    return LoopTree((work,), body, output, threads, aligned=False)
 
 
 def has_whole_lines(array: ArrayInfo, line: int) -> bool:

@@ -11,7 +11,7 @@ from tilesolve.contractions.statements.affine import Affine
 from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read
-from tilesolve.model.access import Access, Axis
+from tilesolve.model.access import Access, Axis, Mode
 
 
 def find_references(computation: Computation, stage: Stage) -> tuple[Access, ...]:
@@ -46,7 +46,8 @@ def _reference(computation: Computation, stage: Stage, reads: Sequence[Read]) ->
         else:
             axes.append(Axis(tuple((1, letter) for letter in subscript.letters)))
     size = np.dtype(info.dtype).itemsize
-    return Access(info.name, tuple(axes), info.shape, size, gathered=first.plain is None)
+    mode: Mode = "write" if first == stage.target else "read"
+    return Access(info.name, tuple(axes), info.shape, size, mode, first.plain is None)
 
 
 def _offset(read: Read, axis: int) -> int:
