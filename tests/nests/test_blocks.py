@@ -120,7 +120,7 @@ def test_operands_may_end_where_the_region_does():
 @pytest.mark.parametrize(
     ("text", "where", "threads", "size"),
     [
-        ("C[i,j] += A[i,k] * A[j,k]", "j <= i", 2, 193),
+        ("C[i,j] += A[i,k] * A[j,k]", "j <= i", 2, 337),
         ("B[i,j] += A[i,k] * B0[k,j]", "k >= i", 1, 257),
         ("C[i,j] += A[i,k] * B[j,k] + B[i,k] * A[j,k]", (), 2, 193),
     ],
