@@ -172,8 +172,9 @@ class Chain:
         inside, buffer = self.buffers[number]
         holds = buffer.holds
         if buffer.layout == "windows":
-            amount = self.accesses[number].reached(self._mean[inside])
-            amount = amount / self.accesses[number].element
+            source = self.accesses[number]
+            assert isinstance(source, Access)  # works that share arrays copy none
+            amount = source.reached(self._mean[inside]) / source.element
         else:
             amount = self.footprints(holds, 1)[inside] / holds.element
         moved: Truth = False

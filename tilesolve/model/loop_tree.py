@@ -245,8 +245,13 @@ def copies_of(
             wide = problem.sum_itemsize
             if repeats(spec, number):
                 tensor = panel_tensor(spec, number)
-        layout: Layout = "panels" if kind == "strips" else kind
-        found.append((number, access_of(problem, spec.names[number], tensor, wide), layout, level))
+        layouts: dict[CopyKind, Layout] = {
+            "strips": "panels",
+            "windows": "windows",
+            "prepared": "prepared",
+        }
+        holds = access_of(problem, spec.names[number], tensor, wide)
+        found.append((number, holds, layouts[kind], level))
     return tuple(found)
 
 

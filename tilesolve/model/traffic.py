@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.constants.policy import PACK_CROSSINGS, WHOLE_SUM_PASSES
-from tilesolve.model.access import Access, Box, Size
+from tilesolve.model.access import Access, Box, Shared, Size
 from tilesolve.model.chain import Chain, collapse
 from tilesolve.model.loop_tree import Buffer, LoopTree
 from tilesolve.model.walk import Position, Rule, Truth, choose, walk
@@ -339,10 +339,9 @@ def _come(
     if at and evicts is None:
         return walk(reads, chain.loops, mean, stays, chain.runs)
     if at:
-        return [
-            walk([one], chain.loops, [sizes], _unless(stays, chain, one, places[at], evicts))[0]
-            for one, sizes in zip(reads, mean, strict=True)
-        ]
+        alone = [_unless(stays, chain, one, places[at], evicts) for one in reads]
+        each = zip(reads, mean, alone, strict=True)
+        return [walk([one], chain.loops, [n], own, chain.runs)[0] for one, n, own in each]
     came = walk(reads[:1], chain.loops, mean[:1], stays, chain.runs)
     return came + walk(reads[1:], chain.loops, mean[1:], residency.passes, chain.runs)
 
@@ -379,11 +378,13 @@ def _start(
 def _unless(
     stays: Callable[[Position, int], Truth],
     chain: Chain,
-    access: Access,
+    access: Access | Shared,
     place: Store,
-    evicts: Evicts,
+    evicts: Evicts | None,
 ) -> Callable[[Position, int], Truth]:
     """Return whether what stays of one access does so without evicting itself, outside of calls."""
+    if evicts is None or isinstance(access, Shared):
+        return stays
 
     def found(inner: Position, outer: int) -> Truth:
         if outer < chain.sides:

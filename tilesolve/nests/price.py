@@ -14,6 +14,7 @@ from tilesolve.contractions.statements.stage import Stage
 from tilesolve.machine.model import Machine
 from tilesolve.model.access import Access, Box
 from tilesolve.model.loop_tree import Buffer, Call, Do, Loop, LoopTree, Node, Work
+from tilesolve.model.nest import Output
 from tilesolve.model.price import LevelPrice, Price, stores
 from tilesolve.model.traffic import Store, traffic
 from tilesolve.nests.interference import CacheSets, crowded_share
@@ -107,8 +108,9 @@ def tree_of_loops(
         body = (Loop(item.letter, item.step, body, item.kind),)
         if number == inside:
             body = (Call((Buffer(0, accesses[0], "registers", "register", body),)),)
-    written = "stream" if streamed else "store"
-    output = "accumulate" if stage.reduction is not None else written
+    output: Output = "stream" if streamed else "store"
+    if stage.reduction is not None:
+        output = "accumulate"
     return LoopTree((work,), body, output, threads, aligned=False)
 
 
