@@ -306,11 +306,9 @@ class _Sizes:
         number = bound.offset
         if abs(number) <= self.limit:
             return bound
-        size = self._size(root, abs(number))
-        for letter in bound.letters:
-            step, pace = around.paces[letter]
-            if number == step and bound.factor(letter) == 1 and bound.divisor == 1:
-                size = pace
+        steps = (around.paces[x] for x in bound.letters if bound.factor(x) == bound.divisor == 1)
+        size = next((pace for step, pace in steps if step == number), None)
+        size = size or self._size(root, abs(number))
         sign = 1 if number > 0 else -1
         added = [(sign * factor, name) for factor, name in size.terms]
         return Affine.of((*bound.terms, *added), sign * size.offset, bound.divisor)

@@ -425,8 +425,9 @@ def test_threads_that_would_write_the_same_elements_are_refused():
 
 
 @pytest.mark.parametrize("extent", [1, 15, 16, 17, 33, 70])
-def test_lanes_that_are_summed_are_put_together(extent):
-    """A vector loop over a summed letter, held and not held."""
+@pytest.mark.parametrize("step", [4, 12, 16])
+def test_lanes_that_are_summed_are_put_together(extent, step):
+    """A vector loop over a summed letter, held, not held, and held over tiles."""
     found = bind("out[i] += A[i,k] * B[k]", {"i": 3, "k": extent}, "float64")
     lanes = loop("k", 0, extent, Compute(0), kind="vector")
     begun = (loop("i", 0, 3, Start(0)), Barrier())
@@ -434,7 +435,16 @@ def test_lanes_that_are_summed_are_put_together(extent):
     row = Loop("i", (i_tile,), (i_tile + 2, number(3)), (lanes,), kind="unrolled")
     turned_row = loop("k", 0, extent, Compute(0), kind="vector")
     held = Hold(0, (Loop("i", (i_tile,), (i_tile + 2, number(3)), (turned_row,)),), anew=True)
-    bodies = ((*begun, tile_loop(found, "i", 2, (row,))), (tile_loop(found, "i", 2, (held,)),))
+    k_tile = Affine.letter("k_tile")
+    ends = k_tile + step, number(extent)
+    lanes_of_tile = Loop("k", (k_tile,), ends, (Compute(0),), kind="vector")
+    row_of_tile = Loop("i", (i_tile,), (i_tile + 2, number(3)), (lanes_of_tile,), kind="unrolled")
+    tiled = Hold(0, (tile_loop(found, "k", step, (row_of_tile,)),), anew=True)
+    bodies = (
+        (*begun, tile_loop(found, "i", 2, (row,))),
+        (tile_loop(found, "i", 2, (held,)),),
+        (tile_loop(found, "i", 2, (tiled,)),),
+    )
     rng = np.random.default_rng(extent)
     given = {"A": rng.random((3, extent)), "B": rng.random(extent)}
     for body in bodies:
