@@ -37,6 +37,7 @@ from tilesolve.kernels.programs.program import (
     Node,
     Room,
     Start,
+    list_nodes,
 )
 from tilesolve.kernels.programs.scope import Place, Scope, Trip, emit_extreme, emit_position
 from tilesolve.kernels.programs.vector_loops import emit_vector_loop, lanes_of
@@ -139,7 +140,7 @@ class Lowering:
                 for part in (share[0], builder.add(share[0], INT64(1)))
             )
             count = builder.sub(end, begin)
-        elif self.emitter.held_stage is not None and loop.step > 1:
+        elif self.emitter.held_stage is not None and has_lanes(loop):
             short = builder.icmp_signed("<", length, step)
             whole = builder.select(short, INT64(0), builder.sdiv(length, step))
             self._run(whole_tiles(loop), scope, low, (INT64(0), whole))
@@ -313,6 +314,12 @@ def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
     found = scope.at(loop.name, place, range_of(loop, scope.ranges))
     trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
     return replace(found, trips=trips, tiles=tiles_within(loop, scope.tiles))
+
+
+def has_lanes(loop: Loop) -> bool:
+    """Return whether a loop is one over tiles that vectors lie along."""
+    inner = (node for node in list_nodes(loop.body) if isinstance(node, Loop))
+    return any(one.kind == "vector" and Affine.letter(loop.name) in one.low for one in inner)
 
 
 def whole_tiles(loop: Loop) -> Loop:

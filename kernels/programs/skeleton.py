@@ -127,7 +127,7 @@ def find_skeleton(program: Program) -> tuple[Skeleton, tuple[int, ...]]:
 
 
 class _WrittenOutError(Exception):
-    """How often a loop is written out depends on a size."""
+    """How often a loop is written out depends on a size, or code of any size would be too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,8 @@ class _Around:
         The first and the last value of each name in the program, and in the skeleton.
     summed
         Within a `Hold`, the loops that run while elements are held.
+    copies
+        How often what is here is written out, but for vectors.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +153,7 @@ class _Around:
     exact: Ranges = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
     summed: frozenset[str] | None = None
+    copies: int = 1
 
     def rename(self, position: Affine) -> Affine:
         """Return a position with the skeleton's names."""
@@ -263,10 +266,13 @@ class _Sizes:
         low, high = (tuple(map(around.rename, side)) for side in (loop.low, loop.high))
         plain = replace(loop, name=name, low=low, high=high)
         exact = around.bounded(loop, plain, around.exact)
-        found = self._with_sizes(plain, root, around)
+        found, copies = self._with_sizes(plain, root, around), around.copies
         if around.writes_out(loop):
             most = count_trips(exact, around.exact).most
             found = self._with_trips(loop, (found, plain), most, around)
+            copies *= 1 if loop.kind == "vector" else most
+            if copies > tuning.MAX_TRIPS_WRITTEN_OUT and self.limit < _ANY_SIZE:
+                raise _WrittenOutError
         elif loop.step > self.limit and loop.name not in self.fixed:
             size = self._size(f"{root} step", loop.step).letters[0]
             least = self.limit + 1
@@ -279,6 +285,7 @@ class _Sizes:
             paces={**around.paces, name: (loop.step, found.pace)},
             exact={**around.exact, name: range_of(exact, around.exact)},
             ranges={**around.ranges, name: reached},
+            copies=copies,
         )
         return replace(found, body=self._body(loop.body, inner))
 
