@@ -6,6 +6,7 @@ are the same. Code has small numbers in it, and those that tell how often a loop
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,9 +24,6 @@ from tilesolve.kernels.programs.bounds import (
 )
 from tilesolve.kernels.programs.program import Guard, Hold, Loop, Node, Program, Room
 from tilesolve.kernels.programs.range_checks import range_checks
-
-_ANY_SIZE = 2**62
-"""No size is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ def find_skeleton(program: Program) -> tuple[Skeleton, tuple[int, ...]]:
     try:
         return _Sizes(program, tuning.MAX_SIZE_IN_CODE).find()
     except _WrittenOutError:
-        return _Sizes(program, _ANY_SIZE).find()
+        return _Sizes(program, sys.maxsize).find()
 
 
 class _WrittenOutError(Exception):
@@ -229,7 +227,7 @@ class _Sizes:
         """The name of each size so far, and the greatest of its kind: of short loops, or of any."""
         short = tuning.UNINTERRUPTED_VECTORS
         return tuple(
-            (name, short if value <= short else _ANY_SIZE)
+            (name, short if value <= short else sys.maxsize)
             for (_, value), name in self.known.items()
         )
 
@@ -271,7 +269,7 @@ class _Sizes:
             most = count_trips(exact, around.exact).most
             found = self._with_trips(loop, (found, plain), most, around)
             copies *= 1 if loop.kind == "vector" else most
-            if copies > tuning.MAX_TRIPS_WRITTEN_OUT and self.limit < _ANY_SIZE:
+            if copies > tuning.MAX_TRIPS_WRITTEN_OUT and self.limit < sys.maxsize:
                 raise _WrittenOutError
         elif loop.step > self.limit and loop.name not in self.fixed:
             size = self._size(f"{root} step", loop.step).letters[0]

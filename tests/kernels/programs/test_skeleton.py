@@ -96,6 +96,16 @@ def test_what_is_written_out_up_to_a_size_has_it_in_the_code(ends, sized):
     np.testing.assert_array_equal(out, expected)
 
 
+def test_what_is_written_out_very_often_has_sizes_in_the_code():
+    """LLVM would take long for the code of any size."""
+    found = bind_stages(parse_stages("out[y,x] = A[y,x] + 1"), 9, "float32")
+    body = (Compute(0),)
+    for letter in ("x", "y"):
+        body = (Loop(letter, (ZERO,), (number(9),), body, kind="unrolled"),)
+    assert find_skeleton(Program(found, body))[1] == ()
+    assert find_skeleton(Program(found, (Loop("y", (ZERO,), (number(9),), body[0].body),)))[1]
+
+
 def test_names_of_loops_over_tiles_are_not_in_the_code():
     """They tell how long tiles are, where plans write them."""
 
