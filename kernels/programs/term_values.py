@@ -37,7 +37,8 @@ from tilesolve.kernels.programs.accesses import (
     to_bits,
 )
 from tilesolve.kernels.programs.conditions import within
-from tilesolve.kernels.programs.emitter import Emitter, RangeCheck
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.range_checks import RangeCheck
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 from tilesolve.kernels.programs.turned_blocks import load_turned
 
