@@ -24,8 +24,8 @@ class Target:
 
     Parameters
     ----------
-    name, dtype, shape
-        Of the array; the shape is that of the computation, not of a room.
+    name, dtype
+        Of the array.
     base
         Pointer to the first element.
     strides
@@ -40,7 +40,6 @@ class Target:
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
     base: ir.Value
     strides: tuple[int | ir.Value, ...]
     unit: int | None

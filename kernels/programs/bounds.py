@@ -72,7 +72,8 @@ def count_trips(loop: Loop, ranges: Ranges) -> Trips:
     if len(lengths) > 1:
         return Trips(most, exact=False)
     least = _least_difference(loop.high[0], loop.low[0], ranges)
-    return Trips(most, exact=max(0, -(-least // loop.step)) == most)
+    exact = max(0, -(-least // loop.step)) == most and not loop.pace.letters
+    return Trips(most, exact)
 
 
 def range_of(loop: Loop, ranges: Ranges) -> tuple[int, int]:
@@ -86,7 +87,7 @@ def range_of(loop: Loop, ranges: Ranges) -> tuple[int, int]:
     lows = [low.interval(ranges) for low in loop.low]
     first, latest = max(low for low, _ in lows), max(high for _, high in lows)
     last = min(high.interval(ranges)[1] for high in loop.high) - 1
-    if first == latest and last >= first:
+    if first == latest and last >= first and not loop.pace.letters:
         last -= (last - first) % loop.step
     return first, max(first, last)
 

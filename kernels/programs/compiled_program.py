@@ -18,7 +18,6 @@ from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module, optimise
 from tilesolve.kernels.objects import load_object, object_path
-from tilesolve.kernels.programs.emitter import RangeCheck, range_checks
 from tilesolve.kernels.programs.layout import Layout, Strided
 from tilesolve.kernels.programs.module import (
     FAILURE,
@@ -26,12 +25,13 @@ from tilesolve.kernels.programs.module import (
     ROOMS,
     STOP,
     arena_bytes,
-    external_arrays,
     has_threads,
     lower,
     split_phases,
 )
-from tilesolve.kernels.programs.program import Program
+from tilesolve.kernels.programs.program import Program, Room
+from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
+from tilesolve.kernels.programs.skeleton import Skeleton, find_skeleton
 from tilesolve.packing import buffers
 from tilesolve.packing.memory_overlap import overlap
 from tilesolve.system.cancellation import stop_address
@@ -72,11 +72,12 @@ def compile_program(
     cpu = TargetCpu.here()
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
-    path = object_path("code", "program", program, layout, bits, np.__version__)
+    skeleton, sizes = find_skeleton(program)
+    path = object_path("code", "program", skeleton, layout, bits, np.__version__)
     code = load_object(
-        path, lambda: compile_module(lower(program, layout, bits).module, cpu, unroll=False)
+        path, lambda: compile_module(lower(skeleton, layout, bits).module, cpu, unroll=False)
     )
-    return CompiledProgram(program, layout, bits, code)
+    return CompiledProgram(program, skeleton, sizes, layout, bits, code)
 
 
 def program_assembly(
@@ -89,7 +90,9 @@ def program_assembly(
     cpu = TargetCpu.here() if cpu is None else cpu
     layout = Layout.rows(program.computation) if layout is None else layout
     bits = cpu.bits if bits is None else bits
-    parsed, machine = optimise(lower(program, layout, bits).module, cpu, unroll=False)
+    parsed, machine = optimise(
+        lower(find_skeleton(program)[0], layout, bits).module, cpu, unroll=False
+    )
     text: str = machine.emit_assembly(parsed)
     return text
 
@@ -101,7 +104,9 @@ class CompiledProgram:
     Parameters
     ----------
     program
-        What was compiled.
+        What runs.
+    skeleton, sizes
+        What was compiled, and the sizes that it is given.
     layout
         The arrays' layout.
     bits
@@ -111,6 +116,8 @@ class CompiledProgram:
     """
 
     program: Program
+    skeleton: Skeleton
+    sizes: tuple[int, ...]
     layout: Layout
     bits: int
     code: LoadedCode
@@ -170,20 +177,21 @@ class CompiledProgram:
     @cached_property
     def arrays(self) -> tuple[ArrayInfo, ...]:
         """The arrays that the code is given, in the order of its words."""
-        return tuple(external_arrays(self.program))
+        kept = {node.name for node in self.program.nodes if isinstance(node, Room)}
+        return tuple(one for one in self.program.computation.arrays if one.name not in kept)
 
     @cached_property
     def phases(self) -> tuple[tuple[int, bool], ...]:
         """Address of the code of each part between barriers, and whether threads divide it."""
         return tuple(
             (self.code.address(f"phase{number}"), has_threads(body))
-            for number, body in enumerate(split_phases(self.program.body))
+            for number, body in enumerate(split_phases(self.skeleton.body))
         )
 
     @cached_property
     def arena_bytes(self) -> int:
         """Bytes of a thread's rooms."""
-        return max(1, arena_bytes(self.program))
+        return max(1, arena_bytes(self.skeleton))
 
     def lay_out_words(self, arrays: Mapping[str, Strided]) -> tuple[list[int], dict[str, int]]:
         """Return the words of a call, with strides alone, and where each address is missing.
@@ -205,12 +213,12 @@ class CompiledProgram:
         for name, _ in self.program.computation.params:
             places[name] = len(words)
             words.append(0)
-        return words, places
+        return words + list(self.sizes), places
 
     def find_error(self, number: int, position: int) -> SizeError:
         """Return what a check says that failed, given its number and the position it found."""
         computation = self.program.computation
-        check: RangeCheck = range_checks(computation)[number - 1]
+        check: RangeCheck = range_checks(computation.stages)[number - 1]
         extent = computation.array(check.read.array).shape[check.axis]
         subscript = check.read.subscripts[check.axis]
         if isinstance(subscript, Term) and subscript.kind(computation.dtypes) == "uint64":

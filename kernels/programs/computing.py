@@ -22,13 +22,13 @@ from tilesolve.kernels.programs.accesses import (
     to_bits,
 )
 from tilesolve.kernels.programs.emitter import Emitter
-from tilesolve.kernels.programs.program import Program
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
+from tilesolve.kernels.programs.skeleton import Skeleton
 from tilesolve.kernels.programs.term_values import TermEmitter
 from tilesolve.packing.sizes import LINE_BYTES
 
 
-def vector_lanes(program: Program, stages: list[int], bits: int) -> int:
+def vector_lanes(skeleton: Skeleton, stages: list[int], bits: int) -> int:
     """Return how many points a vector loop computes at once.
 
     As many as numbers of the widest dtype that the stages take fit a vector; or as many as fill a
@@ -38,20 +38,20 @@ def vector_lanes(program: Program, stages: list[int], bits: int) -> int:
     --------
     >>> from tilesolve.contractions.statements.computation import bind_stages
     >>> from tilesolve.contractions.statements.parse import parse_stages
+    >>> from tilesolve.kernels.programs.program import Program
+    >>> from tilesolve.kernels.programs.skeleton import find_skeleton
     >>> computation = bind_stages(parse_stages("out[x] = A[x] + B[x]"), 8, "int16")
-    >>> vector_lanes(Program(computation, ()), [0], 256)
+    >>> vector_lanes(find_skeleton(Program(computation, ()))[0], [0], 256)
     16
     """
-    computation = program.computation
+    dtypes = skeleton.dtypes
     widest, line = 1, 0
     for number in stages:
-        stage = computation.stages[number]
-        kinds = [computation.dtypes[stage.name]]
-        kinds += [
-            found for one in stage.term.all if (found := _width_kind(one, computation.dtypes))
-        ]
+        stage = skeleton.stages[number]
+        kinds = [dtypes[stage.name]]
+        kinds += [found for one in stage.term.all if (found := _width_kind(one, dtypes))]
         widest = max(widest, *(np.dtype(kind).itemsize for kind in kinds))
-        if stage.name in program.non_temporal:
+        if stage.name in skeleton.non_temporal:
             line = max(line, LINE_BYTES // np.dtype(kinds[0]).itemsize)
     return max(bits // (8 * widest), line)
 
@@ -120,12 +120,12 @@ def _combined(
 ) -> ir.Value:
     """Emit a reduction's step in registers."""
     found = EMITTERS[name](emitter.builder, dtype, [before, value])
+    active, mask = scope.element
+    chosen = None if scope.active is active else scope.active
     if isinstance(found.type, ir.VectorType):
-        if scope.lanes is not None and scope.lanes.mask is not None:
-            return emitter.builder.select(scope.lanes.mask, found, before)
-    elif scope.active is not None:
-        return emitter.builder.select(scope.active, found, before)
-    return found
+        lanes = scope.lanes
+        chosen = None if lanes is None or lanes.mask is mask else lanes.mask
+    return found if chosen is None else emitter.builder.select(chosen, found, before)
 
 
 def reduce_lanes(
@@ -171,7 +171,8 @@ def emit_start(emitter: Emitter, number: int, scope: Scope) -> None:
     if stage.update is None:
         store_affine(emitter.builder, target, _positions(stage.axes), first, scope)
         return
-    _fill(emitter, number, constant(number_type(dtype), _first(emitter, number)), ())
+    value = constant(number_type(dtype), _first(emitter, number))
+    _fill(emitter, number, value, scope, ())
 
 
 def _first(emitter: Emitter, number: int) -> float:
@@ -190,18 +191,22 @@ def start_value(emitter: Emitter, number: int, scope: Scope) -> ir.Value:
     return constant(kind, _first(emitter, number))
 
 
-def _fill(emitter: Emitter, number: int, value: ir.Value, places: tuple[Place, ...]) -> None:
+def _fill(
+    emitter: Emitter, number: int, value: ir.Value, scope: Scope, places: tuple[Place, ...]
+) -> None:
     """Emit loops over all elements of an array that write a number."""
-    builder, target = emitter.builder, emitter.targets[emitter.stage(number).name]
-    if len(places) == len(target.shape):
-        store_number(builder, target, places, value, None)
+    builder, name = emitter.builder, emitter.stage(number).name
+    shape = emitter.skeleton.shape(name)
+    if len(places) == len(shape):
+        store_number(builder, emitter.targets[name], places, value, None)
         return
 
     def trip(index: ir.Value) -> None:
         with emitter.inside():
-            _fill(emitter, number, value, (*places, Place(index)))
+            _fill(emitter, number, value, scope, (*places, Place(index)))
 
-    vectors.repeat(builder, vectors.INT64(target.shape[len(places)]), trip)
+    extent = emit_position(builder, shape[len(places)], scope).value(builder)
+    vectors.repeat(builder, extent, trip)
 
 
 def _positions(axes: Any) -> list[Affine]:

@@ -40,7 +40,7 @@ def within(builder: ir.IRBuilder, conditions: Iterable[Condition], scope: Scope)
             continue
         values = lane_positions(builder, one.position, scope)
         mask = builder.icmp_signed(">=", values, constant(values.type, 0))
-        scope = mask_lanes(builder, scope, mask)
+        scope = activate_some(builder, mask_lanes(builder, scope, mask))
     return scope
 
 
@@ -53,20 +53,20 @@ def activate(builder: ir.IRBuilder, scope: Scope, holds: ir.Value | None) -> Sco
     if scope.lanes is None:
         return scope
     kind = ir.VectorType(BIT, scope.lanes.count)
-    return _masked(builder, scope, vectors.broadcast(builder, holds, kind))
+    return mask_lanes(builder, scope, vectors.broadcast(builder, holds, kind))
 
 
 def mask_lanes(builder: ir.IRBuilder, scope: Scope, mask: ir.Value) -> Scope:
-    """Return a scope in which some lanes alone are computed, and nothing if there are none."""
-    scope = _masked(builder, scope, mask)
-    assert scope.lanes is not None
-    some = reduce_bits(builder, scope.lanes.mask)
-    active = some if scope.active is None else builder.and_(scope.active, some)
-    return replace(scope, active=active)
-
-
-def _masked(builder: ir.IRBuilder, scope: Scope, mask: ir.Value) -> Scope:
+    """Return a scope in which some lanes alone are computed."""
     assert scope.lanes is not None
     before = scope.lanes.mask
     both = mask if before is None else builder.and_(before, mask)
     return replace(scope, lanes=replace(scope.lanes, mask=both))
+
+
+def activate_some(builder: ir.IRBuilder, scope: Scope) -> Scope:
+    """Return a scope in which nothing is computed if no lane is."""
+    assert scope.lanes is not None
+    some = reduce_bits(builder, scope.lanes.mask)
+    active = some if scope.active is None else builder.and_(scope.active, some)
+    return replace(scope, active=active)

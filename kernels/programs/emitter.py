@@ -10,45 +10,14 @@ from typing import Any
 from llvmlite import ir
 
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.stage import Stage
-from tilesolve.contractions.statements.terms import Read
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.vectors import INT64, constant
 from tilesolve.kernels.programs.accesses import Target, full_mask
-from tilesolve.kernels.programs.program import Program
-from tilesolve.kernels.programs.scope import Scope
+from tilesolve.kernels.programs.range_checks import RangeCheck, range_checks
+from tilesolve.kernels.programs.scope import Scope, emit_position
 from tilesolve.kernels.programs.shared_lines import WaitingPart
-
-
-@dataclass(frozen=True, slots=True)
-class RangeCheck:
-    """A computed subscript that is looked at before it is used.
-
-    Parameters
-    ----------
-    stage
-        Its position among the stages.
-    read
-        The element.
-    axis
-        Whose position it is.
-    """
-
-    stage: int
-    read: Read
-    axis: int
-
-
-def range_checks(computation: Computation) -> tuple[RangeCheck, ...]:
-    """Return all checks of computed subscripts, by whose numbers code tells of them."""
-    return tuple(
-        RangeCheck(number, read, axis)
-        for number, stage in enumerate(computation.stages)
-        for read in dict.fromkeys((stage.target, *stage.reads))
-        for axis, one in enumerate(read.subscripts)
-        if not isinstance(one, Affine)
-    )
+from tilesolve.kernels.programs.skeleton import Skeleton
 
 
 @dataclass(slots=True)
@@ -59,7 +28,7 @@ class Emitter:
     ----------
     builder
         Where to write.
-    program
+    skeleton
         What is lowered.
     bits
         Width of vectors.
@@ -86,7 +55,7 @@ class Emitter:
     """
 
     builder: ir.IRBuilder
-    program: Program
+    skeleton: Skeleton
     bits: int
     targets: dict[str, Target]
     params: Mapping[str, ir.Value]
@@ -101,12 +70,12 @@ class Emitter:
 
     def stage(self, number: int) -> Stage:
         """Return a stage by its position."""
-        return self.program.computation.stages[number]
+        return self.skeleton.stages[number]
 
     @property
     def dtypes(self) -> Mapping[str, str]:
         """The dtype of each array and parameter."""
-        return self.program.computation.dtypes
+        return self.skeleton.dtypes
 
     def waiting_part(self, target: Target, lanes: int) -> WaitingPart:
         """Return the part of a line of an array that waits for what goes on there."""
@@ -125,7 +94,7 @@ class Emitter:
             self.kept = before
 
     def check(
-        self, check: RangeCheck, position: ir.Value, extent: int, scope: Scope
+        self, check: RangeCheck, position: ir.Value, extent: Affine, scope: Scope
     ) -> tuple[ir.Value, ir.Value]:
         """Write a check of positions.
 
@@ -135,7 +104,10 @@ class Emitter:
             The positions with 0 in place of those outside, and whether they are outside.
         """
         builder, kind = self.builder, position.type
-        bad = builder.icmp_unsigned(">=", position, constant(kind, extent))
+        end = emit_position(builder, extent, scope).value(builder)
+        if isinstance(kind, ir.VectorType):
+            end = vectors.broadcast(builder, end, kind)
+        bad = builder.icmp_unsigned(">=", position, end)
         worst = position
         if isinstance(kind, ir.VectorType):
             bad = builder.and_(bad, full_mask(scope))
@@ -147,7 +119,7 @@ class Emitter:
             if scope.active is not None:
                 bad = builder.and_(bad, scope.active)
             any_bad = bad
-        number = INT64(range_checks(self.program.computation).index(check) + 1)
+        number = INT64(range_checks(self.skeleton.stages).index(check) + 1)
         with builder.if_then(any_bad, likely=False):
             builder.store(number, self.failure, align=8)
             behind = builder.gep(self.failure, [INT64(1)], source_etype=INT64)

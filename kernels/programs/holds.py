@@ -24,7 +24,7 @@ from tilesolve.kernels.programs.bounds import (
     without_needless_bounds,
 )
 from tilesolve.kernels.programs.computing import reduce_lanes, start_value
-from tilesolve.kernels.programs.conditions import activate, mask_lanes
+from tilesolve.kernels.programs.conditions import activate, activate_some, mask_lanes
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.program import Compute, Guard, Hold, Loop, Node
 from tilesolve.kernels.programs.scope import Lanes, Place, Scope, Trip, emit_extreme, emit_position
@@ -248,23 +248,29 @@ def _emit_summed(emitter: Emitter, loop: Loop, scope: Scope, emit: Emit) -> None
     low = emit_extreme(builder, loop.low, scope, ">").value(builder)
     high = emit_extreme(builder, loop.high, scope, "<").value(builder)
     values, keys = range_of(loop, scope.ranges), list(emitter.held)
-    count = builder.sdiv(builder.sub(high, low), INT64(lanes))
 
-    def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        emitter.held = dict(zip(keys, carried, strict=True))
-        place = Place(builder.add(low, builder.mul(index, INT64(lanes))))
-        inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
-        with emitter.inside():
-            emit(loop.body, _all_lanes(builder, inner))
-        return list(emitter.held.values())
+    def run(count: ir.Value, begin: ir.Value, high: Sequence[Affine]) -> None:
+        """Emit some vectors, with bounds of their lanes."""
 
-    found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
-    emitter.held = dict(zip(keys, found, strict=True))
-    positive = builder.select(builder.icmp_signed(">", count, INT64(0)), count, INT64(0))
-    done = builder.add(low, builder.mul(positive, INT64(lanes)))
-    inner = replace(scope.at(loop.name, Place(done), values), lanes=Lanes(loop.name, lanes))
-    inner = _all_lanes(builder, inner)
-    emit(loop.body, _bounded_lanes(emitter, inner, ((), loop.high)))
+        def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            emitter.held = dict(zip(keys, carried, strict=True))
+            place = Place(builder.add(begin, builder.mul(index, INT64(lanes))))
+            inner = replace(scope.at(loop.name, place, values), lanes=Lanes(loop.name, lanes))
+            inner = _all_lanes(builder, inner).enter_element(scope)
+            with emitter.inside():
+                emit(loop.body, _bounded_lanes(emitter, inner, ((), high)))
+            return list(emitter.held.values())
+
+        found = vectors.emit_loop(builder, count, list(emitter.held.values()), trip)
+        emitter.held = dict(zip(keys, found, strict=True))
+
+    length = builder.sub(high, low)
+    length = builder.select(builder.icmp_signed(">", length, INT64(0)), length, INT64(0))
+    count = builder.sdiv(length, INT64(lanes))
+    run(count, low, ())
+    done = builder.mul(count, INT64(lanes))
+    left = builder.zext(builder.icmp_signed("<", done, length), INT64)
+    run(left, builder.add(low, done), loop.high)
 
 
 def _enter(emitter: Emitter, loop: Loop, scope: Scope, *, before: bool) -> Iterator[Scope]:
@@ -285,20 +291,39 @@ def _enter(emitter: Emitter, loop: Loop, scope: Scope, *, before: bool) -> Itera
         place = Place(low.base, low.offset + number * lanes * loop.step)
         here = scope.at(loop.name, place, values)
         here = replace(here, key=(*scope.key, (loop.name, number)))
-        if loop.kind != "vector":
-            if not emitter.held_ragged and loop.step == 1:
-                here = replace(here, trips={**here.trips, loop.name: Trip(number, trips)})
-            bounds = outer.high if emitter.held_ragged else ()
-            here = _bounded(emitter, here, loop.name, ((), bounds))
-        else:
+        if loop.kind == "vector":
             here = _all_lanes(builder, replace(here, lanes=Lanes(loop.name, lanes)))
-            short = trips - number * lanes < lanes
-            bounds = outer.high if emitter.held_ragged or short else ()
-            here = _bounded_lanes(emitter, here, ((), bounds))
-        if not before and (inner[0] or inner[1]):
-            bound = _bounded_lanes if loop.kind == "vector" else _bounded_place
-            here = bound(emitter, here, inner)
-        yield here
+        elif not emitter.held_ragged and loop.step == 1:
+            here = replace(here, trips={**here.trips, loop.name: Trip(number, trips)})
+        bounds = outer.high if emitter.held_ragged or trips - number * lanes < lanes else ()
+        if before:
+            yield _bounded(emitter, here, ((), bounds))
+            continue
+        here = _within_loop(emitter, here, low, bounds).enter_element(scope)
+        yield _bounded(emitter, here, inner)
+
+
+def _within_loop(emitter: Emitter, scope: Scope, low: Place, bounds: Sequence[Affine]) -> Scope:
+    """Return the scope of a trip that stands in the place of the first one if it is beyond the end.
+
+    So what all trips read alike is loaded once. What is computed beyond the end is not stored.
+    """
+    if not bounds:
+        return scope
+    builder, name = emitter.builder, scope.key[-1][0]
+    place, lanes = scope.places[name], scope.lanes
+    high = emit_extreme(builder, bounds, scope, "<").value(builder)
+    first, here = low.value(builder), place.value(builder)
+    if lanes is not None and lanes.letter == name:
+        kind = ir.VectorType(BIT, lanes.count)
+        mask = masking.mask_first_lanes(builder, kind, builder.sub(high, here))
+        scope = mask_lanes(builder, scope, mask)
+    elif place != low:
+        moved = builder.select(builder.icmp_signed("<", here, high), here, first)
+        scope = scope.at(name, Place(moved))
+    if emitter.held_ragged:
+        scope = activate(builder, scope, builder.icmp_signed("<", first, high))
+    return scope
 
 
 def _inner_bounds(
@@ -312,45 +337,34 @@ def _inner_bounds(
 
 
 def _bounded(
-    emitter: Emitter,
-    scope: Scope,
-    name: str,
-    bounds: tuple[Sequence[Affine], Sequence[Affine]],
-) -> Scope:
-    """Return a scope whose point is computed only within bounds."""
-    builder = emitter.builder
-    here = scope.places[name].value(builder)
-    for one in bounds[0]:
-        low = emit_position(builder, one, scope).value(builder)
-        scope = activate(builder, scope, builder.icmp_signed(">=", here, low))
-    for one in bounds[1]:
-        high = emit_position(builder, one, scope).value(builder)
-        scope = activate(builder, scope, builder.icmp_signed("<", here, high))
-    return scope
-
-
-def _bounded_place(
     emitter: Emitter, scope: Scope, bounds: tuple[Sequence[Affine], Sequence[Affine]]
 ) -> Scope:
-    return _bounded(emitter, scope, scope.key[-1][0], bounds)
+    """Return a scope whose point, or whose lanes, are computed only within bounds of their loop."""
+    builder, name, lanes = emitter.builder, scope.key[-1][0], scope.lanes
+    if lanes is not None and lanes.letter == name:
+        return _bounded_lanes(emitter, scope, bounds)
+    here = scope.places[name].value(builder)
+    for side, symbol, extreme in ((0, ">=", ">"), (1, "<", "<")):
+        if bounds[side]:
+            end = emit_extreme(builder, bounds[side], scope, extreme).value(builder)
+            scope = activate(builder, scope, builder.icmp_signed(symbol, here, end))
+    return scope
 
 
 def _bounded_lanes(
     emitter: Emitter, scope: Scope, bounds: tuple[Sequence[Affine], Sequence[Affine]]
 ) -> Scope:
-    """Return a scope whose lanes are computed only within bounds."""
+    """Return a scope whose lanes are computed only within bounds, and nothing if none are."""
     builder, lanes = emitter.builder, scope.lanes
     assert lanes is not None
     here = scope.places[lanes.letter].value(builder)
     kind = ir.VectorType(BIT, lanes.count)
-    for one in bounds[0]:
-        low = emit_position(builder, one, scope).value(builder)
-        missing = masking.mask_first_lanes(builder, kind, builder.sub(low, here))
-        scope = mask_lanes(builder, scope, builder.not_(missing))
-    for one in bounds[1]:
-        high = emit_position(builder, one, scope).value(builder)
-        mask = masking.mask_first_lanes(builder, kind, builder.sub(high, here))
-        scope = mask_lanes(builder, scope, mask)
+    for side, extreme in ((0, ">"), (1, "<")):
+        if bounds[side]:
+            end = emit_extreme(builder, bounds[side], scope, extreme).value(builder)
+            mask = masking.mask_first_lanes(builder, kind, builder.sub(end, here))
+            mask = mask if side else builder.not_(mask)
+            scope = activate_some(builder, mask_lanes(builder, scope, mask))
     return _all_lanes(builder, scope)
 
 

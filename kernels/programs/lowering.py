@@ -37,6 +37,7 @@ from tilesolve.kernels.programs.program import (
     Node,
     Room,
     Start,
+    list_nodes,
 )
 from tilesolve.kernels.programs.scope import Place, Scope, Trip, emit_extreme, emit_position
 from tilesolve.kernels.programs.vector_loops import emit_vector_loop, lanes_of
@@ -120,13 +121,16 @@ class Lowering:
 
     def _trips(self, loop: Loop, scope: Scope, share: tuple[ir.Value, ir.Value] | None) -> None:
         """Emit a loop that runs trip by trip, or a thread's part of it."""
-        emitter, builder = self.emitter, self.emitter.builder
-        low = emit_extreme(builder, loop.low, scope, ">")
+        builder, low = (
+            self.emitter.builder,
+            emit_extreme(self.emitter.builder, loop.low, scope, ">"),
+        )
         high = emit_extreme(builder, loop.high, scope, "<")
-        values, step = range_of(loop, scope.ranges), INT64(loop.step)
-        count = builder.sub(high.value(builder), low.value(builder))
+        step = emit_position(builder, loop.pace, scope).value(builder)
+        length = builder.sub(high.value(builder), low.value(builder))
+        count = length
         if loop.step > 1:
-            count = builder.sdiv(builder.add(count, INT64(loop.step - 1)), step)
+            count = builder.sdiv(builder.add(length, builder.sub(step, INT64(1))), step)
         begin: ir.Value = INT64(0)
         if share is not None:
             none = builder.icmp_signed("<", count, INT64(0))
@@ -136,12 +140,24 @@ class Lowering:
                 for part in (share[0], builder.add(share[0], INT64(1)))
             )
             count = builder.sub(end, begin)
+        elif self.emitter.held_stage is not None and has_lanes(loop):
+            short = builder.icmp_signed("<", length, step)
+            whole = builder.select(short, INT64(0), builder.sdiv(length, step))
+            self._run(whole_tiles(loop), scope, low, (INT64(0), whole))
+            begin, count = whole, builder.sub(count, whole)
+        self._run(loop, scope, low, (begin, count))
+
+    def _run(self, loop: Loop, scope: Scope, low: Place, trips: tuple[ir.Value, ir.Value]) -> None:
+        """Emit trips of a loop: from which number on, and how many."""
+        emitter, builder = self.emitter, self.emitter.builder
+        values, step = range_of(loop, scope.ranges), emit_position(builder, loop.pace, scope)
+        begin, count = trips
         keys = list(emitter.held)
 
         def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             emitter.held = dict(zip(keys, carried, strict=True))
-            number = builder.add(begin, index) if share is not None else index
-            moved = builder.mul(number, step) if loop.step > 1 else number
+            number = builder.add(begin, index)
+            moved = builder.mul(number, step.value(builder)) if loop.step > 1 else number
             place = Place(builder.add(moved, low.value(builder)))
             self.depth += 1
             if self.depth <= tuning.INTERRUPTED_LOOPS and emitter.held_stage is None:
@@ -279,14 +295,13 @@ def room_bytes(room: Room, itemsize: int) -> int:
 
 def room_target(emitter: Emitter, room: Room, base: ir.Value, scope: Scope) -> Target:
     """Return a room as an array of the thread's own."""
-    info = emitter.program.computation.array(room.name)
+    dtype = emitter.skeleton.dtypes[room.name]
     last = len(room.shape) - 1
     return Target(
         room.name,
-        info.dtype,
-        info.shape,
+        dtype,
         base,
-        room_strides(room, np.dtype(info.dtype).itemsize),
+        room_strides(room, np.dtype(dtype).itemsize),
         last if last >= 0 else None,
         tuple(emit_position(emitter.builder, one, scope) for one in room.origin),
         None if room.ring is None else (room.ring, room.shape[room.ring]),
@@ -299,6 +314,36 @@ def enter_trip(loop: Loop, scope: Scope, low: Place, trip: Trip) -> Scope:
     found = scope.at(loop.name, place, range_of(loop, scope.ranges))
     trips = {**scope.trips, loop.name: trip} if loop.step == 1 else scope.trips
     return replace(found, trips=trips, tiles=tiles_within(loop, scope.tiles))
+
+
+def has_lanes(loop: Loop) -> bool:
+    """Return whether a loop is one over tiles that vectors lie along."""
+    inner = (node for node in list_nodes(loop.body) if isinstance(node, Loop))
+    return any(one.kind == "vector" and Affine.letter(loop.name) in one.low for one in inner)
+
+
+def whole_tiles(loop: Loop) -> Loop:
+    """Return a loop over tiles of which none is cut short, so that what is in them ends with them.
+
+    Examples
+    --------
+    >>> tile, end = Affine.letter("tile"), Affine.letter("n")
+    >>> row = Loop("x", (tile,), (tile + 16, end), (Compute(0),))
+    >>> (inner,) = whole_tiles(Loop("tile", (Affine.number(0),), (end,), (row,), 16)).body
+    >>> [str(one) for one in inner.high]
+    ['tile+16']
+    """
+    end = Affine.letter(loop.name) + loop.pace
+
+    def within(node: Node) -> Node:
+        if isinstance(node, Loop) and end in node.high:
+            kept = tuple(one for one in node.high if one not in loop.high)
+            return replace(node, high=kept, body=tuple(map(within, node.body)))
+        if isinstance(node, Loop | Guard):
+            return replace(node, body=tuple(map(within, node.body)))
+        return node
+
+    return replace(loop, body=tuple(map(within, loop.body)))
 
 
 def _in_pieces(loop: Loop, step: int) -> Loop:

@@ -2,7 +2,7 @@
 
 Each function takes the number of its part of the work, of how many, and a pointer to words: the
 address of the word that ends runs, that of the words for a check that fails, that of the thread's
-rooms; then for each array its address and its strides in bytes; then the parameters.
+rooms; then for each array its address and its strides in bytes; then the parameters and the sizes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from itertools import accumulate
 import numpy as np
 from llvmlite import ir
 
-from tilesolve.contractions.statements.computation import ArrayInfo
 from tilesolve.kernels.ir import vectors
 from tilesolve.kernels.ir.arithmetic import BIT, number_type
 from tilesolve.kernels.ir.vectors import INT64
@@ -22,8 +21,9 @@ from tilesolve.kernels.programs.accesses import Target
 from tilesolve.kernels.programs.emitter import Emitter
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.lowering import Lowering, room_bytes
-from tilesolve.kernels.programs.program import Barrier, Compute, Loop, Node, Program, Room, Start
-from tilesolve.kernels.programs.scope import Scope
+from tilesolve.kernels.programs.program import Barrier, Loop, Node, Room, list_nodes
+from tilesolve.kernels.programs.scope import Place, Scope
+from tilesolve.kernels.programs.skeleton import ArrayForm, Skeleton
 from tilesolve.kernels.programs.thread_safety import check_threads
 from tilesolve.packing.sizes import WORD_BYTES
 
@@ -47,15 +47,15 @@ class Lowered:
     names: tuple[str, ...]
 
 
-def lower(program: Program, layout: Layout, bits: int) -> Lowered:
+def lower(skeleton: Skeleton, layout: Layout, bits: int) -> Lowered:
     """Return a program in LLVM IR, for vectors of so many bits."""
-    check_threads(program)
+    check_threads(skeleton)
     module = ir.Module(name="tilesolve")
-    rooms = _rooms(program)
+    rooms = _rooms(skeleton)
     names = []
-    for number, body in enumerate(split_phases(program.body)):
+    for number, body in enumerate(split_phases(skeleton.body)):
         names.append(f"phase{number}")
-        _Function(module, program, layout, bits, rooms).emit(names[-1], body)
+        _Function(module, skeleton, layout, bits, rooms).emit(names[-1], body)
     return Lowered(module, tuple(names))
 
 
@@ -64,6 +64,7 @@ def split_phases(body: Sequence[Node]) -> list[tuple[Node, ...]]:
 
     Examples
     --------
+    >>> from tilesolve.kernels.programs.program import Compute, Start
     >>> [len(part) for part in split_phases((Start(0), Barrier(), Compute(0), Compute(1)))]
     [1, 2]
     """
@@ -76,37 +77,30 @@ def split_phases(body: Sequence[Node]) -> list[tuple[Node, ...]]:
     return [tuple(part) for part in found if part]
 
 
-def external_arrays(program: Program) -> tuple[ArrayInfo, ...]:
+def external_arrays(skeleton: Skeleton) -> tuple[ArrayForm, ...]:
     """Return the arrays that lie in memory of the call: all that are kept in no room."""
-    kept = {node.name for node in program.nodes if isinstance(node, Room)}
-    return tuple(array for array in program.computation.arrays if array.name not in kept)
+    kept = {node.name for node in list_nodes(skeleton.body) if isinstance(node, Room)}
+    return tuple(array for array in skeleton.arrays if array.name not in kept)
 
 
-def _rooms(program: Program) -> Mapping[int, tuple[int, int]]:
+def _rooms(skeleton: Skeleton) -> Mapping[int, tuple[int, int]]:
     """Return where the memory of each room begins, and its bytes, by its identity."""
-    rooms = [node for node in program.nodes if isinstance(node, Room)]
+    rooms = [node for node in list_nodes(skeleton.body) if isinstance(node, Room)]
     once = {id(room): room for room in rooms}
-    dtypes = program.computation.dtypes
+    dtypes = skeleton.dtypes
     sizes = [room_bytes(room, np.dtype(dtypes[room.name]).itemsize) for room in once.values()]
     begins = [0, *accumulate(sizes)]
     return {key: (begin, size) for key, begin, size in zip(once, begins, sizes, strict=False)}
 
 
-def arena_bytes(program: Program) -> int:
+def arena_bytes(skeleton: Skeleton) -> int:
     """Return the bytes of a thread's rooms."""
-    return sum(size for _, size in _rooms(program).values())
+    return sum(size for _, size in _rooms(skeleton).values())
 
 
 def has_threads(body: Sequence[Node]) -> bool:
     """Return whether a loop of threads is among some parts."""
-    return any(isinstance(node, Loop) and node.kind == "threads" for node in _walk(body))
-
-
-def _walk(body: Sequence[Node]) -> Iterator[Node]:
-    for node in body:
-        yield node
-        if not isinstance(node, Compute | Start | Barrier):
-            yield from _walk(node.body)
+    return any(isinstance(node, Loop) and node.kind == "threads" for node in list_nodes(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +111,20 @@ class _Function:
     """
 
     module: ir.Module
-    program: Program
+    skeleton: Skeleton
     layout: Layout
     bits: int
     rooms: Mapping[int, tuple[int, int]]
 
     def emit(self, name: str, body: Sequence[Node]) -> None:
         """Emit the code of some parts under a name."""
-        arrays, params = external_arrays(self.program), self.program.computation.params
+        arrays, skeleton = external_arrays(self.skeleton), self.skeleton
         pointer = ir.PointerType()
         kinds: list[ir.Type] = [INT64, INT64, pointer, pointer, *[pointer] * len(self.rooms)]
         for array in arrays:
-            kinds += [pointer, *[INT64] * len(array.shape)]
-        kinds += [number_type(dtype) for _, dtype in params]
+            kinds += [pointer, *[INT64] * array.axes]
+        kinds += [number_type(dtype) for _, dtype in skeleton.params]
+        kinds += [INT64] * len(skeleton.sizes)
         inner = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), f"{name}_body")
         inner.linkage = "internal"
         inner.attributes.add("noinline")
@@ -167,7 +162,7 @@ class _Function:
         builder.ret_void()
 
     def _emit_inner(
-        self, inner: ir.Function, arrays: Sequence[ArrayInfo], body: Sequence[Node]
+        self, inner: ir.Function, arrays: Sequence[ArrayForm], body: Sequence[Node]
     ) -> None:
         """Emit what runs: all threads run what has loops of threads, the first one the rest."""
         builder = ir.IRBuilder(inner.append_basic_block())
@@ -175,26 +170,28 @@ class _Function:
         rooms = dict(zip(self.rooms, others, strict=False))
         rest = iter(others[len(self.rooms) :])
         targets = {array.name: self._target(array, rest) for array in arrays}
-        params = {name: next(rest) for name, _ in self.program.computation.params}
-        emitter = Emitter(builder, self.program, self.bits, targets, params, failure, stop)
+        params = {name: next(rest) for name, _ in self.skeleton.params}
+        sizes = {name: Place(next(rest)) for name, _ in self.skeleton.sizes}
+        scope = Scope(sizes, self.skeleton.ranges)
+        emitter = Emitter(builder, self.skeleton, self.bits, targets, params, failure, stop)
         lowering = Lowering(emitter, rooms, (part, parts))
         for node in body:
             if has_threads((node,)):
-                lowering.emit((node,), Scope())
+                lowering.emit((node,), scope)
                 continue
             first = builder.icmp_signed("==", part, INT64(0))
             with builder.if_then(first), emitter.inside():
-                lowering.emit((node,), Scope())
+                lowering.emit((node,), scope)
         for part in emitter.waiting.values():
             part.write(builder)
-        if self.program.non_temporal:
+        if self.skeleton.non_temporal:
             vectors.store_fence(builder)
         builder.ret_void()
 
-    def _target(self, array: ArrayInfo, arguments: Iterator[ir.Value]) -> Target:
+    def _target(self, array: ArrayForm, arguments: Iterator[ir.Value]) -> Target:
         base = next(arguments)
         unit = self.layout.unit(array.name)
         size = np.dtype(array.dtype).itemsize
-        given = [next(arguments) for _ in array.shape]
+        given = [next(arguments) for _ in range(array.axes)]
         strides = tuple(size if axis == unit else one for axis, one in enumerate(given))
-        return Target(array.name, array.dtype, array.shape, base, strides, unit)
+        return Target(array.name, array.dtype, base, strides, unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,6 +52,11 @@ class Loop:
     body: tuple[Node, ...]
     step: int = 1
     kind: Kind = "serial"
+
+    @property
+    def pace(self) -> Affine:
+        """The step, as a position."""
+        return Affine.number(self.step)
 
     def __post_init__(self) -> None:
         if not (self.low and self.high and self.body):
@@ -190,11 +195,12 @@ class Program:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """All parts, each before those within it."""
-        return tuple(_all(self.body))
+        return tuple(list_nodes(self.body))
 
 
-def _all(body: tuple[Node, ...]) -> Iterator[Node]:
+def list_nodes(body: Iterable[Node]) -> Iterator[Node]:
+    """Yield all parts of some parts, each before those within it."""
     for node in body:
         yield node
         if not isinstance(node, Compute | Start | Barrier):
-            yield from _all(node.body)
+            yield from list_nodes(node.body)

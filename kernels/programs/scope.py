@@ -81,6 +81,9 @@ class Scope:
         Loops around that are written out, all of whose trips run.
     key
         The trips of loops that a `Hold` writes out: which element it is.
+    element
+        Within a `Hold`, the point and the lanes that are beyond the end of no loop over the output:
+        what is computed of others is not stored.
     tiles
         Loops over tiles around. Nothing stands in them but a loop within another, with the same
         bounds for all tiles, so that a tile may leave elements to the next one.
@@ -92,6 +95,7 @@ class Scope:
     active: ir.Value | None = None
     trips: Mapping[str, Trip] = field(default_factory=dict)
     key: tuple[tuple[str, int], ...] = ()
+    element: tuple[ir.Value | None, ir.Value | None] = (None, None)
     tiles: Mapping[str, Loop] = field(default_factory=dict)
 
     def at(self, name: str, place: Place, values: tuple[int, int] | None = None) -> Self:
@@ -99,9 +103,19 @@ class Scope:
         ranges = {**self.ranges, name: values} if values else self.ranges
         return replace(self, places={**self.places, name: place}, ranges=ranges)
 
-    def knows(self, positions: Iterable[Affine]) -> bool:
-        """Return whether all letters of some positions stand somewhere."""
-        return all(letter in self.places for one in positions for letter in one.letters)
+    def enter_element(self, around: Scope) -> Self:
+        """Return the scope at an element of a `Hold`, given that around the bounds of its loop.
+
+        Where something else decides around what is computed, it does so here.
+        """
+        if around.computed != around.element:
+            return self
+        return replace(self, element=self.computed)
+
+    @property
+    def computed(self) -> tuple[ir.Value | None, ir.Value | None]:
+        """Whether the point is computed, and which lanes."""
+        return self.active, None if self.lanes is None else self.lanes.mask
 
 
 def emit_position(builder: ir.IRBuilder, position: Affine, scope: Scope) -> Place:

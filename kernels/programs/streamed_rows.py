@@ -110,17 +110,20 @@ class StreamedRows:
         builder, scope = self.emitter.builder, self.scope
         name = self.loop.low[0].plain or ""
         tile = scope.tiles.get(name) if len(self.loop.low) == 1 else None
-        if tile is None or tile.step < self.lanes:
+        if tile is None:
             return low, high
-        others = [one for one in self.loop.high if one != Affine.letter(name) + tile.step]
+        others = [one for one in self.loop.high if one != Affine.letter(name) + tile.pace]
         if len(others) == len(self.loop.high) or any(name in one.letters for one in others):
             return low, high
         begin = scope.places[name]
-        end = Place(begin.base, begin.offset + tile.step)
+        end = emit_position(builder, Affine.letter(name) + tile.pace, scope)
+        step = emit_position(builder, tile.pace, scope).value(builder)
+        short = builder.icmp_signed("<", step, INT64(self.lanes))
+        fixed = builder.or_(short, builder.not_(self.whole))
 
         def move(place: Place, stays: ir.Value) -> Place:
             """Emit where a place goes unless it stays."""
-            stays = builder.or_(stays, builder.not_(self.whole))
+            stays = builder.or_(stays, fixed)
             value = place.value(builder)
             line = builder.add(value, self.count_to_line(place))
             return Place(builder.select(stays, value, line))
@@ -235,7 +238,6 @@ class StreamedRows:
         Axes are taken from the last one on, as long as each begins where the one before ends.
         """
         builder, target = self.emitter.builder, self.target
-        sizes = self.emitter.program.computation.sizes
         joins: ir.Value = BIT(1)
         for axis in reversed(range(len(target.strides))):
             position = self.emitter.stage(self.stage).axes[axis]
@@ -247,7 +249,9 @@ class StreamedRows:
             stride = target.strides[axis]
             step = INT64(stride) if isinstance(stride, int) else stride
             joins = builder.and_(joins, builder.icmp_signed("==", step, run))
-            run = builder.select(joins, builder.mul(run, INT64(sizes[letter])), run)
+            extent = emit_position(builder, self.emitter.skeleton.extent(letter), self.scope)
+            whole = builder.mul(run, extent.value(builder))
+            run = builder.select(joins, whole, run)
         return run
 
 

@@ -27,7 +27,7 @@ from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
 from tilesolve.kernels.ir.exponentials import emit_exp
 from tilesolve.kernels.ir.lanes_apart import gather
 from tilesolve.kernels.ir.logarithms import emit_log
-from tilesolve.kernels.ir.vectors import INT64, constant
+from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
     lane_pointers,
@@ -37,7 +37,8 @@ from tilesolve.kernels.programs.accesses import (
     to_bits,
 )
 from tilesolve.kernels.programs.conditions import within
-from tilesolve.kernels.programs.emitter import Emitter, RangeCheck
+from tilesolve.kernels.programs.emitter import Emitter
+from tilesolve.kernels.programs.range_checks import RangeCheck
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 from tilesolve.kernels.programs.turned_blocks import load_turned
 
@@ -170,7 +171,6 @@ class TermEmitter:
 
     def checked_places(self, read: Read) -> list[Affine | ir.Value]:
         """Return the positions of an element, those that are computed after a check."""
-        shape = self.emitter.targets[read.array].shape
         found: list[Affine | ir.Value] = []
         for axis, one in enumerate(read.subscripts):
             if isinstance(one, Affine):
@@ -178,7 +178,8 @@ class TermEmitter:
                 continue
             value = self.value(one, "int64")
             check = RangeCheck(self.number, read, axis)
-            place, outside = self.emitter.check(check, value, shape[axis], self.scope)
+            extent = self.emitter.skeleton.shape(read.array)[axis]
+            place, outside = self.emitter.check(check, value, extent, self.scope)
             found.append(place)
             self.outside.append(outside)
         return found
@@ -191,19 +192,20 @@ class TermEmitter:
         bounds = {x for one in self.stage.conditions(term) for x in one.letters}
         if self.scope.lanes is not None and self.scope.lanes.letter in {*term.letters, *bounds}:
             first = self.lanes_of(first)
-        sizes = emitter.program.computation.sizes
 
         def loops(letters: Sequence[str], scope: Scope, so_far: ir.Value) -> ir.Value:
             if not letters:
                 return self._reduced_at(term, kind, scope, so_far)
-            letter, extent = letters[0], sizes[letters[0]]
+            letter, extent = letters[0], emitter.skeleton.extent(letters[0])
+            last = max(0, extent.interval(scope.ranges)[1] - 1)
 
             def trip(index: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-                inner = scope.at(letter, Place(index), (0, max(0, extent - 1)))
+                inner = scope.at(letter, Place(index), (0, last))
                 with emitter.inside():
                     return [loops(letters[1:], inner, carried[0])]
 
-            return vectors.emit_loop(builder, INT64(extent), [so_far], trip)[0]
+            count = emit_position(builder, extent, scope).value(builder)
+            return vectors.emit_loop(builder, count, [so_far], trip)[0]
 
         return loops(term.over, self.scope, first)
 

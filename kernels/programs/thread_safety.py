@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.kernels.programs.program import Barrier, Compute, Loop, Node, Program, Room, Start
+from tilesolve.kernels.programs.program import Barrier, Compute, Loop, Node, Room, Start, list_nodes
+from tilesolve.kernels.programs.skeleton import Skeleton
 
 
-def check_threads(program: Program) -> None:
+def check_threads(skeleton: Skeleton) -> None:
     """Raise `SpecError` if threads would write the same elements.
 
     A loop of threads walks a letter of an axis of each array that is computed in it, or tiles of
     one; or the array is a room of each thread's own.
     """
-    for node in program.nodes:
+    for node in list_nodes(skeleton.body):
         if isinstance(node, Loop) and node.kind == "threads":
             for number, loops in _computed(node.body, (node,)):
-                _check(program, number, loops)
+                _check(skeleton, number, loops)
 
 
 def _computed(
@@ -34,8 +35,8 @@ def _computed(
             yield from _computed(node.body, around)
 
 
-def _check(program: Program, number: int, around: tuple[Loop | Room, ...]) -> None:
-    stage = program.computation.stages[number]
+def _check(skeleton: Skeleton, number: int, around: tuple[Loop | Room, ...]) -> None:
+    stage = skeleton.stages[number]
     if any(isinstance(one, Room) and one.name == stage.name for one in around):
         return
     loops = [one for one in around if isinstance(one, Loop)]

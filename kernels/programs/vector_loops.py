@@ -34,7 +34,7 @@ def stages_of(body: Sequence[Node]) -> Iterator[int]:
 
 def lanes_of(emitter: Emitter, loop: Loop) -> int:
     """Return how many points a vector loop computes at once."""
-    return vector_lanes(emitter.program, list(stages_of(loop.body)), emitter.bits)
+    return vector_lanes(emitter.skeleton, list(stages_of(loop.body)), emitter.bits)
 
 
 def emit_vector_loop(
@@ -124,9 +124,9 @@ def writes_past(emitter: Emitter, number: int, letter: str) -> bool:
     """
     stage = emitter.stage(number)
     target = emitter.targets[stage.name]
-    if stage.name not in emitter.program.non_temporal or target.unit is None:
+    if stage.name not in emitter.skeleton.non_temporal or target.unit is None:
         return False
-    stages = emitter.program.computation.stages
+    stages = emitter.skeleton.stages
     if target.origin or any(read.array == stage.name for one in stages for read in one.reads):
         return False
     along = stage.axes[target.unit]

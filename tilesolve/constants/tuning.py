@@ -209,6 +209,10 @@ not used for longest goes first."""
 
 # Loop programs
 
+MAX_SIZE_IN_CODE = 8
+"""Extents and steps up to which code of a program has them as numbers: larger ones are arguments of
+it."""
+
 MAX_WORD_LANES = 16
 """Lanes of a mask up to which their numbers are compared as whole words; those of more are compared
 as bytes."""

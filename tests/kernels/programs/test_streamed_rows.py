@@ -17,6 +17,7 @@ from tilesolve.kernels.programs.compiled_program import compile_program
 from tilesolve.kernels.programs.layout import Layout
 from tilesolve.kernels.programs.module import lower
 from tilesolve.kernels.programs.program import Compute, Loop, Program
+from tilesolve.kernels.programs.skeleton import find_skeleton
 from tilesolve.packing.sizes import LINE_BYTES
 
 GUARD = 256
@@ -167,7 +168,7 @@ def test_rows_of_blocks_are_whole(bits):
 def test_ends_of_runs_go_past_the_caches_if_elements_can(dtype, written):
     """A line of which one part is cached and one is not costs more than a cached one."""
     program = plain(Case(dtype, (2, 3, 301), 0, 512, 1), "o[z,y,x] = A[z,y,x]")
-    module = lower(program, Layout.rows(program.computation), 512).module
+    module = lower(find_skeleton(program)[0], Layout.rows(program.computation), 512).module
     (writer,) = (one for one in module.functions if one.name.startswith("write_part"))
     past = "!nontemporal" in str(writer)
     assert written in str(writer)
