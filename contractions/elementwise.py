@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -13,6 +13,11 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import PlanError
+from tilesolve.contractions.statements.terms import Read, Term
+from tilesolve.contractions.tracing import global_names, trace
+
+SUM = Read("sum", ())
+"""What terms of epilogues read: an element of the output as it is so far."""
 
 _PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 
@@ -25,6 +30,11 @@ class Elementwise:
     ----------
     function
         A Python function, or one that numba has wrapped.
+
+    Attributes
+    ----------
+    term
+        What it computes; None if it could not be traced, see `tracing`.
 
     Raises
     ------
@@ -42,6 +52,7 @@ class Elementwise:
     function: Callable[[Any], Any] = field(compare=False, repr=False)
     name: str = field(init=False)
     digest: str = field(init=False)
+    term: Term | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         python = self.python
@@ -56,6 +67,7 @@ class Elementwise:
             raise PlanError(f"{self} must take one number, it takes {inspect.signature(python)}")
         parts = _describe_function(python, self, ())
         object.__setattr__(self, "digest", hashlib.sha256(repr(parts).encode()).hexdigest()[:16])
+        object.__setattr__(self, "term", trace(python, SUM))
 
     @property
     def python(self) -> Callable[[Any], Any]:
@@ -81,7 +93,7 @@ def _describe_function(
     if function in seen:
         return ("again", seen.index(function))
     code = function.__code__
-    named = {name: function.__globals__.get(name) for name in sorted(_globals_of(code))}
+    named = {name: function.__globals__.get(name) for name in sorted(global_names(code))}
     cells = function.__closure__ or ()
     named |= {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
     values = [
@@ -103,16 +115,6 @@ def _describe_code(code: CodeType, whose: Elementwise) -> tuple[Any, ...]:
 def _plain_text(value: Any) -> str:  # noqa: ANN401
     """Return a constant as text, whose order is that of no hash."""
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
-
-
-def _globals_of(code: CodeType) -> Iterator[str]:
-    """Return the names of globals that code reads."""
-    for one in dis.get_instructions(code):
-        if one.opname == "LOAD_GLOBAL":
-            yield one.argval
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _globals_of(inner)
 
 
 def _describe(

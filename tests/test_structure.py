@@ -261,9 +261,9 @@ NUMBERS = {
     },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
+        "contractions.statements.activations": "_CUBE",
         "kernels.ir.exponentials": "_SINGLE _DOUBLE",
         "kernels.ir.smooth_functions": "*",
-        "running.epilogue_tables": "_LARGEST",
     },
     "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {
         "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
@@ -273,6 +273,7 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
+        "contractions.tracing": "_MOST_BRANCHES _MOST_FACTORS",
         "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",

@@ -101,7 +101,7 @@ class Layout:
         if solution.partial_outputs:
             like = steps if out is None else np.empty_like(out, subok=False).strides
             given = [array.strides for array in operands]
-            addition = Addition.of(solution, steps, like, given)
+            addition = Addition.of(solution, steps, given)
             written[1:] = [(like, *strides[1:])] * solution.partial_outputs
             solution, others = replace(solution, epilogue=None), []
         tasks = [
@@ -134,7 +134,7 @@ class Layout:
         for task, part in zip(others, parts, strict=True):
             jobs.append(partial(task.run, (part, *operands), alpha, 0.0))
         run_together(jobs, long=long)
-        self.addition.run(out, parts, places)
+        self.addition.add(out, parts, places)
 
 
 class Executor:
