@@ -5,19 +5,17 @@ from __future__ import annotations
 import dis
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilesolve.contractions.errors import PlanError
-from tilesolve.contractions.statements.terms import Read, Term
-from tilesolve.contractions.tracing import global_names, trace
 
-SUM = Read("sum", ())
-"""What terms of epilogues read: an element of the output as it is so far."""
+if TYPE_CHECKING:
+    from tilesolve.contractions.statements.terms import Term
 
 _PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 
@@ -55,6 +53,9 @@ class Elementwise:
     term: Term | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        from tilesolve.contractions.epilogue_terms import SUM  # only functions need terms here
+        from tilesolve.contractions.tracing import trace
+
         python = self.python
         object.__setattr__(self, "name", getattr(python, "__name__", repr(python)))
         if not isinstance(python, FunctionType):
@@ -115,6 +116,16 @@ def _describe_code(code: CodeType, whose: Elementwise) -> tuple[Any, ...]:
 def _plain_text(value: Any) -> str:  # noqa: ANN401
     """Return a constant as text, whose order is that of no hash."""
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
+def global_names(code: CodeType) -> Iterator[str]:
+    """Yield the names of globals that code reads."""
+    for one in dis.get_instructions(code):
+        if one.opname == "LOAD_GLOBAL":
+            yield one.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from global_names(inner)
 
 
 def _describe(

@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tilesolve.contractions.elementwise import SUM, Elementwise
+from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
 from tilesolve.contractions.problem import Problem
-from tilesolve.contractions.statements.terms import Choose, Number, Param, Read, Term, apply
-from tilesolve.contractions.statements.values import evaluate_term, replace_terms
 
-_RECTIFIERS = ("relu", "relu6", "clip", "leaky")
-"""Functions that cost next to nothing: a product or a sum and one of them are one step."""
-
-FUNCTIONS = (*_RECTIFIERS, "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
+FUNCTIONS = ("relu", "relu6", "clip", "leaky", "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
 """Functions of one number; `clip` takes a least and a largest value, `leaky` a slope."""
 
 OWN = "elementwise"
 """The name of operations that are functions of one's own."""
-
-OPERAND = Read("operand", ())
-"""What terms of operations read beside `SUM`: an element of the operand."""
-
-FIRST, SECOND = Param("first"), Param("second")
-"""The numbers of an operation in its term."""
-
-_RELU = Choose(SUM <= 0, Number(0), SUM)
-_RAISED = Choose(SUM < FIRST, FIRST, SUM)
-_TERMS: Mapping[str, Term] = {
-    "*": SUM * OPERAND,
-    "+": SUM + OPERAND,
-    "relu": _RELU,
-    "relu6": Choose(_RELU > 6, Number(6), _RELU),
-    "clip": Choose(_RAISED > SECOND, SECOND, _RAISED),
-    "leaky": Choose(SUM < 0, SUM * FIRST, SUM),
-    **{name: apply(name.replace("-", "_"), SUM) for name in FUNCTIONS[len(_RECTIFIERS) :]},
-}
-"""What each operation makes of an element; what is no number stays so."""
 
 _COUNTS = {"clip": 2, "leaky": 1}
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf"
@@ -80,41 +56,12 @@ class Operation:
         """Whether it has an operand."""
         return self.name in ("*", "+")
 
-    @property
-    def term(self) -> Term | None:
-        """What it computes; None for a function of one's own that could not be traced."""
-        return _TERMS[self.name] if self.function is None else self.function.term
-
     def __str__(self) -> str:
         if self.takes_operand:
             return self.name + "".join(self.letters)
         if self.function is not None:
             return f"{OWN}({self.function.name})"
         return self.name + (f"({','.join(f'{n:g}' for n in self.numbers)})" if self.numbers else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What one pass over a tile does: an operation, or two that are one.
-
-    Parameters
-    ----------
-    term
-        What it makes of an element, and of one of an operand.
-    numbers
-        The values of `FIRST` and `SECOND`, as many as it has.
-    function
-        In place of the term, a function of one's own that could not be traced.
-    """
-
-    term: Term
-    numbers: tuple[float, ...] = ()
-    function: Elementwise | None = None
-
-    @property
-    def takes_operand(self) -> bool:
-        """Whether it has an operand."""
-        return OPERAND in self.term.reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,25 +128,6 @@ class Epilogue:
         """The letters of each operand, in the order in which calls take them."""
         return [one.letters for one in self.operations if one.takes_operand]
 
-    @property
-    def steps(self) -> Iterator[Step]:
-        """What passes over a tile do, in order.
-
-        Examples
-        --------
-        >>> for step in Epilogue.parse("*k +k leaky(0.5) gelu").steps:
-        ...     print(step.term)
-        sum[] * operand[]
-        where(sum[] + operand[] < 0, (sum[] + operand[]) * first, sum[] + operand[])
-        gelu(sum[])
-        """
-        at = 0
-        while at < len(self.operations):
-            one, *rest = self.operations[at:]
-            joins = one.takes_operand and bool(rest) and rest[0].name in _RECTIFIERS
-            yield _step(one, rest[0] if joins else None)
-            at += 1 + joins
-
     def rename(self, letters: Mapping[str, str]) -> Epilogue:
         """Return the chain with other letters.
 
@@ -263,15 +191,11 @@ class Epilogue:
                 f"epilogue {str(self)!r} takes {len(self.operands)} operands, got {len(operands)}"
             )
         given = iter(zip(operands, self.shapes(problem), strict=True))
+        from tilesolve.contractions.epilogue_terms import apply_operation
+
         for one in self.operations:
-            if one.function is not None:
-                result = np.vectorize(one.function.function, otypes=[result.dtype])(result)
-                continue
-            numbers = map(result.dtype.type, one.numbers)
-            known: dict[Term, Any] = dict(zip((FIRST, SECOND), numbers, strict=False))
-            if one.takes_operand:
-                known[OPERAND] = _spread(problem, one, *next(given))
-            result = evaluate_term(_TERMS[one.name], known | {SUM: result})
+            operand = _spread(problem, one, *next(given)) if one.takes_operand else None
+            result = apply_operation(one, result, operand)
         return result
 
     def __str__(self) -> str:
@@ -346,12 +270,3 @@ def _spread(
     order = sorted(range(array.ndim), key=lambda at: output.index(one.letters[at]))
     wide = tuple(problem.sizes[i] if i in one.letters else 1 for i in output)
     return array.transpose(order).reshape(wide)
-
-
-def _step(one: Operation, then: Operation | None = None) -> Step:
-    """Return an operation as a step, or it and the one that follows."""
-    if one.term is None:
-        return Step(SUM, function=one.function)
-    if then is None or then.term is None:
-        return Step(one.term, one.numbers)
-    return Step(replace_terms(then.term, {SUM: one.term}), then.numbers)

@@ -9,18 +9,18 @@ otherwise be drawn once for all elements. Python's numbers count as int64 and fl
 from __future__ import annotations
 
 import builtins
-import dis
 import math
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import repeat
 from operator import mul
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from tilesolve.contractions.elementwise import global_names
 from tilesolve.contractions.statements.operations import OPERATIONS
 from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
 
@@ -65,16 +65,6 @@ def trace(function: FunctionType, number: Read) -> Term | None:
     except Exception:  # the function may raise any where it gets no number
         return None
     return found
-
-
-def global_names(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals that code reads."""
-    for one in dis.get_instructions(code):
-        if one.opname == "LOAD_GLOBAL":
-            yield one.argval
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from global_names(inner)
 
 
 def _explore(function: Callable[[Any], Any], number: Read, outcomes: tuple[bool, ...]) -> Term:

@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
-from tilesolve.contractions.epilogue import FIRST, OPERAND, SECOND, SUM
+from tilesolve.contractions.epilogue_terms import (
+    FIRST,
+    OPERAND,
+    SECOND,
+    SUM,
+    WRITE,
+    reads_operand,
+)
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.statements.terms import Apply, Read, Term
 from tilesolve.kernels.dtypes import real_of
@@ -25,15 +32,7 @@ from tilesolve.kernels.ir.reals import Real
 from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import INT64, to_pointer
 
-WRITE = Read("half", ())
-"""What stands for a term where C of halves is the operand that sums are rounded to."""
-
 _SIGNATURE = ir.FunctionType(ir.VoidType(), [INT64] * 7 + [ir.DoubleType()] * 2)
-
-
-def takes_operand(term: Term) -> bool:
-    """Return whether a step has an operand, which is C itself for some."""
-    return term == WRITE or OPERAND in term.reads
 
 
 def emit_step(module: ir.Module, symbol: str, term: Term, dtype: str, bits: int) -> None:
@@ -82,7 +81,7 @@ class _Step:
     def emit_run(self, run: ir.Value, count: ir.Value, place: ir.Value, distance: ir.Value) -> None:
         """Emit what is done to a run."""
         builder = self.builder
-        if not takes_operand(self.term):
+        if not reads_operand(self.term):
             self._go_by_vectors(run, count)
             return
         beside = builder.icmp_signed("==", distance, INT64(self.operand_size))

@@ -6,9 +6,9 @@ from functools import cache
 
 from llvmlite import ir
 
+from tilesolve.contractions.epilogue_terms import reads_operand
 from tilesolve.contractions.half_precision import summed_dtype
 from tilesolve.contractions.statements.terms import Term
-from tilesolve.kernels.codegen.epilogue_steps import emit_step, takes_operand
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module
 from tilesolve.kernels.objects import load_object, object_path
@@ -23,11 +23,11 @@ def step_address(term: Term, dtype: str) -> int:
 
     Examples
     --------
-    >>> from tilesolve.contractions.epilogue import SUM
+    >>> from tilesolve.contractions.epilogue_terms import SUM
     >>> step_address(-SUM, "float16") == step_address(-SUM, "float32")
     True
     """
-    read = dtype if takes_operand(term) else summed_dtype(dtype)
+    read = dtype if reads_operand(term) else summed_dtype(dtype)
     with _lock:
         return _load_step(term, read).address(_SYMBOL)
 
@@ -38,6 +38,8 @@ def _load_step(term: Term, dtype: str) -> LoadedCode:
     cpu = TargetCpu.here()
 
     def build() -> bytes:
+        from tilesolve.kernels.codegen.epilogue_steps import emit_step  # most steps are on disk
+
         module = ir.Module(name="tilesolve")
         emit_step(module, _SYMBOL, term, dtype, cpu.bits)
         return compile_module(module, cpu, unroll=True)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesolve.contractions.elementwise import SUM, Elementwise
+from tilesolve.contractions.elementwise import Elementwise
+from tilesolve.contractions.epilogue_terms import SUM
 from tilesolve.contractions.statements.values import evaluate_term
 
 HALF = np.float32(0.5)

@@ -123,8 +123,10 @@ def _steps(
     chain: Epilogue, dtype: str
 ) -> Iterator[tuple[Callable[..., Any], int, tuple[float, float]]]:
     """Yield what `Addition.steps` are."""
+    from tilesolve.contractions.epilogue_terms import list_steps  # most plans have no epilogue
+
     operand = 0
-    for one in chain.steps:
+    for one in list_steps(chain):
         operand += one.takes_operand
         first, second = (*one.numbers, 0.0, 0.0)[:2]
         yield _STEP(code_address(one, dtype)), operand if one.takes_operand else 0, (first, second)

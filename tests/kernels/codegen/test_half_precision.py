@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from machine_code import WIDTHS, build_once, call
 
-from tilesolve.contractions.epilogue import FIRST, OPERAND, SUM, Epilogue
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import FIRST, OPERAND, SUM, WRITE, list_steps
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
-from tilesolve.kernels.codegen.epilogue_steps import WRITE
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.pack import FIELDS
@@ -132,7 +132,7 @@ def test_steps_read_operands_of_halves(dtype, name, apart):
     found = given.copy()
     term = SUM + FIRST * OPERAND
     if name != ADD_MULTIPLE:
-        term = next(Epilogue.parse(name).steps).term
+        term = next(list_steps(Epilogue.parse(name))).term
     STEP(step_address(term, dtype))(
         found.ctypes.data, found.size, 1, 0, operand.ctypes.data, apart, 0, -1.5, 0.5
     )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import list_steps
 from tilesolve.kernels.runtime.epilogue_steps import step_address
 
 STEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7, *[ctypes.c_double] * 2)
@@ -17,7 +18,7 @@ DTYPES = ("float32", "float64")
 
 def compile_step(text, dtype):
     """The code of a chain that is one step."""
-    (step,) = Epilogue.parse(text).steps
+    (step,) = list_steps(Epilogue.parse(text))
     return STEP(step_address(step.term, dtype))
 
 
