@@ -8,14 +8,11 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilesolve.contractions.errors import PlanError
-
-if TYPE_CHECKING:
-    from tilesolve.contractions.statements.terms import Term
 
 _PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 
@@ -28,11 +25,6 @@ class Elementwise:
     ----------
     function
         A Python function, or one that numba has wrapped.
-
-    Attributes
-    ----------
-    term
-        What it computes; None if it could not be traced, see `tracing`.
 
     Raises
     ------
@@ -50,12 +42,8 @@ class Elementwise:
     function: Callable[[Any], Any] = field(compare=False, repr=False)
     name: str = field(init=False)
     digest: str = field(init=False)
-    term: Term | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        from tilesolve.contractions.epilogue_terms import SUM  # only functions need terms here
-        from tilesolve.contractions.tracing import trace
-
         python = self.python
         object.__setattr__(self, "name", getattr(python, "__name__", repr(python)))
         if not isinstance(python, FunctionType):
@@ -68,7 +56,6 @@ class Elementwise:
             raise PlanError(f"{self} must take one number, it takes {inspect.signature(python)}")
         parts = _describe_function(python, self, ())
         object.__setattr__(self, "digest", hashlib.sha256(repr(parts).encode()).hexdigest()[:16])
-        object.__setattr__(self, "term", trace(python, SUM))
 
     @property
     def python(self) -> Callable[[Any], Any]:

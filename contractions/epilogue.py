@@ -7,11 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from tilesolve.contractions.elementwise import Elementwise
-from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.problem import Problem
 
 FUNCTIONS = ("relu", "relu6", "clip", "leaky", "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
@@ -176,28 +173,6 @@ class Epilogue:
         """
         return [tuple(problem.sizes[i] for i in letters) for letters in self.operands]
 
-    def apply(
-        self, problem: Problem, result: npt.NDArray[Any], operands: Sequence[npt.ArrayLike]
-    ) -> npt.NDArray[Any]:
-        """Return what the chain makes of a problem's result, with NumPy, in the result's dtype.
-
-        Raises
-        ------
-        SizeError
-            If there are not as many operands as the chain takes, or one has another shape.
-        """
-        if len(operands) != len(self.operands):
-            raise SizeError(
-                f"epilogue {str(self)!r} takes {len(self.operands)} operands, got {len(operands)}"
-            )
-        given = iter(zip(operands, self.shapes(problem), strict=True))
-        from tilesolve.contractions.epilogue_terms import apply_operation
-
-        for one in self.operations:
-            operand = _spread(problem, one, *next(given)) if one.takes_operand else None
-            result = apply_operation(one, result, operand)
-        return result
-
     def __str__(self) -> str:
         return " ".join(map(str, self.operations))
 
@@ -256,17 +231,3 @@ def _read(token: str) -> Operation:
             f"epilogue {token!r}: {found[1]} takes {wanted} numbers, got {len(numbers)}"
         )
     return Operation(found[1], numbers=numbers)
-
-
-def _spread(
-    problem: Problem, one: Operation, operand: npt.ArrayLike, shape: tuple[int, ...]
-) -> npt.NDArray[Any]:
-    """Return an operand with the axes of the output, of one element where it has none."""
-    array, output = np.asarray(operand), problem.spec.output.letters
-    if array.shape != shape:
-        raise SizeError(
-            f"the operand of epilogue {str(one)!r} must have shape {shape}, got {array.shape}"
-        )
-    order = sorted(range(array.ndim), key=lambda at: output.index(one.letters[at]))
-    wide = tuple(problem.sizes[i] if i in one.letters else 1 for i in output)
-    return array.transpose(order).reshape(wide)

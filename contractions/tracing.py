@@ -48,7 +48,7 @@ class _Question(BaseException):
         self.test = test
 
 
-def trace(function: FunctionType, number: Read) -> Term | None:
+def trace(function: Callable[[Any], Any], number: Read) -> Term | None:
     """Return what a function of one number computes; None if it does what terms do not have.
 
     Examples

@@ -218,6 +218,7 @@ NUMBERS = {
         "kernels.ir.half_precision": "HALF_BYTES _INT16 _INT32 _FLOAT _SIGN _INFINITY "
         "_EXPONENT_SHIFT _LEAST_NORMAL _BEYOND _HALF",
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
+        "running.addition": "_STEP",
         "kernels.runtime.contraction_call": "MAX_PLACES",
         "kernels.runtime.fast_call": "MAX_NUMBERS",
         "kernels.runtime.guard_fields": "*",
@@ -261,7 +262,8 @@ NUMBERS = {
     },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
-        "contractions.statements.activations": "_CUBE",
+        "contractions.epilogue_terms": "_RELU _TERMS",
+        "contractions.statements.activations": "_CUBE ACTIVATIONS",
         "kernels.ir.exponentials": "_SINGLE _DOUBLE",
         "kernels.ir.smooth_functions": "*",
     },

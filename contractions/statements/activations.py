@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import erf, pi, sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,11 +28,7 @@ class Activation:
     """
 
     function: Callable[[Any], Any]
-
-    @property
-    def nin(self) -> int:
-        """How many arguments it takes."""
-        return 1
+    nin: ClassVar[int] = 1
 
     def __call__(self, x: Any) -> Any:  # noqa: ANN401, D102
         return self.function(x)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesolve.contractions.elementwise import Elementwise
 from tilesolve.contractions.epilogue_terms import SUM
 from tilesolve.contractions.statements.values import evaluate_term
+from tilesolve.contractions.tracing import trace
 
 HALF = np.float32(0.5)
 LEAST = 0.25
@@ -48,7 +48,7 @@ def square(x):
 def test_terms_are_what_python_computes(text):
     """Each branch becomes a choice."""
     function = eval(f"lambda x: x * 1 + {text}")
-    term = Elementwise(function).term
+    term = trace(function, SUM)
     if term is None:  # it branches too often
         assert 2 * text.count("if") + text.count("min(") + text.count("max(") > 4
         return
@@ -90,11 +90,11 @@ def cubic(x):
     ],
 )
 def test_terms_have_the_dtypes_of_numbers(function, text):
-    assert str(Elementwise(function).term) == text
+    assert str(trace(function, SUM)) == text
 
 
 def test_loops_and_other_functions_are_followed():
-    term = Elementwise(cubic).term
+    term = trace(cubic, SUM)
     assert evaluate_term(term, {SUM: np.float32(2)}) == (3 * 2 + 2) * 2 + 1
     assert np.asarray(evaluate_term(term, {SUM: np.ones(3, "float32")})).dtype == "float32"
 
@@ -123,4 +123,4 @@ def test_loops_and_other_functions_are_followed():
 )
 def test_other_functions_are_no_terms(function):
     """Chance above all: what one run of a function finds would be what all elements get."""
-    assert Elementwise(function).term is None
+    assert trace(function, SUM) is None

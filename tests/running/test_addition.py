@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, lay_out, make_machine, make_shallow_machine
 
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -92,7 +93,7 @@ def test_a_chain_is_applied_once_after_the_last_part(dtype):
     for out in (None, np.full((9, 13), np.nan, dtype).T):
         result = found(*operands, out, operands=others)
         wide = reference(problem, *operands)
-        expected = chain.apply(problem, wide, [one.astype(wide.dtype) for one in others])
+        expected = apply_epilogue(chain, problem, wide, [one.astype(wide.dtype) for one in others])
         scale = np.abs(wide).max() * 16
         assert np.abs(result - expected).max() < 4000 * np.finfo(dtype).eps * scale
     with pytest.raises(SizeError, match="operand 0"):
@@ -120,7 +121,7 @@ def test_chains_without_operands_leave_no_trace_of_parts(name):
     problem, chain = Problem.of("ab-ka-kb", "a=5 b=7 k=1200", "float32"), Epilogue.parse(name)
     found = summing(problem, 2, epilogue=chain)
     operands, out = draw_operands(problem), np.full((5, 7), np.nan, "float32")
-    expected = chain.apply(problem, reference(problem, *operands), ())
+    expected = apply_epilogue(chain, problem, reference(problem, *operands), ())
     for _ in range(3):
         found(*operands, out)
         np.testing.assert_allclose(out, expected, rtol=0, atol=2e-3)
@@ -180,7 +181,9 @@ def test_a_chain_goes_over_blocks_of_runs(sizes, turned, chain):
     out = out.T if turned else out
     found(*operands, out, operands=others)
     wide = reference(problem, *operands)
-    expected = found.epilogue.apply(problem, wide, [one.astype(wide.dtype) for one in others])
+    expected = apply_epilogue(
+        found.epilogue, problem, wide, [one.astype(wide.dtype) for one in others]
+    )
     np.testing.assert_allclose(out, expected, rtol=0, atol=1e-3 * np.abs(expected).max())
     layout, *_ = found.executor.layouts.values()
     addition = layout.addition

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from running_cases import make_shallow_machine, varied
 
 from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue, elementwise
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import DTYPES, Problem
@@ -47,7 +48,7 @@ def check(problem, epilogue, found, arrays, operands, plain=None):
     """Hold a result to the chain applied to the reference."""
     whole = reference(problem, *arrays) if plain is None else plain
     wide = [np.asarray(one, whole.dtype) for one in operands]
-    expected = epilogue.apply(problem, whole, wide)
+    expected = apply_epilogue(epilogue, problem, whole, wide)
     scale = max(1.0, np.abs(whole).max(initial=0), np.abs(expected).max(initial=0))
     for one in operands:
         scale *= max(1.0, np.abs(one).max(initial=0))
@@ -119,7 +120,7 @@ def test_what_is_no_number_and_signs_of_zero():
     for chain in ("relu", "relu6", "clip(-1,6)", "leaky(0.5)"):
         found = plan("mn-mk-kn", "m=1 n=6 k=1", MACHINE, epilogue=chain, cache=False)
         # Sums begin at 0, which a factor of -1 makes -0.
-        expected = found.epilogue.apply(found.problem, -(0.0 - values), ())
+        expected = apply_epilogue(found.epilogue, found.problem, -(0.0 - values), ())
         result = found(ones, -values, alpha=-1.0)
         np.testing.assert_array_equal(result, expected)
         np.testing.assert_array_equal(np.signbit(result), np.signbit(expected))
