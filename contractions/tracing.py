@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from itertools import repeat
 from operator import mul
-from types import CellType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tilesolve.contractions.elementwise import global_names
-from tilesolve.contractions.statements.operations import OPERATIONS
-from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Number, Read, Term, apply
+from tilesolve.contractions.statements.terms import Cast, Choose, Number, Read, Term, apply
 
 _MOST_BRANCHES = 4
 """How many times one way through a function may branch."""
@@ -30,11 +30,19 @@ _MOST_BRANCHES = 4
 _MOST_FACTORS = 8
 """How many factors a power may have."""
 
+_MOST_PARTS = 256
+"""How many operations a term may have: one that is used twice counts twice."""
+
 _BUILTINS = ("abs", "bool", "enumerate", "len", "max", "min", "range", "sum", "tuple", "zip")
 """What functions may use of Python's own: it returns the same for the same arguments."""
 
 _NAMES = {"divide": "true_divide"}
 """What operations are called whose function has another name."""
+
+_ARITHMETIC = ("add", "subtract", "multiply", "remainder", "floor_divide", "negative")
+"""Operations for which Python takes comparisons as the integers 0 and 1, and numpy does not."""
+
+_DOUBLES: Mapping[str, str] = defaultdict(lambda: "float64")
 
 
 class _UntraceableError(Exception):
@@ -81,12 +89,14 @@ def _explore(function: Callable[[Any], Any], number: Read, outcomes: tuple[bool,
 class _Traced(NDArrayOperatorsMixin):
     """A value that notes what is done to it, and knows the outcomes of the next comparisons."""
 
-    def __init__(self, term: Term, outcomes: Iterator[bool]) -> None:
-        self.term, self.outcomes = term, outcomes
+    def __init__(self, term: Term, outcomes: Iterator[bool], parts: int = 0) -> None:
+        self.term, self.outcomes, self.parts = term, outcomes, parts
+        if parts > _MOST_PARTS:
+            raise _UntraceableError("it has too many operations")
 
     def __bool__(self) -> bool:
         test = self.term
-        if not (isinstance(test, Apply) and OPERATIONS[test.name].compares):
+        if not _is_test(test):
             test = apply("not_equal", test, 0)
         for outcome in self.outcomes:
             return outcome
@@ -108,13 +118,27 @@ def _raise_to(value: _Traced, power: int) -> _Traced:
 
 
 def _apply(name: str, *given: Any) -> _Traced:  # noqa: ANN401
-    return _make(lambda *terms: apply(name, *terms), *given)
+    if name == "invert":
+        raise _UntraceableError("Python and numpy invert comparisons differently")
+
+    def operate(*terms: Term) -> Term:
+        if name in _ARITHMETIC and all(map(_is_test, terms)):
+            terms = tuple(Cast("int64", one) for one in terms)
+        return apply(name, *terms)
+
+    return _make(operate, *given)
+
+
+def _is_test(term: Term) -> bool:
+    """Return whether a term is true or false."""
+    return term.kind(_DOUBLES) in ("bool", bool)
 
 
 def _make(term: Callable[..., Term], *given: Any) -> _Traced:  # noqa: ANN401
     """Return a term of values as a traced one."""
-    outcomes = next(one.outcomes for one in given if isinstance(one, _Traced))
-    return _Traced(term(*map(_term_of, given)), outcomes)
+    traced = [one for one in given if isinstance(one, _Traced)]
+    parts = 1 + sum(one.parts for one in traced)
+    return _Traced(term(*map(_term_of, given)), traced[0].outcomes, parts)
 
 
 def _term_of(value: Any) -> Term:  # noqa: ANN401
@@ -165,8 +189,8 @@ class _Module:
 
 def _rebuild(function: FunctionType) -> FunctionType:
     """Return a function that refers to stand-ins."""
-    if function.__kwdefaults__:
-        raise _UntraceableError("it has defaults of keywords")
+    if function.__kwdefaults__ or _catches(function.__code__):
+        raise _UntraceableError("it has defaults of keywords, or might catch what ends a run")
     known = function.__globals__
     names = {
         name: _stand_in(known[name]) for name in global_names(function.__code__) if name in known
@@ -175,6 +199,12 @@ def _rebuild(function: FunctionType) -> FunctionType:
     cells = tuple(CellType(_stand_in(one.cell_contents)) for one in function.__closure__ or ())
     defaults = tuple(map(_stand_in, function.__defaults__ or ()))
     return FunctionType(function.__code__, names, function.__name__, defaults, cells)
+
+
+def _catches(code: CodeType) -> bool:
+    """Return whether code, or functions within it, may catch exceptions."""
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return bool(code.co_exceptiontable) or any(map(_catches, inner))
 
 
 def _cast_to(dtype: str) -> Callable[[Any], _Traced]:

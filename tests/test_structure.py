@@ -275,7 +275,7 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
-        "contractions.tracing": "_MOST_BRANCHES _MOST_FACTORS",
+        "contractions.tracing": "_MOST_BRANCHES _MOST_FACTORS _MOST_PARTS",
         "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",

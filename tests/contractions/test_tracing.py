@@ -87,6 +87,8 @@ def cubic(x):
         (lambda x: np.clip(x, 0, 1), "min(max(sum[], int64(0)), int64(1))"),
         (lambda x: math.sqrt(4.0) * x, "float64(2.0) * sum[]"),
         (lambda _: 2, "int64(2)"),
+        (lambda x: (x > 0) - (x < 0), "int64(sum[] > int64(0)) - int64(sum[] < int64(0))"),
+        (lambda x: (x > 0) * x, "(sum[] > int64(0)) * sum[]"),
     ],
 )
 def test_terms_have_the_dtypes_of_numbers(function, text):
@@ -99,9 +101,25 @@ def test_loops_and_other_functions_are_followed():
     assert np.asarray(evaluate_term(term, {SUM: np.ones(3, "float32")})).dtype == "float32"
 
 
+def doubles(x):
+    for _ in range(99):
+        x = x * x
+    return x
+
+
+def catches(x):
+    try:
+        return 1 if x > 0 else 2
+    except:  # noqa: E722
+        return 3
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        doubles,
+        catches,
+        lambda x: ~(x > 0),
         halves_until_one,
         branches_often,
         lambda x: x * random.random(),
