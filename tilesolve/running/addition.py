@@ -1,7 +1,7 @@
 """Partial outputs: threads that divide a sum have one each, and these are added to C in order.
 
-NumPy adds them, with nothing to compile. Then the steps of the plan's own epilogue go over C, in
-blocks of runs as they go over tiles.
+The addition is an epilogue: it has a sum with each of them, and goes on with the plan's own chain.
+Its steps go over C in blocks of runs, as they go over tiles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue import Epilogue, Operation
 from tilesolve.packing.memory_overlap import Array
 from tilesolve.packing.offsets import Integers
 from tilesolve.planning.solution import Solution
@@ -25,7 +25,7 @@ _STEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7, *[ctypes.c_double] * 2)
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Indices of C: how many, and the bytes from one to the next in C and in each operand."""
+    """Indices of C: how many, and the bytes from one to the next in each array, C first."""
 
     extent: int
     steps: tuple[int, ...]
@@ -44,11 +44,11 @@ class Addition:
     count
         Partial outputs: those of all threads but the first one, which writes C.
     steps
-        Of the epilogue: its code, the number of its operand among all arrays or 0, and numbers.
+        Of the epilogue: the code of each, the number of the array that it reads or 0, and numbers.
     run, across
         The runs of a block, and how these lie.
     blocks
-        Where each begins: bytes from the first element of C and of each operand.
+        Where each begins: bytes from the first element of each array.
     """
 
     count: int
@@ -59,15 +59,19 @@ class Addition:
 
     @classmethod
     def of(
-        cls, solution: Solution, output: Sequence[int], operands: Sequence[Sequence[int]]
+        cls,
+        solution: Solution,
+        output: Sequence[int],
+        partial: Sequence[int],
+        operands: Sequence[Sequence[int]],
     ) -> Self:
-        """Return the addition, given strides of C and of the operands of the epilogue."""
-        problem, chain = solution.problem, solution.epilogue or Epilogue(())
+        """Return the addition, given strides of C, of a partial output and of the operands."""
+        problem, count = solution.problem, solution.partial_outputs
         letters = problem.spec.output.letters
-        given = [dict(zip(letters, output, strict=True))]
-        given += [
-            dict(zip(*one, strict=True)) for one in zip(chain.operands, operands, strict=True)
-        ]
+        own = solution.epilogue.operations if solution.epilogue else ()
+        chain = Epilogue((*(Operation("+", letters) for _ in range(count)), *own))
+        named = [letters, *chain.operands], [output, *(partial for _ in range(count)), *operands]
+        given = [dict(zip(*one, strict=True)) for one in zip(*named, strict=True)]
         axes = [
             _Axis(problem.sizes[x], tuple(of.get(x, 0) for of in given))
             for x in sorted(letters, key=lambda x: abs(given[0][x]))
@@ -82,9 +86,7 @@ class Addition:
         for axis in merged:
             steps = np.outer(np.arange(axis.extent), axis.steps)
             blocks = (blocks[:, None] + steps).reshape(-1, len(given))
-        return cls(
-            solution.partial_outputs, list(_steps(chain, problem.dtype)), run, across, blocks
-        )
+        return cls(count, list(_steps(chain, problem.dtype)), run, across, blocks)
 
     def allocate(self, out: Array) -> list[Array]:
         """Return partial outputs of unknown content, with axes in the order of C's."""
@@ -92,13 +94,9 @@ class Addition:
 
     def add(self, out: Array, partials: Sequence[Array], operands: Integers | None) -> None:
         """Add the partial outputs to C and apply the epilogue, given its operands' addresses."""
-        with np.errstate(all="ignore"):
-            for part in partials:
-                np.add(out, part, out=out)
-        if not self.steps:
-            return
         run, across = self.run, self.across
-        places = np.array([out.ctypes.data, *(() if operands is None else operands)], np.int64)
+        own = [one.ctypes.data for one in (out, *partials)]
+        places = np.array([*own, *(() if operands is None else operands)], np.int64)
         for block in (self.blocks + places).tolist():
             for code, at, numbers in self.steps:
                 operand = (block[at], run.steps[at], across.steps[at]) if at else (0, 0, 0)

@@ -101,7 +101,7 @@ class Layout:
         if solution.partial_outputs:
             like = steps if out is None else np.empty_like(out, subok=False).strides
             given = [array.strides for array in operands]
-            addition = Addition.of(solution, steps, given)
+            addition = Addition.of(solution, steps, like, given)
             written[1:] = [(like, *strides[1:])] * solution.partial_outputs
             solution, others = replace(solution, epilogue=None), []
         tasks = [
