@@ -83,7 +83,8 @@ def _explore(function: Callable[[Any], Any], number: Read, outcomes: tuple[bool,
         test = asked.test
     if len(outcomes) == _MOST_BRANCHES:
         raise _UntraceableError("it branches too often")
-    return Choose(test, *(_explore(function, number, (*outcomes, one)) for one in (True, False)))
+    yes, no = (_explore(function, number, (*outcomes, one)) for one in (True, False))
+    return Choose(test, yes, no)
 
 
 class _Traced(NDArrayOperatorsMixin):

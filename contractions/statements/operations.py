@@ -158,11 +158,12 @@ def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
         found = operation.function.resolve_dtypes((*_typed(given), None))[-1]
     except TypeError as error:
         raise DtypeError(f"{operation.name} is not made for {named}") from error
-    if found.name not in DTYPES:
+    dtype: str = found.name
+    if dtype not in DTYPES:
         raise DtypeError(
-            f"{operation.name} of {named} is {found.name}; nests compute in {', '.join(DTYPES)}"
+            f"{operation.name} of {named} is {dtype}; nests compute in {', '.join(DTYPES)}"
         )
-    return found.name
+    return dtype
 
 
 def reduced_dtype(name: str, kind: Kind) -> str:
