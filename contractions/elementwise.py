@@ -81,7 +81,7 @@ def _describe_function(
     if function in seen:
         return ("again", seen.index(function))
     code = function.__code__
-    named = {name: function.__globals__.get(name) for name in sorted(_globals_of(code))}
+    named = {name: function.__globals__.get(name) for name in sorted(global_names(code))}
     cells = function.__closure__ or ()
     named |= {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
     values = [
@@ -105,14 +105,14 @@ def _plain_text(value: Any) -> str:  # noqa: ANN401
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
 
 
-def _globals_of(code: CodeType) -> Iterator[str]:
-    """Return the names of globals that code reads."""
+def global_names(code: CodeType) -> Iterator[str]:
+    """Yield the names of globals that code reads."""
     for one in dis.get_instructions(code):
         if one.opname == "LOAD_GLOBAL":
             yield one.argval
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _globals_of(inner)
+            yield from global_names(inner)
 
 
 def _describe(

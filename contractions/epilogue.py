@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import erf, sqrt
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from tilesolve.contractions.elementwise import Elementwise
-from tilesolve.contractions.errors import DtypeError, SizeError, SpecError
+from tilesolve.contractions.errors import DtypeError, SpecError
 from tilesolve.contractions.problem import Problem
 
 FUNCTIONS = ("relu", "relu6", "clip", "leaky", "sigmoid", "tanh", "silu", "gelu", "gelu-tanh")
@@ -177,39 +173,6 @@ class Epilogue:
         """
         return [tuple(problem.sizes[i] for i in letters) for letters in self.operands]
 
-    def apply(
-        self, problem: Problem, result: npt.NDArray[Any], operands: Sequence[npt.ArrayLike]
-    ) -> npt.NDArray[Any]:
-        """Return what the chain makes of a problem's result, with NumPy, in the result's dtype.
-
-        Raises
-        ------
-        SizeError
-            If there are not as many operands as the chain takes, or one has another shape.
-        """
-        if len(operands) != len(self.operands):
-            raise SizeError(
-                f"epilogue {str(self)!r} takes {len(self.operands)} operands, got {len(operands)}"
-            )
-        given = iter(zip(operands, self.shapes(problem), strict=True))
-        output = problem.spec.output.letters
-        for one in self.operations:
-            if not one.takes_operand:
-                result = _function(one, result)
-                continue
-            operand, shape = next(given)
-            array = np.asarray(operand)
-            if array.shape != shape:
-                raise SizeError(
-                    f"the operand of epilogue {str(one)!r} must have shape {shape}, "
-                    f"got {array.shape}"
-                )
-            order = sorted(range(array.ndim), key=lambda at: output.index(one.letters[at]))
-            wide = tuple(problem.sizes[i] if i in one.letters else 1 for i in output)
-            array = array.transpose(order).reshape(wide)
-            result = result * array if one.name == "*" else result + array
-        return result
-
     def __str__(self) -> str:
         return " ".join(map(str, self.operations))
 
@@ -221,8 +184,10 @@ EpilogueArgument = Epilogue | str | Sequence[Epilogue | str] | None
 def elementwise(function: Callable[[Any], Any]) -> Epilogue:
     """Return a function of one number as an epilogue, alone or as a part of a chain.
 
-    It is compiled by numba for the dtype of a plan, and goes over each tile as the functions that
-    have a name do. Two functions are the same to caches if their code and all that it refers to is.
+    It goes over each tile as the functions that have a name do: as the same code where it consists
+    of operators, comparisons and functions that statements have, see `tilesolve.nest`. Others are
+    compiled by numba for the dtype of a plan. Two functions are the same to caches if their code
+    and all that it refers to is.
 
     Parameters
     ----------
@@ -266,27 +231,3 @@ def _read(token: str) -> Operation:
             f"epilogue {token!r}: {found[1]} takes {wanted} numbers, got {len(numbers)}"
         )
     return Operation(found[1], numbers=numbers)
-
-
-def _function(one: Operation, x: Any) -> Any:  # noqa: ANN401 - NumPy's arithmetic has no types
-    """Return a function of each number."""
-    if one.function is not None:
-        return np.vectorize(one.function.function, otypes=[x.dtype])(x)
-    if one.name in ("relu", "relu6"):
-        x = np.maximum(x, 0)
-        return np.minimum(x, 6) if one.name == "relu6" else x
-    if one.name == "clip":
-        low, high = one.numbers
-        x = np.where(x < low, x.dtype.type(low), x)
-        return np.where(x > high, x.dtype.type(high), x)
-    if one.name == "leaky":
-        return np.where(x < 0, x * x.dtype.type(one.numbers[0]), x)
-    if one.name == "sigmoid":
-        return 1 / (1 + np.exp(-x))
-    if one.name == "tanh":
-        return np.tanh(x)
-    if one.name == "silu":
-        return x / (1 + np.exp(-x))
-    if one.name == "gelu":
-        return x * (1 + np.vectorize(erf, otypes=[float])(x / sqrt(2))) / 2
-    return x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2

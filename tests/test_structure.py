@@ -218,6 +218,7 @@ NUMBERS = {
         "kernels.ir.half_precision": "HALF_BYTES _INT16 _INT32 _FLOAT _SIGN _INFINITY "
         "_EXPONENT_SHIFT _LEAST_NORMAL _BEYOND _HALF",
         "kernels.codegen.epilogue_steps": "_SIGNATURE",
+        "running.addition": "_STEP",
         "kernels.runtime.contraction_call": "MAX_PLACES",
         "kernels.runtime.fast_call": "MAX_NUMBERS",
         "kernels.runtime.guard_fields": "*",
@@ -260,9 +261,10 @@ NUMBERS = {
     },
     "what functions are defined by": {
         "contractions.epilogue": "_COUNTS",
+        "contractions.epilogue_terms": "_RELU _TERMS",
+        "contractions.statements.activations": "_CUBE ACTIVATIONS",
         "kernels.ir.exponentials": "_SINGLE _DOUBLE",
         "kernels.ir.smooth_functions": "*",
-        "running.epilogue_tables": "_LARGEST",
     },
     "numpy's operations: their arguments, how closely they bind, and what reductions begin with": {
         "contractions.statements.operations": "BINARY UNARY REDUCTIONS",
@@ -272,6 +274,7 @@ NUMBERS = {
     "bounds of caches, of waiting and of what is accepted": {
         "machine.kernel_cache": "WAIT_SECONDS",
         "machine.level": "LOWEST_RATE HIGHEST_RATE MAX_CACHES",
+        "contractions.tracing": "_MOST_BRANCHES _MOST_FACTORS _MOST_PARTS",
         "nests.running": "MOST_LAYOUTS",
         "running.execution": "_CALLS",
         "plans.cache": "MAX_PLANS_IN_MEMORY",

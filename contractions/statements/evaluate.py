@@ -14,16 +14,14 @@ from tilesolve.contractions.statements.computation import Computation
 from tilesolve.contractions.statements.operations import OPERATIONS, identity, named_kind
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import (
-    Apply,
     Cast,
-    Choose,
-    Number,
     Param,
     Position,
     Read,
     Reduce,
     Term,
 )
+from tilesolve.contractions.statements.values import combine
 
 Arrays = dict[str, npt.NDArray[Any]]
 Grid = Mapping[str, npt.NDArray[np.int64]]
@@ -152,8 +150,6 @@ class _Evaluation:
     def value(self, term: Term) -> Any:  # noqa: ANN401 - an array or a number
         """Return a term at all points."""
         match term:
-            case Number(value=value):
-                return value
             case Param(name=name):
                 return self.params[name]
             case Position(position=position):
@@ -162,18 +158,10 @@ class _Evaluation:
                 return self.read(term)
             case Cast(dtype=dtype, term=inner):
                 return np.asarray(self.value(inner)).astype(dtype).astype(_wide(dtype))
-            case Choose(test=test, yes=yes, no=no):
-                kind = term.kind(self.dtypes)
-                found = np.where(self.value(test), self.value(yes), self.value(no))
-                return found.astype(_wide(kind)) if isinstance(kind, str) else found
-            case Apply(name=name, arguments=arguments):
-                function = OPERATIONS[name].function
-                found = function(*(self.value(one) for one in arguments))
-                kind = term.kind(self.dtypes)
-                return found.astype(_wide(kind)) if isinstance(kind, str) else found
             case Reduce():
                 return self.reduced(term)
-        raise TypeError(f"no value of {term!r}")
+        found, kind = combine(term, self.value), term.kind(self.dtypes)
+        return found.astype(_wide(kind)) if isinstance(kind, str) else found
 
     def read(self, read: Read) -> npt.NDArray[Any]:
         """Return the elements of an array; those outside the region may lie anywhere."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilesolve.contractions.errors import DtypeError, SpecError
+from tilesolve.contractions.statements.activations import ACTIVATIONS
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -27,7 +28,7 @@ class Operation:
     Parameters
     ----------
     name
-        Of numpy's function.
+        Of numpy's function, or one of `ACTIVATIONS`.
     symbol
         How it is written between or before its arguments; empty for a call.
     call
@@ -39,10 +40,9 @@ class Operation:
     call: str = ""
 
     @property
-    def function(self) -> np.ufunc:
-        """The function of numpy."""
-        found: np.ufunc = getattr(np, self.name)
-        return found
+    def function(self) -> Any:  # noqa: ANN401 - numpy's, or what is called as that is
+        """The function of numpy, or what is called as one."""
+        return ACTIVATIONS.get(self.name) or getattr(np, self.name)
 
     @property
     def compares(self) -> bool:
@@ -76,6 +76,8 @@ _ALL = (
     Operation("sqrt", call="sqrt"),
     Operation("exp", call="exp"),
     Operation("log", call="log"),
+    Operation("tanh", call="tanh"),
+    *(Operation(name, call=name) for name in ACTIVATIONS),
     Operation("floor", call="floor"),
     Operation("ceil", call="ceil"),
     Operation("rint", call="round"),
@@ -156,11 +158,12 @@ def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
         found = operation.function.resolve_dtypes((*_typed(given), None))[-1]
     except TypeError as error:
         raise DtypeError(f"{operation.name} is not made for {named}") from error
-    if found.name not in DTYPES:
+    dtype: str = found.name
+    if dtype not in DTYPES:
         raise DtypeError(
-            f"{operation.name} of {named} is {found.name}; nests compute in {', '.join(DTYPES)}"
+            f"{operation.name} of {named} is {dtype}; nests compute in {', '.join(DTYPES)}"
         )
-    return found.name
+    return dtype
 
 
 def reduced_dtype(name: str, kind: Kind) -> str:

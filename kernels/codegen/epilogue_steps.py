@@ -1,4 +1,4 @@
-"""Steps of epilogues in LLVM IR: functions of a block of C, for a dtype.
+"""Steps of epilogues in LLVM IR: functions that put a term in each element of a block of C.
 
 A block is several runs, so many bytes apart in C and in the operand. A step is given the address of
 the first run, elements of a run, runs, bytes between them; the address of the operand's first
@@ -9,80 +9,46 @@ operand, too: its sums are float32 until the last step rounds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
+from tilesolve.contractions.epilogue_terms import (
+    FIRST,
+    OPERAND,
+    SECOND,
+    SUM,
+    WRITE,
+    reads_operand,
+)
 from tilesolve.contractions.half_precision import is_half, summed_dtype
+from tilesolve.contractions.statements.terms import Apply, Read, Term
 from tilesolve.kernels.dtypes import real_of
-from tilesolve.kernels.ir import smooth_functions, vectors
+from tilesolve.kernels.ir import vectors
+from tilesolve.kernels.ir.arithmetic import cast
 from tilesolve.kernels.ir.division import divide_down
 from tilesolve.kernels.ir.half_precision import HALF_BYTES, load_kind, round_to_half, widen
 from tilesolve.kernels.ir.reals import Real
+from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import INT64, to_pointer
-
-ADD_MULTIPLE, WRITE = "add a multiple of C", "write C"
-"""The steps that C of halves itself is the operand of."""
 
 _SIGNATURE = ir.FunctionType(ir.VoidType(), [INT64] * 7 + [ir.DoubleType()] * 2)
 
 
-def _rectify(x: Real, high: Real) -> Real:
-    """Have nothing below zero or above a number; what is no number stays so."""
-    return _clip_above(x.choose(x <= 0, 0, x), high)
-
-
-def _clip_above(x: Real, high: Real) -> Real:
-    return x.choose(x > high, high, x)
-
-
-def _leak(x: Real, slope: Real) -> Real:
-    """Multiply what is below zero by a slope."""
-    return x.choose(x < 0, x * slope, x)
-
-
-_WITH_OPERAND: Mapping[str, Callable[[Real, Real, Real], Real]] = {
-    "*": lambda x, y, _: x * y,
-    "+": lambda x, y, _: x + y,
-    "+ relu": lambda x, y, high: _rectify(x + y, high),
-    "+ relu6": lambda x, y, high: _rectify(x + y, high),
-    ADD_MULTIPLE: lambda x, y, factor: x + factor * y,
-}
-"""What each step makes of an element, one of its operand, and the first number."""
-
-_OF_ONE: Mapping[str, Callable[[Real, Real, Real], Real]] = {
-    "relu": lambda x, high, _: _rectify(x, high),
-    "relu6": lambda x, high, _: _rectify(x, high),
-    "clip": lambda x, low, high: _clip_above(x.choose(x < low, low, x), high),
-    "leaky": lambda x, slope, _: _leak(x, slope),
-    "sigmoid": lambda x, *_: smooth_functions.sigmoid(x),
-    "tanh": lambda x, *_: smooth_functions.tanh(x),
-    "silu": lambda x, *_: smooth_functions.silu(x),
-    "gelu": lambda x, *_: smooth_functions.gelu(x),
-    "gelu-tanh": lambda x, *_: smooth_functions.gelu_tanh(x),
-}
-"""What each other step makes of an element and the two numbers."""
-
-
-def takes_operand(name: str) -> bool:
-    """Return whether a step has an operand, which is C itself for some."""
-    return name not in _OF_ONE
-
-
-def emit_step(module: ir.Module, symbol: str, name: str, dtype: str, bits: int) -> None:
+def emit_step(module: ir.Module, symbol: str, term: Term, dtype: str, bits: int) -> None:
     """Add a step for a dtype and vectors of so many bits to a module, as a function of a name.
 
     Examples
     --------
     >>> module = ir.Module()
-    >>> emit_step(module, "step", "gelu", "float32", 256)
+    >>> emit_step(module, "step", SUM + OPERAND, "float32", 256)
     >>> [function.name for function in module.functions][0]
     'step'
     """
     function = ir.Function(module, _SIGNATURE, symbol)
     builder = ir.IRBuilder(function.append_basic_block())
     run, count, high, pitch, place, distance, apart, *numbers = function.args
-    step = _Step(builder, name, dtype, bits, tuple(numbers))
+    step = _Step(builder, term, dtype, bits, numbers)
 
     def go_along(row: ir.Value) -> None:
         here = builder.add(run, builder.mul(row, pitch))
@@ -98,15 +64,16 @@ class _Step:
     def __init__(
         self,
         builder: ir.IRBuilder,
-        name: str,
+        term: Term,
         dtype: str,
         bits: int,
-        numbers: tuple[ir.Value, ...],
+        numbers: Sequence[ir.Value],
     ) -> None:
-        self.builder, self.name, self.dtype, self.numbers = builder, name, dtype, numbers
+        self.builder, self.term, self.dtype, self.numbers = builder, term, dtype, numbers
         summed = summed_dtype(dtype)
-        kind = vectors.vector_type(real_of(summed), bits)
-        self.scalar, self.parts = kind.element, 1 if real_of(summed) == summed else 2
+        self.real = real_of(summed)
+        kind = vectors.vector_type(self.real, bits)
+        self.scalar, self.parts = kind.element, 1 if self.real == summed else 2
         self.lanes = kind.count // self.parts
         self.size = bits // 8 // self.lanes
         self.operand_size = HALF_BYTES if is_half(dtype) else self.size
@@ -114,7 +81,7 @@ class _Step:
     def emit_run(self, run: ir.Value, count: ir.Value, place: ir.Value, distance: ir.Value) -> None:
         """Emit what is done to a run."""
         builder = self.builder
-        if self.name in _OF_ONE:
+        if not reads_operand(self.term):
             self._go_by_vectors(run, count)
             return
         beside = builder.icmp_signed("==", distance, INT64(self.operand_size))
@@ -128,14 +95,14 @@ class _Step:
         self, run: ir.Value, count: ir.Value, place: ir.Value, distance: ir.Value
     ) -> None:
         """Emit what is done to a run whose operand is one number, or whose elements lie apart."""
-        if self.name == WRITE:
+        if self.term == WRITE:
             self._go_one_by_one(run, count, place, distance)
             return
         builder = self.builder
         same = builder.icmp_signed("==", distance, INT64(0))
         with builder.if_else(same) as (one, each):
             with one:
-                known = self._read(place, ir.VectorType(self.scalar, self.parts)).value
+                known = self._read(place, ir.VectorType(self.scalar, self.parts))
                 self._go_by_vectors(run, count, known=known)
             with each:
                 self._go_one_by_one(run, count, place, distance)
@@ -190,42 +157,55 @@ class _Step:
     ) -> None:
         """Emit what is done to so many elements."""
         builder, kind = self.builder, ir.VectorType(self.scalar, self.parts * lanes)
-        x = Real(builder, self._load(run, kind))
-        if self.name == WRITE:
+        x = self._load(run, kind)
+        if self.term == WRITE:
             assert place is not None
-            self._store(place, round_to_half(builder, x.value, self.dtype))
+            self._store(place, round_to_half(builder, x, self.dtype))
             return
-        first, second = (self._number(x, one) for one in self.numbers)
-        if self.name in _OF_ONE:
-            found = _OF_ONE[self.name](x, first, second)
-        else:
-            y = self._read(place, kind) if known is None else self._repeat(x, known)
-            complex_product = self.name == "*" and self.parts == 2
-            found = _multiply(x, y) if complex_product else _WITH_OPERAND[self.name](x, y, first)
-        self._store(run, found.value)
+        given: dict[Term, ir.Value] = {SUM: x}
+        if known is not None:
+            order = [lane % self.parts for lane in range(kind.count)]
+            given[OPERAND] = vectors.shuffle(builder, known, known, order)
+        elif place is not None:
+            given[OPERAND] = self._read(place, kind)
+        for name, number in zip((FIRST, SECOND), self.numbers, strict=True):
+            narrow = cast(builder, number, "float64", self.real)
+            given[name] = vectors.broadcast(builder, narrow, kind)
+        values = _StepValues(builder, self.real, self.parts, given)
+        self._store(run, values.lanes_of(values.value(self.term, self.real)))
 
-    def _repeat(self, x: Real, known: ir.Value) -> Real:
-        """Return one element in each lane."""
-        order = [lane % self.parts for lane in range(x.value.type.count)]
-        return x.of(vectors.shuffle(self.builder, known, known, order))
-
-    def _number(self, x: Real, number: ir.Value) -> Real:
-        """Return an argument of the step in each lane."""
-        narrow = Real(self.builder, number).cast(x.element).value
-        return x.of(vectors.broadcast(self.builder, narrow, x.value.type))
-
-    def _read(self, place: ir.Value, kind: ir.VectorType) -> Real:
+    def _read(self, place: ir.Value, kind: ir.VectorType) -> ir.Value:
         """Return elements of the operand."""
         if not is_half(self.dtype):
-            return Real(self.builder, self._load(place, kind))
-        halves = self._load(place, load_kind(kind))
-        return Real(self.builder, widen(self.builder, halves, self.dtype))
+            return self._load(place, kind)
+        return widen(self.builder, self._load(place, load_kind(kind)), self.dtype)
 
     def _load(self, place: ir.Value, kind: ir.VectorType) -> ir.Value:
         return vectors.load(self.builder, to_pointer(self.builder, place), kind, 1)
 
     def _store(self, place: ir.Value, value: ir.Value) -> None:
         vectors.store(self.builder, value, to_pointer(self.builder, place), 1)
+
+
+class _StepValues(TermValues):
+    """Terms of elements, of which some are known; complex ones are two numbers each."""
+
+    def __init__(
+        self, builder: ir.IRBuilder, dtype: str, parts: int, given: Mapping[Term, ir.Value]
+    ) -> None:
+        names = [one.array if isinstance(one, Read) else str(one) for one in given]
+        super().__init__(builder, dict.fromkeys(names, dtype), given[SUM].type.count)
+        self.parts, self.given = parts, given
+
+    def leaf(self, term: Term) -> ir.Value:
+        """Return what is known."""
+        return self.given[term]
+
+    def apply(self, term: Apply, dtypes: Sequence[str], values: Sequence[ir.Value]) -> ir.Value:
+        """Emit an operation."""
+        if term.name == "multiply" and self.parts > 1:
+            return _multiply(*(Real(self.builder, value) for value in values)).value
+        return super().apply(term, dtypes, values)
 
 
 def _multiply(x: Real, y: Real) -> Real:

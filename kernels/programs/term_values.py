@@ -1,32 +1,19 @@
-"""Terms in LLVM IR: their values at a point, or at all lanes of a vector."""
+"""Terms of programs in LLVM IR: their values at a point, or at all lanes of a vector."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from llvmlite import ir
 
 from tilesolve.contractions.errors import SpecError
 from tilesolve.contractions.statements.affine import Affine
-from tilesolve.contractions.statements.operations import identity, named_kind
-from tilesolve.contractions.statements.promotion import argument_dtypes
-from tilesolve.contractions.statements.terms import (
-    Apply,
-    Cast,
-    Choose,
-    Number,
-    Param,
-    Position,
-    Read,
-    Reduce,
-    Term,
-)
+from tilesolve.contractions.statements.operations import identity
+from tilesolve.contractions.statements.terms import Param, Position, Read, Reduce, Term
 from tilesolve.kernels.ir import arithmetic, vectors
-from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
-from tilesolve.kernels.ir.exponentials import emit_exp
+from tilesolve.kernels.ir.arithmetic import EMITTERS, number_type
 from tilesolve.kernels.ir.lanes_apart import gather
-from tilesolve.kernels.ir.logarithms import emit_log
+from tilesolve.kernels.ir.term_values import TermValues
 from tilesolve.kernels.ir.vectors import constant
 from tilesolve.kernels.programs.accesses import (
     full_mask,
@@ -42,10 +29,8 @@ from tilesolve.kernels.programs.range_checks import RangeCheck
 from tilesolve.kernels.programs.scope import Place, Scope, emit_position
 from tilesolve.kernels.programs.turned_blocks import load_turned
 
-_FUNCTIONS = {"exp": emit_exp, "log": emit_log}
 
-
-class TermEmitter:
+class TermEmitter(TermValues):
     """Terms of a stage at one point: what is the same is computed once.
 
     Parameters
@@ -64,36 +49,14 @@ class TermEmitter:
     """
 
     def __init__(self, emitter: Emitter, stage: int, scope: Scope) -> None:
+        lanes = None if scope.lanes is None else scope.lanes.count
+        super().__init__(emitter.builder, emitter.dtypes, lanes)
         self.emitter, self.number, self.scope = emitter, stage, scope
         self.stage = emitter.stage(stage)
-        self._found: dict[Term, ir.Value] = {}
         self.outside: list[ir.Value] = []
 
-    def value(self, term: Term, dtype: str) -> ir.Value:
-        """Emit a term in a dtype."""
-        if isinstance(term, Number):
-            return _written(term, dtype)
-        found = self._found.get(term)
-        if found is None:
-            found = self._found[term] = self._emit(term)
-        return arithmetic.cast(self.emitter.builder, found, self.kind(term), dtype)
-
-    def kind(self, term: Term) -> str:
-        """Return the dtype that a term is computed in."""
-        return named_kind(term.kind(self.emitter.dtypes))
-
-    def lanes_of(self, value: ir.Value) -> ir.Value:
-        """Return a value in each lane of the point's vector, or as it is outside of vectors."""
-        lanes = self.scope.lanes
-        if lanes is None or isinstance(value.type, ir.VectorType):
-            return value
-        kind = ir.VectorType(value.type, lanes.count)
-        if isinstance(value, ir.Constant):
-            return ir.Constant(kind, [value] * lanes.count)
-        return vectors.broadcast(self.emitter.builder, value, kind)
-
-    def _emit(self, term: Term) -> ir.Value:
-        builder = self.emitter.builder
+    def leaf(self, term: Term) -> ir.Value:
+        """Emit a parameter, a position, an element or a reduction."""
         match term:
             case Param(name=name):
                 return self.emitter.params[name]
@@ -101,34 +64,9 @@ class TermEmitter:
                 return self.position(position)
             case Read():
                 return self.read(term)
-            case Cast(dtype=dtype, term=inner):
-                return self.value(inner, dtype)
-            case Choose(test=test, yes=yes, no=no):
-                kind = self.kind(term)
-                parts = (self.value(test, "bool"), self.value(yes, kind), self.value(no, kind))
-                return builder.select(*self._alike(parts))
-            case Apply():
-                return self._apply(term)
             case Reduce():
                 return self._reduce(term)
         raise SpecError(f"{term!r} is no term that is lowered")
-
-    def _alike(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        """Return values as vectors if one of them is one."""
-        if any(isinstance(value.type, ir.VectorType) for value in values):
-            return [self.lanes_of(value) for value in values]
-        return list(values)
-
-    def _apply(self, term: Apply) -> ir.Value:
-        kinds = [one.kind(self.emitter.dtypes) for one in term.arguments]
-        wanted = argument_dtypes(term, kinds)
-        values = [self.value(one, dtype) for one, dtype in zip(term.arguments, wanted, strict=True)]
-        values, builder = self._alike(values), self.emitter.builder
-        if term.name in COMPARISONS:
-            return arithmetic.compare(builder, COMPARISONS[term.name], wanted, values)
-        if term.name in _FUNCTIONS:
-            return _FUNCTIONS[term.name](builder, *values)
-        return EMITTERS[term.name](builder, wanted[0], values)
 
     def position(self, position: Affine) -> ir.Value:
         """Emit a position as a number."""
@@ -227,9 +165,3 @@ class TermEmitter:
         if isinstance(so_far.type, ir.VectorType):
             chosen = full_mask(inner)
         return builder.select(chosen, found, so_far)
-
-
-def _written(term: Number, dtype: str) -> ir.Value:
-    """Return a number as it is written, in a dtype."""
-    value = np.array(term.value).astype(dtype).item()
-    return constant(number_type(dtype), value)

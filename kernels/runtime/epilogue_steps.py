@@ -6,8 +6,9 @@ from functools import cache
 
 from llvmlite import ir
 
+from tilesolve.contractions.epilogue_terms import reads_operand
 from tilesolve.contractions.half_precision import summed_dtype
-from tilesolve.kernels.codegen.epilogue_steps import emit_step, takes_operand
+from tilesolve.contractions.statements.terms import Term
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import TargetCpu, compile_module
 from tilesolve.kernels.objects import load_object, object_path
@@ -17,27 +18,30 @@ _SYMBOL = "step"
 _lock = make_lock()
 
 
-def step_address(name: str, dtype: str) -> int:
-    """Return where the code of an operation is, or of two that are one step, for C of a dtype.
+def step_address(term: Term, dtype: str) -> int:
+    """Return where the code of a step is, for C of a dtype.
 
     Examples
     --------
-    >>> step_address("leaky", "float16") == step_address("leaky", "float32")
+    >>> from tilesolve.contractions.epilogue_terms import SUM
+    >>> step_address(-SUM, "float16") == step_address(-SUM, "float32")
     True
     """
-    read = dtype if takes_operand(name) else summed_dtype(dtype)
+    read = dtype if reads_operand(term) else summed_dtype(dtype)
     with _lock:
-        return _load_step(name, read).address(_SYMBOL)
+        return _load_step(term, read).address(_SYMBOL)
 
 
 @cache
-def _load_step(name: str, dtype: str) -> LoadedCode:
+def _load_step(term: Term, dtype: str) -> LoadedCode:
     """Return the code of a step: from memory, from disk, or compiled now."""
     cpu = TargetCpu.here()
 
     def build() -> bytes:
+        from tilesolve.kernels.codegen.epilogue_steps import emit_step  # most steps are on disk
+
         module = ir.Module(name="tilesolve")
-        emit_step(module, _SYMBOL, name, dtype, cpu.bits)
+        emit_step(module, _SYMBOL, term, dtype, cpu.bits)
         return compile_module(module, cpu, unroll=True)
 
-    return load_object(object_path("functions", f"step-{dtype}", name), build)
+    return load_object(object_path("functions", f"step-{dtype}", repr(term)), build)

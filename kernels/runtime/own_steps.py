@@ -1,4 +1,4 @@
-"""Steps of epilogues that are functions of one's own, which numba compiles, in each process anew.
+"""Steps of epilogues that are no terms: functions that numba compiles, in each process anew.
 
 They are called as all steps are, see `codegen.epilogue_steps`.
 """
@@ -19,7 +19,8 @@ from tilesolve.kernels.garbage import pause_collection
 from tilesolve.system.first_use import tell_of_compiling
 
 _intrinsic: Any = intrinsic
-_njit: Any = numba.njit  # numba's types describe neither well
+_njit: Any = numba.njit  # numba's types describe none of these well
+_cfunc: Any = numba.cfunc
 
 _NUMBERS = {"float32": types.float32, "float64": types.float64}
 
@@ -35,7 +36,6 @@ def _moved(_context, p, distance):
     return p(p, distance), generate
 
 
-@cache
 def own_step_address(function: Elementwise, dtype: str) -> int:
     """Return where the code of a function of one's own is, for runs of numbers of a dtype.
 
@@ -52,6 +52,13 @@ def own_step_address(function: Elementwise, dtype: str) -> int:
     tilesolve.contractions.errors.PlanError: elementwise function '<lambda>' returns \
 UniTuple(float32 x 2) for float32, it must return a real number
     """
+    address: int = _compile_step(function, dtype).address
+    return address
+
+
+@cache
+def _compile_step(function: Elementwise, dtype: str) -> Any:
+    """Return a step as numba compiles it: the code is there as long as this is."""
     kind: Any = _NUMBERS[dtype]
     scalar = _compile_scalar(function, dtype, kind)
 
@@ -61,14 +68,9 @@ UniTuple(float32 x 2) for float32, it must return a real number
             for at in range(count):
                 run[at] = kind(scalar(run[at]))
 
-    compiled = _njit(error_model="numpy", nogil=True, no_cpython_wrapper=True)(step)
-    signature = types.CPointer(kind), *[types.int64] * 6, *[types.float64] * 2
+    signature = types.void(types.CPointer(kind), *[types.int64] * 6, *[types.float64] * 2)
     with pause_collection(), tell_of_compiling():
-        compiled.compile(signature)
-    _kept.append(compiled)
-    code = compiled.overloads[signature]
-    found: int = code.library.get_pointer_to_function(code.fndesc.llvm_cfunc_wrapper_name)
-    return found
+        return _cfunc(signature, error_model="numpy")(step)
 
 
 def _compile_scalar(function: Elementwise, dtype: str, kind: Any) -> Any:
@@ -87,7 +89,3 @@ def _compile_scalar(function: Elementwise, dtype: str, kind: Any) -> Any:
             f"{function} returns {found.return_type} for {dtype}, it must return a real number"
         )
     return scalar
-
-
-_kept: list[Any] = []
-"""What addresses of functions of one's own point into."""

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from running_cases import check_result, draw_operands, lay_out, make_machine, make_shallow_machine
 
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import PlanError, SizeError
 from tilesolve.contractions.padding import Padding
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
-from tilesolve.contractions.roles import COLUMNS, ROWS
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solve import rank
 from tilesolve.plans.plan import Plan, plan
@@ -93,7 +93,7 @@ def test_a_chain_is_applied_once_after_the_last_part(dtype):
     for out in (None, np.full((9, 13), np.nan, dtype).T):
         result = found(*operands, out, operands=others)
         wide = reference(problem, *operands)
-        expected = chain.apply(problem, wide, [one.astype(wide.dtype) for one in others])
+        expected = apply_epilogue(chain, problem, wide, [one.astype(wide.dtype) for one in others])
         scale = np.abs(wide).max() * 16
         assert np.abs(result - expected).max() < 4000 * np.finfo(dtype).eps * scale
     with pytest.raises(SizeError, match="operand 0"):
@@ -121,7 +121,7 @@ def test_chains_without_operands_leave_no_trace_of_parts(name):
     problem, chain = Problem.of("ab-ka-kb", "a=5 b=7 k=1200", "float32"), Epilogue.parse(name)
     found = summing(problem, 2, epilogue=chain)
     operands, out = draw_operands(problem), np.full((5, 7), np.nan, "float32")
-    expected = chain.apply(problem, reference(problem, *operands), ())
+    expected = apply_epilogue(chain, problem, reference(problem, *operands), ())
     for _ in range(3):
         found(*operands, out)
         np.testing.assert_allclose(out, expected, rtol=0, atol=2e-3)
@@ -166,32 +166,31 @@ def test_more_elements_of_c_than_a_table_has():
     check_result(problem, found(*operands), reference(problem, *operands), operands)
 
 
+@pytest.mark.parametrize("sizes", [(500, 300), (500, 7), (1, 300)])
 @pytest.mark.parametrize("turned", [False, True])
-def test_c_is_added_to_in_runs(turned):
-    """The pass goes along what lies side by side in C, not element by element."""
-    found = summing(Problem.of("ab-ka-kb", "a=16 b=8 k=2000"), 2)
-    out = np.empty((8, 16)).T if turned else np.empty((16, 8))
-    found(*draw_operands(found.problem), out)
-    (layout,) = found.executor.layouts.values()
-    (box,) = layout.addition.boxes.tables
-    assert np.all(np.diff(box.axes[ROWS].offsets[0]) == out.itemsize)
-
-
-@pytest.mark.parametrize("sizes", [(500, 500), (500, 7), (1, 300)])
-@pytest.mark.parametrize("turned", [False, True])
-def test_tables_have_rows_and_columns_of_c(sizes, turned):
-    """A first call makes an entry for each of them, not for each element or microkernel of C."""
-    problem = Problem.of("ab-ka-kb", {"k": 2000} | dict(zip("ab", sizes, strict=True)), "float32")
-    found = summing(problem, 2)
-    operands, out = draw_operands(problem), np.empty(sizes[:: -1 if turned else 1], "float32")
+@pytest.mark.parametrize("chain", ["relu", "+b relu", "*a +ba"])
+def test_a_chain_goes_over_blocks_of_runs(sizes, turned, chain):
+    """Along what lies side by side in C, and all of it at once where no letter lies between."""
+    extents = dict(zip("ab", sizes, strict=True))
+    problem = Problem.of("ab-ka-kb", {"k": 2000} | extents, "float32")
+    found = summing(problem, 2, epilogue=Epilogue.parse(chain))
+    operands = draw_operands(problem)
+    rng = np.random.default_rng(1)
+    others = [rng.standard_normal(n).astype("float32") for n in found.epilogue.shapes(problem)]
+    out = np.full(sizes[:: -1 if turned else 1], np.nan, "float32")
     out = out.T if turned else out
-    check_result(problem, found(*operands, out), reference(problem, *operands), operands)
+    found(*operands, out, operands=others)
+    wide = reference(problem, *operands)
+    expected = apply_epilogue(
+        found.epilogue, problem, wide, [one.astype(wide.dtype) for one in others]
+    )
+    np.testing.assert_allclose(out, expected, rtol=0, atol=1e-3 * np.abs(expected).max())
     layout, *_ = found.executor.layouts.values()
-    (box,) = layout.addition.boxes.tables
-    inner, outer = sizes[:: 1 if turned else -1]
-    entries = inner + outer if inner >= outer else out.size + 1
-    assert box.axes[ROWS].size + box.axes[COLUMNS].size == entries
-    assert box.register_tiles(ROWS) + box.register_tiles(COLUMNS) <= entries // 2 + 1
+    addition = layout.addition
+    assert len(addition.blocks) == 1
+    assert addition.run.steps[0] == out.itemsize
+    whole = chain == "relu" or 1 in sizes
+    assert addition.run.extent == (out.size if whole else sizes[0 if turned else 1])
 
 
 @pytest.mark.parametrize("strategy", ["solver", "composition", "slicing"])

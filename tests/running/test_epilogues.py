@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from running_cases import make_shallow_machine, varied
 
 from tilesolve.contractions.epilogue import FUNCTIONS, Epilogue, elementwise
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
+from tilesolve.contractions.half_precision import array_dtype
 from tilesolve.contractions.problem import DTYPES, Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.plans import cache as plan_cache
@@ -44,7 +48,7 @@ def check(problem, epilogue, found, arrays, operands, plain=None):
     """Hold a result to the chain applied to the reference."""
     whole = reference(problem, *arrays) if plain is None else plain
     wide = [np.asarray(one, whole.dtype) for one in operands]
-    expected = epilogue.apply(problem, whole, wide)
+    expected = apply_epilogue(epilogue, problem, whole, wide)
     scale = max(1.0, np.abs(whole).max(initial=0), np.abs(expected).max(initial=0))
     for one in operands:
         scale *= max(1.0, np.abs(one).max(initial=0))
@@ -116,7 +120,7 @@ def test_what_is_no_number_and_signs_of_zero():
     for chain in ("relu", "relu6", "clip(-1,6)", "leaky(0.5)"):
         found = plan("mn-mk-kn", "m=1 n=6 k=1", MACHINE, epilogue=chain, cache=False)
         # Sums begin at 0, which a factor of -1 makes -0.
-        expected = found.epilogue.apply(found.problem, -(0.0 - values), ())
+        expected = apply_epilogue(found.epilogue, found.problem, -(0.0 - values), ())
         result = found(ones, -values, alpha=-1.0)
         np.testing.assert_array_equal(result, expected)
         np.testing.assert_array_equal(np.signbit(result), np.signbit(expected))
@@ -184,6 +188,58 @@ def softplus(x):
 
 def square(x):
     return x * x
+
+
+SLOPE = np.float32(0.25)
+
+
+def shrink(x):
+    return x - 0.5 if x > 0.5 else max(x, -2.0) * SLOPE
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        shrink,
+        lambda x: x / (1 + abs(x)),
+        lambda x: np.where((x > 0) & (x < 1), x**3, np.float32(-1)),
+        lambda x: x * np.tanh(np.log(1 + np.exp(min(x, 20.0)))),
+        lambda x: np.floor(x * 4) / 4 + (x % 0.5) * 0,
+    ],
+)
+def test_functions_that_become_terms(function, dtype):
+    problem = Problem.of("mn-mk-kn", "m=5 n=37 k=1", dtype)
+    found = plan(problem, machine=MACHINE, epilogue=elementwise(function), cache=False)
+    values = (np.arange(5 * 37).reshape(5, 37) / 16 - 5).astype(array_dtype(dtype))
+    ones = np.ones((5, 1), values.dtype)
+    for row in values:
+        result = found(ones, row[None]).astype("float64")
+        expected = [float(function(np.float64(one))) for one in row]
+        eps = {"float64": 1e-15, "float32": 1e-6, "float16": 1e-3}[dtype]
+        np.testing.assert_allclose(result, [expected] * 5, rtol=8 * eps, atol=8 * eps)
+
+
+def test_only_functions_that_cannot_be_traced_wait_for_numba():
+    """Neither chains, nor traced functions, nor partial outputs do."""
+    code = """
+import math, sys
+import numpy as np, tilesolve
+
+def run(function, threads=1):
+    chain = ("+b", "gelu", tilesolve.elementwise(function))
+    plan = tilesolve.plan("ab-ka-kb", "a=3 b=4 k=900", threads=threads, epilogue=chain)
+    return plan(np.ones((900, 3)), np.ones((900, 4)), operands=[np.ones(4)])
+
+for threads in (1, 2):
+    assert (run(lambda x: x / (1 + abs(x)), threads) == 901 / 902).all()
+print("numba" in sys.modules, run(lambda x: math.erf(x))[0, 0])
+print("numba" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "1.0", "True"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

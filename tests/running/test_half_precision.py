@@ -12,6 +12,7 @@ from strategies import draw_whole_numbers, problems, specs, unshrunk
 
 from tilesolve import Problem, conv, conv_layer, plan
 from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.errors import DtypeError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
 from tilesolve.contractions.padding import Padding
@@ -205,7 +206,7 @@ def test_epilogues_act_on_float32(dtype, text, spec):
     others = [draw(s, dtype, np.random.default_rng(5)) for s in epilogue.shapes(problem)]
     found = plan(problem, machine=MACHINE, epilogue=text, cache=False)(*arrays, operands=others)
     exact, sums = exactly(problem, arrays)
-    expected = epilogue.apply(problem, exact, [one.astype(np.float64) for one in others])
+    expected = apply_epilogue(epilogue, problem, exact, [one.astype(np.float64) for one in others])
     largest = max([1.0, *(float(np.abs(one.astype(float)).max()) for one in others)])
     check(problem, found, expected, (sums + largest) * largest)
 

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tilesolve.contractions.epilogue_terms import apply_epilogue
 from tilesolve.contractions.reference import reference
 
 
@@ -104,4 +105,4 @@ class ReferencePlan:
         found = reference(self.problem, first, second)
         if beta:
             found = found + beta * out
-        out[...] = self.epilogue.apply(self.problem, found, operands)
+        out[...] = apply_epilogue(self.epilogue, self.problem, found, operands)

@@ -20,8 +20,8 @@ from tilesolve.contractions.statements.cover import (
 )
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Number, Read, Term
+from tilesolve.contractions.statements.values import replace_terms
 from tilesolve.nests.choices import Blocks, NestChoice
-from tilesolve.nests.split import replace_terms
 
 PlanLoops = Callable[[Computation, bool], tuple[NestChoice, ...]]
 """Returns generated loops for a computation of one statement: by one thread of several, or by all.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tilesolve.contractions.statements.affine import Affine
@@ -10,6 +9,7 @@ from tilesolve.contractions.statements.computation import Computation, bind_stag
 from tilesolve.contractions.statements.operations import named_kind
 from tilesolve.contractions.statements.stage import Stage
 from tilesolve.contractions.statements.terms import Read, Reduce, Term
+from tilesolve.contractions.statements.values import replace_terms
 
 
 def split_sums(computation: Computation) -> Computation:
@@ -65,11 +65,3 @@ def _split(computation: Computation, stage: Stage, names: set[str]) -> list[Stag
         made.append(Stage(name, axes, one, named_kind(one.kind(computation.dtypes)), where))
         replaced[one] = Read(name, axes)
     return [*made, replace(stage, term=replace_terms(stage.term, replaced), where=stage.bounds)]
-
-
-def replace_terms(term: Term, replaced: Mapping[Term, Term]) -> Term:
-    """Return a term in which others stand in the place of some."""
-    if term in replaced:
-        return replaced[term]
-    parts = [replace_terms(part, replaced) for part in term.parts]
-    return term.rebuilt(parts) if parts else term

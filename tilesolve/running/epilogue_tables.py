@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tilesolve.contractions.epilogue import Epilogue, Operation
+from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.half_precision import is_half, summed_dtype
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import BATCHES, COLUMNS, ROWS
-from tilesolve.kernels.codegen.epilogue_steps import ADD_MULTIPLE, WRITE
 from tilesolve.kernels.runtime import epilogue_fields as fields
-from tilesolve.kernels.runtime.epilogue_steps import step_address
 from tilesolve.packing.offset_tables import count_steady
 from tilesolve.packing.offsets import Integers
 from tilesolve.planning.layout_policy import Strides
 from tilesolve.running.schedule import Boxes, Schedule
 
-_LARGEST = {"relu": inf, "relu6": 6.0}
+if TYPE_CHECKING:
+    from tilesolve.contractions.epilogue_terms import Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +80,10 @@ class EpilogueTables:
 
     def adding_program(self, dtype: str, factor: float) -> Integers:
         """Return the program with a step before all others that adds a multiple of C, of halves."""
+        from tilesolve.contractions.epilogue_terms import FIRST, OPERAND, SUM, Step
+
         step = self.program[-fields.STEP_WORDS :].copy()  # it has C as its operand, too
-        step[fields.CODE] = step_address(ADD_MULTIPLE, dtype)
+        step[fields.CODE] = code_address(Step(SUM + FIRST * OPERAND), dtype)
         step[fields.FIRST_NUMBER] = np.array(factor, np.float64).view(np.int64)
         head, steps = self.program[: fields.SIZE].copy(), self.program[fields.SIZE :]
         head[fields.STEPS] += 1
@@ -103,22 +103,23 @@ def check_epilogue(epilogue: Epilogue | None, problem: Problem) -> None:
     if epilogue is None:
         return
     epilogue.check(problem)
-    for one in epilogue.operations:
-        if one.function is not None:
-            _code_address(one, problem.dtype)
+    if any(one.function is not None for one in epilogue.operations):
+        from tilesolve.contractions.epilogue_terms import list_steps
+
+        for step in list_steps(epilogue):
+            if step.function is not None:
+                code_address(step, problem.dtype)
 
 
-def _code_address(one: Operation, dtype: str, joined: Operation | None = None) -> int:
-    """Return where the code of an operation is, or of it and the one that is joined to it.
+def code_address(step: Step, dtype: str) -> int:
+    """Return where the code of a step is; it is loaded, or compiled, when that is asked."""
+    if step.function is None:
+        from tilesolve.kernels.runtime.epilogue_steps import step_address
 
-    It is loaded, or compiled, when that is asked.
-    """
-    if one.function is not None:
-        from tilesolve.kernels.runtime.own_steps import own_step_address  # loads numba
+        return step_address(step.term, dtype)
+    from tilesolve.kernels.runtime.own_steps import own_step_address  # loads numba
 
-        return own_step_address(one.function, summed_dtype(dtype))
-    name = one.name if joined is None else f"{one.name} {joined.name}"
-    return step_address(name, dtype)
+    return own_step_address(step.function, summed_dtype(dtype))
 
 
 def _tables(
@@ -135,32 +136,20 @@ def _tables(
 
 def _program(epilogue: Epilogue | None, dtype: str) -> Integers:
     """Return a chain as integers; of halves with the step that rounds what it computes to C."""
+    from tilesolve.contractions.epilogue_terms import WRITE, Step, list_steps
+
     steps, operands = [], 0
-    for one, joined in _join_steps(epilogue.operations if epilogue else ()):
+    for one in list_steps(epilogue) if epilogue else ():
         step = np.zeros(fields.STEP_WORDS, np.int64)
         step[fields.OPERAND] = operands if one.takes_operand else -1
         operands += one.takes_operand
-        step[fields.CODE] = _code_address(one, dtype, joined)
-        last = joined or one
-        given = (_LARGEST[last.name],) if last.name in _LARGEST else last.numbers
-        numbers = np.array(given, np.float64).view(np.int64)
+        step[fields.CODE] = code_address(one, dtype)
+        numbers = np.array(one.numbers, np.float64).view(np.int64)
         step[fields.FIRST_NUMBER : fields.FIRST_NUMBER + len(numbers)] = numbers
         steps.append(step)
     if is_half(dtype):
-        code, dtype = step_address(WRITE, dtype), summed_dtype(dtype)
+        code, dtype = code_address(Step(WRITE), dtype), summed_dtype(dtype)
         steps.append(np.array([code, operands, 0, 0], np.int64))
     head = np.zeros(fields.SIZE, np.int64)
     head[fields.STEPS], head[fields.ITEM_BYTES] = len(steps), np.dtype(dtype).itemsize
     return np.concatenate([head, *steps])
-
-
-def _join_steps(
-    operations: Sequence[Operation],
-) -> Iterator[tuple[Operation, Operation | None]]:
-    """Yield what each step does: an operation, or a sum and the rectifier that follows it."""
-    at = 0
-    while at < len(operations):
-        one, after = operations[at], operations[at + 1 : at + 2]
-        joined = after[0] if one.name == "+" and after and after[0].name in _LARGEST else None
-        yield one, joined
-        at += 1 if joined is None else 2

@@ -134,7 +134,7 @@ class Layout:
         for task, part in zip(others, parts, strict=True):
             jobs.append(partial(task.run, (part, *operands), alpha, 0.0))
         run_together(jobs, long=long)
-        self.addition.run(out, parts, places)
+        self.addition.add(out, parts, places)
 
 
 class Executor:

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from machine_code import WIDTHS, build_once, call
 
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import FIRST, OPERAND, SUM, WRITE, list_steps
 from tilesolve.contractions.errors import MachineError
 from tilesolve.contractions.half_precision import HALF_DTYPES, array_dtype
-from tilesolve.kernels.codegen.epilogue_steps import ADD_MULTIPLE, WRITE
 from tilesolve.kernels.codegen.loaded_code import LoadedCode
 from tilesolve.kernels.codegen.object_code import Family, TargetCpu, assembly
 from tilesolve.kernels.codegen.pack import FIELDS
 from tilesolve.kernels.runtime.epilogue_steps import step_address
 
 STEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7, *[ctypes.c_double] * 2)
+ADD_MULTIPLE = "add a multiple of C"
 halves = pytest.mark.parametrize("dtype", HALF_DTYPES)
 
 
@@ -118,7 +120,7 @@ def test_rounding_a_nan_keeps_its_sign_and_makes_it_quiet(dtype):
 
 
 @halves
-@pytest.mark.parametrize("name", ["*", "+", "+ relu", "+ relu6", ADD_MULTIPLE])
+@pytest.mark.parametrize("name", ["*", "+", "+ relu", "+ relu6", "+ clip(-1.5,0.5)", ADD_MULTIPLE])
 @pytest.mark.parametrize("apart", [0, 2, 10])
 def test_steps_read_operands_of_halves(dtype, name, apart):
     """One for all, side by side, or apart."""
@@ -128,9 +130,11 @@ def test_steps_read_operands_of_halves(dtype, name, apart):
     given = generator.standard_normal(100).astype(np.float32)
     operand = generator.standard_normal(500).astype(array_dtype(dtype))
     found = given.copy()
-    most = {"+ relu": np.inf, "+ relu6": 0.5, ADD_MULTIPLE: -1.5}.get(name, 0.0)
-    STEP(step_address(name, dtype))(
-        found.ctypes.data, found.size, 1, 0, operand.ctypes.data, apart, 0, most, 0.0
+    term = SUM + FIRST * OPERAND
+    if name != ADD_MULTIPLE:
+        term = next(list_steps(Epilogue.parse(name))).term
+    STEP(step_address(term, dtype))(
+        found.ctypes.data, found.size, 1, 0, operand.ctypes.data, apart, 0, -1.5, 0.5
     )
     wide = operand[apart // 2 * np.arange(100)].astype(np.float32)
     expected = {
@@ -138,7 +142,9 @@ def test_steps_read_operands_of_halves(dtype, name, apart):
         ADD_MULTIPLE: given + np.float32(-1.5) * wide,
     }.get(name, given + wide)
     if "relu" in name:
-        expected = np.clip(expected, 0, np.float32(most))
+        expected = np.clip(expected, 0, {"+ relu": np.inf, "+ relu6": 6}[name])
+    elif "clip" in name:
+        expected = np.clip(expected, -1.5, 0.5)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 

@@ -322,6 +322,21 @@ def test_powers_and_logarithms_are_near_the_true_ones(dtype, name):
     assert units.max() <= 2
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "silu", "gelu", "gelu_tanh"])
+def test_statements_have_the_activations_of_epilogues(dtype, name):
+    values = np.linspace(-9, 9, 301).astype(dtype)
+    found = bind(f"out[i] = {name}(A[i]) + 1", {"i": values.size}, dtype)
+    program = Program(found, (loop("i", 0, values.size, Compute(0), kind="vector"),))
+    out = np.empty_like(values)
+    compile_program(program).run({"A": values, "out": out})
+    bound = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(out, evaluate(found, {"A": values}), rtol=bound, atol=bound)
+    np.testing.assert_allclose(
+        out, interpret(program, {"A": values}).output, rtol=8 * bound, atol=8 * bound
+    )
+
+
 def test_a_program_is_checked_as_it_is_interpreted():
     """Points that are left out, computed twice, or outside of the region; reads before writes."""
     found = bind("out[i,j] = A[i] + B[j]", {"i": 4, "j": 4}, "int32", where="j <= i")

@@ -6,6 +6,8 @@ from math import erfc, inf
 import numpy as np
 import pytest
 
+from tilesolve.contractions.epilogue import Epilogue
+from tilesolve.contractions.epilogue_terms import list_steps
 from tilesolve.kernels.runtime.epilogue_steps import step_address
 
 STEP = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7, *[ctypes.c_double] * 2)
@@ -14,10 +16,16 @@ UNITS = 4
 DTYPES = ("float32", "float64")
 
 
+def compile_step(text, dtype):
+    """The code of a chain that is one step."""
+    (step,) = list_steps(Epilogue.parse(text))
+    return STEP(step_address(step.term, dtype))
+
+
 def apply_step(name, x):
     """What a step makes of numbers."""
     found = x.copy()
-    STEP(step_address(name, str(x.dtype)))(found.ctypes.data, found.size, 1, 0, 0, 0, 0, 0.0, 0.0)
+    compile_step(name, str(x.dtype))(found.ctypes.data, found.size, 1, 0, 0, 0, 0, 0.0, 0.0)
     return found
 
 
@@ -96,7 +104,7 @@ def test_any_count_and_place():
     for begin in range(0, 19, 3):
         for count in (0, 1, 2, 7, 8, 9, 15, 17, 33):
             run = values.copy()
-            step = STEP(step_address("gelu", "float32"))
+            step = compile_step("gelu", "float32")
             step(run[begin:].ctypes.data, count, 1, 0, 0, 0, 0, 0.0, 0.0)
             np.testing.assert_array_equal(run[begin : begin + count], whole[begin : begin + count])
             run[begin : begin + count] = values[begin : begin + count]
@@ -109,13 +117,13 @@ def test_a_block_is_all_of_its_runs_and_nothing_else(distance):
     generator = np.random.default_rng(0)
     whole = generator.uniform(-9, 9, (5, 40)).astype(np.float32)
     operand = generator.uniform(-9, 9, (5, 90)).astype(np.float32)
-    for name, most in (("+ relu", inf), ("+ relu6", 6.0)):
-        step = STEP(step_address(name, "float32"))
+    for name, least, most in (("+ relu", 0, inf), ("+ relu6", 0, 6.0), ("+ clip(-1,2)", -1, 2)):
+        step = compile_step(name, "float32")
         for count in (0, 1, 8, 33):
             found, expected = whole.copy(), whole.copy()
             here = operand[:, : max(1, distance * count) : max(1, distance)][:, :count]
-            expected[:, 3 : 3 + count] = np.clip(expected[:, 3 : 3 + count] + here, 0, most)
+            expected[:, 3 : 3 + count] = np.clip(expected[:, 3 : 3 + count] + here, least, most)
             place, apart = operand.ctypes.data, operand.strides[0]
             begin, pitch = found[:, 3:].ctypes.data, found.strides[0]
-            step(begin, count, 5, pitch, place, 4 * distance, apart, most, 0.0)
+            step(begin, count, 5, pitch, place, 4 * distance, apart, least, most)
             np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,108 @@
+"""Terms in LLVM IR, as numbers or as vectors: what is the same is computed once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from llvmlite import ir
+
+from tilesolve.contractions.statements.operations import named_kind
+from tilesolve.contractions.statements.promotion import argument_dtypes
+from tilesolve.contractions.statements.terms import Apply, Cast, Choose, Dtypes, Number, Term
+from tilesolve.kernels.ir import arithmetic, smooth_functions, vectors
+from tilesolve.kernels.ir.arithmetic import COMPARISONS, EMITTERS, number_type
+from tilesolve.kernels.ir.exponentials import emit_exp
+from tilesolve.kernels.ir.logarithms import emit_log
+from tilesolve.kernels.ir.reals import Real
+from tilesolve.kernels.ir.vectors import constant
+
+
+def _smooth(function: Callable[[Real], Real]) -> Callable[[ir.IRBuilder, ir.Value], ir.Value]:
+    """Return what emits a function that is written as a formula."""
+    return lambda builder, value: function(Real(builder, value)).value
+
+
+_FUNCTIONS = {
+    "exp": emit_exp,
+    "log": emit_log,
+    "tanh": _smooth(smooth_functions.tanh),
+    "sigmoid": _smooth(smooth_functions.sigmoid),
+    "silu": _smooth(smooth_functions.silu),
+    "gelu": _smooth(smooth_functions.gelu),
+    "gelu_tanh": _smooth(smooth_functions.gelu_tanh),
+}
+"""What emits the functions of one real number that are no instructions."""
+
+
+class TermValues(ABC):
+    """The values of terms while code is written.
+
+    Parameters
+    ----------
+    builder
+        Where to write.
+    dtypes
+        Of what the terms read.
+    lanes
+        How many points are computed at once, as vectors of so many lanes; None for one.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, dtypes: Dtypes, lanes: int | None) -> None:
+        self.builder, self.dtypes, self.lanes = builder, dtypes, lanes
+        self._found: dict[Term, ir.Value] = {}
+
+    @abstractmethod
+    def leaf(self, term: Term) -> ir.Value:
+        """Emit a term that is no number, choice, operation or cast, in the dtype that it has."""
+
+    def value(self, term: Term, dtype: str) -> ir.Value:
+        """Emit a term in a dtype."""
+        if isinstance(term, Number):
+            return constant(number_type(dtype), np.array(term.value).astype(dtype).item())
+        found = self._found.get(term)
+        if found is None:
+            found = self._found[term] = self._emit(term)
+        return arithmetic.cast(self.builder, found, self.kind(term), dtype)
+
+    def kind(self, term: Term) -> str:
+        """Return the dtype that a term is computed in."""
+        return named_kind(term.kind(self.dtypes))
+
+    def lanes_of(self, value: ir.Value) -> ir.Value:
+        """Return a value in each lane, or as it is where one point is computed at a time."""
+        if self.lanes is None or isinstance(value.type, ir.VectorType):
+            return value
+        kind = ir.VectorType(value.type, self.lanes)
+        if isinstance(value, ir.Constant):
+            return ir.Constant(kind, [value] * self.lanes)
+        return vectors.broadcast(self.builder, value, kind)
+
+    def apply(self, term: Apply, dtypes: Sequence[str], values: Sequence[ir.Value]) -> ir.Value:
+        """Emit an operation of values of some dtypes."""
+        if term.name in COMPARISONS:
+            return arithmetic.compare(self.builder, COMPARISONS[term.name], dtypes, values)
+        if term.name in _FUNCTIONS:
+            return _FUNCTIONS[term.name](self.builder, *values)
+        return EMITTERS[term.name](self.builder, dtypes[0], values)
+
+    def _emit(self, term: Term) -> ir.Value:
+        match term:
+            case Cast(dtype=dtype, term=inner):
+                return self.value(inner, dtype)
+            case Choose(test=test, yes=yes, no=no):
+                kind = self.kind(term)
+                parts = (self.value(test, "bool"), self.value(yes, kind), self.value(no, kind))
+                return self.builder.select(*self._alike(parts))
+            case Apply(arguments=arguments):
+                wanted = argument_dtypes(term, [one.kind(self.dtypes) for one in arguments])
+                given = zip(arguments, wanted, strict=True)
+                return self.apply(term, wanted, self._alike([self.value(*one) for one in given]))
+        return self.leaf(term)
+
+    def _alike(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return values as vectors if one of them is one."""
+        if any(isinstance(value.type, ir.VectorType) for value in values):
+            return [self.lanes_of(value) for value in values]
+        return list(values)
