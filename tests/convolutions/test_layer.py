@@ -24,6 +24,8 @@ from tilesolve.convolutions import layer_plans
 from tilesolve.convolutions.conv import forget_convolutions
 from tilesolve.packing.buffers import allocate
 
+pytestmark = pytest.mark.usefixtures("any_tiles")
+
 MACHINE = make_shallow_machine(256, 16)
 EPS = 1e-3
 

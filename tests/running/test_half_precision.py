@@ -21,6 +21,8 @@ from tilesolve.model.nest import Band
 from tilesolve.planning.register_tile import register_tile
 from tilesolve.plans.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("any_tiles")
+
 MACHINE = make_shallow_machine(256, 16)
 SLOW = settings(unshrunk, max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 halves = pytest.mark.parametrize("dtype", HALF_DTYPES)

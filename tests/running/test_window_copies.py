@@ -26,6 +26,8 @@ from tilesolve.kernels.runtime.copy_windows import copy_windows
 from tilesolve.packing.windows import WindowCopy
 from tilesolve.plans.plan import plan
 
+pytestmark = pytest.mark.usefixtures("any_tiles")
+
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 WIDTHS = {128: 16, 256: 16, 512: 32}
 LAYOUTS = {
