@@ -30,6 +30,7 @@ from running_cases import (
     varied,
 )
 from strategies import problems, specs, unshrunk
+from turns import WHOLE, in_turn
 
 from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.constants import tuning
@@ -207,7 +208,7 @@ IN_BLOCKS = {
 """For each dtype the specs that are tried around block sizes."""
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@WHOLE
 @pytest.mark.parametrize(
     ("dtype", "spec"), [(dtype, spec) for dtype, specs in IN_BLOCKS.items() for spec in specs]
 )
@@ -220,11 +221,9 @@ def test_around_block_sizes(spec, dtype, width, whole):
     """
     lanes = width[0] // (64 if dtype in ("float64", "complex128") else 32)
     extents = sorted({side + d for side in (1, lanes, 3 * lanes) for d in (-1, 0, 1)} - {0})
-    if not whole:
-        specs = IN_BLOCKS[dtype]
-        step = min(len(specs), len(WIDTHS))
-        extents = extents[(specs.index(spec) + WIDTHS.index(width)) % step :: step]
-    for n in extents:
+    specs = IN_BLOCKS[dtype]
+    turn = specs.index(spec) + WIDTHS.index(width)
+    for n in in_turn(extents, turn, whole, of=min(len(specs), len(WIDTHS))):
         problem = Problem.of(spec, n, dtype)
         found = plan(problem, machine=make_shallow_machine(*width), cache=False)
         check_run(found, draw_operands(problem, n))

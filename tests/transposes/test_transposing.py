@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from turns import WHOLE, in_turn
 
 from tilesolve import transpose
 from tilesolve.contractions.errors import (
@@ -161,10 +162,13 @@ def test_any_axes_of_any_layout(reach, data):
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("registers", [256, 512, 2048])
-def test_around_block_sizes(reach, size, span, streamed, registers):
+@WHOLE
+def test_around_block_sizes(reach, size, span, streamed, registers, whole):
     """One less, exactly, and one more than the sides of blocks and of tiles."""
     reach(span, streamed, register_bytes=registers)
-    for rows, columns in itertools.product([1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33], repeat=2):
+    pairs = itertools.product([1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33], repeat=2)
+    turn = sorted(SPANS).index(span) + 2 * streamed + registers.bit_length()
+    for rows, columns in in_turn(pairs, turn, whole):
         a = drawn((rows, columns), f"V{size}")
         assert same(transpose(a), a.T)
         b = drawn((3, rows, 2, columns), f"V{size}")
@@ -265,12 +269,14 @@ def test_what_near_caches_hold_is_not_staged(reach, shape, size, staged):
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_columns_that_blocks_would_leave_over_are_transposed_together(reach, size, threads):
+@WHOLE
+def test_columns_that_blocks_would_leave_over_are_transposed_together(reach, size, threads, whole):
     """Those of all fills of a run, which are some blocks and what is left of one, or more."""
     side = transpose_blocks.BLOCK_SIDES[size][0]
-    for columns, more, high in itertools.product(
+    sides = itertools.product(
         (side + 1, 2 * side + 1, 3 * side - 1), (2, 5), (3, side + 1, 5 * side + 2)
-    ):
+    )
+    for columns, more, high in in_turn(sides, size + threads, whole, of=5):
         shape = (columns, more, {2: 2000, 4: 1000}.get(size, 250), high)  # enough to be listed
         a = drawn(shape, f"V{size}")
         reach("usual", streamed=True)
