@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import PATIENCE
+from running_cases import make_shallow_machine, write_shallow_machine
 from strategies import problems as any_problem
 from typer.testing import CliRunner
 
@@ -54,11 +55,10 @@ from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverEr
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.model import Machine
 from tilesolve.plans.plan import plan
 
 SMALL = Problem.of("abc-acd-db", "a=6 b=5 c=4 d=7")
-MACHINE = Machine.load("i7-6700k")
+MACHINE = make_shallow_machine(256, 16)
 FLUSH = 2**12
 
 
@@ -538,7 +538,7 @@ class TestCommand:
         )
         kept = tmp_path / "kept.json"
         common = ("--peers", "numpy,fake_peers:wrong", "--repeat", 2, "--json", kept)
-        common += ("--machine", "i7-6700k")
+        common += ("--machine", write_shallow_machine(tmp_path))
         done = command(suite, "--case", "one", *common)
         assert done.exit_code == 0, done.output
         assert "fake_peers:wrong: wrong result" in done.stdout
@@ -655,7 +655,7 @@ class TestCommand:
         start.with_case(Result(case, entries, planned(1.0, 1.0, "L1"))).save(kept)
         done = command(
             *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
-            *("--machine", "i7-6700k", "--json", kept),
+            *("--machine", write_shallow_machine(tmp_path), "--json", kept),
         )
         assert done.exit_code == 1
         assert "wrong result" in done.stdout
@@ -673,7 +673,8 @@ class TestCommand:
         )
         page = tmp_path / "found.html"
         done = command(
-            *(suite, "--peers", "numpy", "--repeat", 1, "--machine", "i7-6700k", "--html", page)
+            *(suite, "--peers", "numpy", "--repeat", 1, "--html", page),
+            *("--machine", write_shallow_machine(tmp_path)),
         )
         assert done.exit_code == 1
         assert "one, tilesolve: unplanned: IPOPT is tired" in done.stdout
@@ -750,6 +751,7 @@ class TestResults:
             Sweep.from_json(json.dumps(data), origin="old.json")
         assert "\n" not in str(said.value)
 
+    @settings(max_examples=40)
     @given(st.data())
     def test_a_damaged_file_is_refused_or_shown(self, data):
         """With any value replaced by another one, what is read can be shown and kept."""

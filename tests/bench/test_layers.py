@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_cases import make_shallow_machine
+from running_cases import make_shallow_machine, write_shallow_machine
 from typer.testing import CliRunner
 
 from tilesolve.bench.contenders import Contender, parse_layer_contenders
@@ -43,9 +43,8 @@ from tilesolve.cli import app
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.contractions.layer_suites import layer_suites
-from tilesolve.machine.model import Machine
 
-MACHINE = Machine.load("i7-6700k")
+MACHINE = make_shallow_machine(256, 16)
 
 SMALL = Convolution.of((1, 4, 9, 8), (6, 4, 3, 3), stride=2, padding=1)
 
@@ -257,7 +256,8 @@ class TestMeasuring:
         """A sweep of one layer is kept, written, and not made again."""
         file, page = tmp_path / "found.json", tmp_path / "page.md"
         asked = ["bench", "resnet18", "--case", "256-512 1x1 *", "--peers", "im2col"]
-        asked += ["--repeat", "1", "--machine", "i7-6700k", "--json", str(file)]
+        asked += ["--repeat", "1", "--machine", str(write_shallow_machine(tmp_path))]
+        asked += ["--json", str(file)]
         for _ in range(2):
             done = CliRunner().invoke(
                 app, [*asked, "--page", str(page), "--csv", str(tmp_path / "found.csv")]

@@ -573,9 +573,10 @@ def product_plan(sums, threads, everyone):
     return plan("ij-ik-kj", f"i=2000 j=2000 k={sums}", machine, threads=threads, cache=False)
 
 
-@pytest.mark.parametrize("sums", [8, 400])
-@pytest.mark.parametrize("everyone", [None, 0.9, 2.5])
-@pytest.mark.parametrize("threads", [1, 2, 4, 64])
+@pytest.mark.parametrize(
+    ("sums", "everyone", "threads"),
+    quick_each(product((8, 400), (None, 0.9, 2.5), (1, 2, 4, 64))),
+)
 def test_no_plan_is_faster_than_the_roofline(sums, threads, everyone):
     """However many threads, whatever was measured with all cores: both take the same figures."""
     found = product_plan(sums, threads, everyone)

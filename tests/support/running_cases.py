@@ -31,6 +31,13 @@ def make_shallow_machine(bits, registers):
     return replace(found, levels=(*found.levels[:2], found.levels[-1]))
 
 
+def write_shallow_machine(folder):
+    """Write such a machine to a file, for commands; return its path."""
+    path = folder / "shallow.toml"
+    path.write_text(make_shallow_machine(256, 16).to_toml())
+    return path
+
+
 def varied(found, **changes):
     """Return a plan of a plan's solution with other fields."""
     return Plan(replace(found.solution, **changes))
