@@ -6,7 +6,7 @@ from types import NoneType
 from typing import get_args, get_type_hints
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
 from tilesolve import caches
 from tilesolve.bench.run import suite_sweep
@@ -63,7 +63,7 @@ VALUES = [
 
 def check(*arguments):
     """Run the command; it ends with 2 and one line, before anything was measured."""
-    done = CliRunner().invoke(app, arguments)
+    done = invoke(*arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 2, (arguments, done.output)

@@ -17,12 +17,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import PATIENCE
 from running_cases import make_shallow_machine, write_shallow_machine
 from strategies import problems as any_problem
-from typer.testing import CliRunner
 
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.cases import (
@@ -50,7 +50,6 @@ from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.bench.run.sweep import measure_case as measure
 from tilesolve.bench.run.team import PeerError, keep_crew, start_team
 from tilesolve.bench.run.worker import Order, make_timer
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
@@ -80,10 +79,6 @@ def kernels(tmp_path_factory, kept_code, kept_functions):
 def fake(name):
     """Return a misbehaving contender."""
     return Contender(name, f"fake_peers:{name}", "fake_peers")
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
 def order(contender, problem=SMALL):
@@ -539,14 +534,14 @@ class TestCommand:
         kept = tmp_path / "kept.json"
         common = ("--peers", "numpy,fake_peers:wrong", "--repeat", 2, "--json", kept)
         common += ("--machine", write_shallow_machine(tmp_path))
-        done = command(suite, "--case", "one", *common)
+        done = bench(suite, "--case", "one", *common)
         assert done.exit_code == 0, done.output
         assert "fake_peers:wrong: wrong result" in done.stdout
         first = Sweep.read(kept)
         files = {kind: tmp_path / f"found.{kind}" for kind in ("csv", "html", "svg")}
         outputs = ("--csv", files["csv"], "--page", page.parent, "--compare", kept)
         drawn_too = ("--html", files["html"], "--plot", files["svg"])
-        done = command(suite, *common, *outputs, *drawn_too)
+        done = bench(suite, *common, *outputs, *drawn_too)
         assert done.exit_code == 0, done.output
         assert Sweep.read(kept).cases[0] == first.cases[0]
         names = [case.name for case in Sweep.read(kept).cases]
@@ -572,7 +567,7 @@ class TestCommand:
         kept = tmp_path / "kept.json"
         made().save(kept)
         before = kept.read_bytes()
-        done = command("gemm", "--json", kept)
+        done = bench("gemm", "--json", kept)
         assert done.exit_code == 2
         assert "another suite: 'mine', now 'gemm'" in done.stderr
         assert kept.read_bytes() == before
@@ -584,7 +579,7 @@ class TestCommand:
         """Nothing is overwritten, and the message names the file."""
         kept = tmp_path / "kept.json"
         kept.write_text(text)
-        done = command("gemm", "--json", kept)
+        done = bench("gemm", "--json", kept)
         assert done.exit_code == 2
         assert "kept.json" in done.stderr
         assert kept.read_text() == text
@@ -638,7 +633,7 @@ class TestCommand:
         monkeypatch.setattr("tilesolve.bench.run.suite_sweep.run_sweep", lambda *_: None)
         monkeypatch.setattr("tilesolve.studies.method.share_progress", lambda *_: ())
         files = [] if study else ["--html", tmp_path / "found.html"]
-        done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
+        done = bench("gemm", *study, "--csv", tmp_path / "found.csv", *files)
         assert done.exit_code == 1
         assert (tmp_path / "found.csv").read_text().startswith("case,")
         assert study or (tmp_path / "found.html").read_text().startswith("<!DOCTYPE html>")
@@ -653,7 +648,7 @@ class TestCommand:
         entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
         case = ContractionCase(name, problem)
         start.with_case(Result(case, entries, planned(1.0, 1.0, "L1"))).save(kept)
-        done = command(
+        done = bench(
             *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
             *("--machine", write_shallow_machine(tmp_path), "--json", kept),
         )
@@ -672,7 +667,7 @@ class TestCommand:
             'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" }]'
         )
         page = tmp_path / "found.html"
-        done = command(
+        done = bench(
             *(suite, "--peers", "numpy", "--repeat", 1, "--html", page),
             *("--machine", write_shallow_machine(tmp_path)),
         )

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE
-from typer.testing import CliRunner
 
 from tilesolve.calibration import calibrate as calibrate_module
 from tilesolve.calibration.calibrate import Calibration, calibrate, evaluate
@@ -36,7 +36,6 @@ from tilesolve.calibration.staircase import (
     median_within,
     order_bandwidths,
 )
-from tilesolve.cli import app
 from tilesolve.constants.tuning import SWEEP_BYTES
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
 from tilesolve.machine.level import Level
@@ -569,7 +568,7 @@ class TestPicture:
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+    return invoke("calibrate", *arguments)
 
 
 @pytest.fixture

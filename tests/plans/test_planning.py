@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
+from commands import run_python
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 from strategies import specs, unshrunk
@@ -663,7 +663,7 @@ def test_a_missing_solver_says_what_to_install():
         "try: tilesolve.plan('ab-ac-cb', 64, 'i7-6700k', cache=False)\n"
         "except SolverError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
     assert "cyipopt-wheels" in done.stdout
 
 

@@ -3,8 +3,6 @@
 import copy
 import itertools
 import pickle
-import subprocess
-import sys
 import threading
 import tracemalloc
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from commands import run_python
 from guessed_tiles import guess_plan, guessed_tiles
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
@@ -585,13 +584,7 @@ def test_damaged_code_is_made_again(tmp_path, kept_functions):
     for damage in (False, True):
         for path in (tmp_path / "code").glob("*.o") if damage else ():
             path.write_bytes(path.read_bytes()[:-7])
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env={"TILESOLVE_CACHE_DIR": str(tmp_path), "PATH": ""},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python("-c", script, env={"TILESOLVE_CACHE_DIR": str(tmp_path), "PATH": ""})
         assert done.returncode == 0, done.stderr
         assert ("is damaged" in done.stderr) == damage
 

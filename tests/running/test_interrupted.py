@@ -1,11 +1,9 @@
 """Ctrl-C ends what runs for long, and leaves all usable: in a process of its own."""
 
 import os
-import subprocess
-import sys
 
 import pytest
-from patience import PATIENCE
+from commands import run_python
 
 START = """
 import os, signal, threading, time
@@ -138,12 +136,7 @@ assert signal.getsignal(signal.SIGINT) is raise_mine
 def test_ctrl_c_ends_it_and_leaves_all_usable(threads):
     """Its output is written in part; the next call is right, and the handler what it was."""
     cases = (f"print({name!r}){text.format(threads=threads)}" for name, text in CASES.items())
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join([START, *cases])],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # the expected results, on busy cores
+    done = run_python(
+        "-c", "\n".join([START, *cases]), env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, (done.stdout, done.stderr)

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from io import StringIO
@@ -12,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
+from commands import run_python
 from rich.console import Console
 
 from tilesolve.contractions.errors import TilesolveWarning
@@ -406,12 +406,7 @@ def test_folders_that_cannot_be_used(mode, below):
         Path(above).chmod(0o755)
         folder = Path(above) / "closed"
         folder.mkdir(mode=mode)
-        done = subprocess.run(
-            [sys.executable, "-c", UNREADABLE, str(folder / below)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python("-c", UNREADABLE, str(folder / below))
     assert done.returncode == 0, done.stderr
     expected = {
         f"{what} folder: export TILESOLVE_{variable}_DIR=<a folder that can be written>: False"

@@ -3,11 +3,9 @@
 import os
 import random
 import resource
-import subprocess
-import sys
 
 import pytest
-from patience import PATIENCE
+from commands import run_python
 
 WORK = """
 import numpy as np
@@ -35,13 +33,8 @@ def run(text, folder, most=None):
         if most is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        preexec_fn=limit,
-        env={**os.environ, "TILESOLVE_CACHE_DIR": str(folder)},
+    done = run_python(
+        "-c", text, preexec_fn=limit, env={**os.environ, "TILESOLVE_CACHE_DIR": str(folder)}
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -1,14 +1,13 @@
 """Transposes: every element where numpy puts it, nothing else touched, mistakes named."""
 
 import itertools
-import subprocess
-import sys
 import threading
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import run_python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from turns import WHOLE, in_turn
@@ -661,7 +660,7 @@ if not child:
 os.waitpid(child, 0)
 print(array.max())
 """
-    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    found = run_python("-c", text)
     assert found.stdout == "1\n", found.stderr
 
 
