@@ -1,7 +1,6 @@
 """Plans that run: right for every layout, exact about their tiles, clear about bad input."""
 
 import copy
-import itertools
 import pickle
 import threading
 import tracemalloc
@@ -656,21 +655,6 @@ def test_copies_of_plans_know_nothing_of_arrays(copied):
     check_run(other, operands)
 
 
-def test_layouts_take_turns():
-    """A plan remembers many layouts, and mixes none of them up."""
-    problem = Problem.of("mnb-bmk-knb", "m=5 n=3 k=4 b=2")
-    found = plan(problem, machine=make_machine(), cache=False)
-    first, second = draw_operands(problem)
-    expected = reference(problem, first, second)
-    for _ in range(2):
-        for one, two, three in itertools.product(LAYOUTS, repeat=3):
-            operands = relaid(first, one), relaid(second, two)
-            out = relaid(poisoned(problem), three)
-            found(*operands, out)
-            check_result(problem, out, expected, operands)
-            check_result(problem, found(*operands), expected, operands)
-
-
 def test_layouts_are_bounded_by_their_bytes(monkeypatch):
     """Those not used for longest go; the last one stays, however large; results stay right."""
     problem = Problem.of("mn-mk-kn", "m=6 n=7 k=8")
@@ -739,15 +723,6 @@ def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
     usual, other = (Task.of(found.solution, problem, {}, steps) for steps in (forwards, backwards))
     assert other.schedule.pack_kinds == usual.schedule.pack_kinds
     assert KIND_GATHER not in other.schedule.pack_kinds
-
-
-def test_interleaved_memory_is_no_overlap():
-    """Arrays that share a buffer, but no element of it, may be used together."""
-    room = np.ones((4, 8))
-    found = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
-    found(room[:, ::2], np.eye(4), room[:, 1::2], alpha=2)
-    assert np.all(room[:, 1::2] == 2)
-    assert np.all(room[:, ::2] == 1)
 
 
 def test_other_numbers_of_operands():
