@@ -33,7 +33,7 @@ CHOICES = {"test_long_paths", "test_edge_paths", "test_path_type_input"}
 LARGE = "by the routes of large ones"
 
 
-@pytest.fixture(params=["as it is", pytest.param(LARGE, marks=pytest.mark.slow)])
+@pytest.fixture(params=["as it is", LARGE])
 def in_place(request, monkeypatch):
     """numpy's module finds ours where it looks for numpy's."""
     einsum_module.forget_calls()
