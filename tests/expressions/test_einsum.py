@@ -19,13 +19,6 @@ from tilesolve.expressions import einsum as einsum_module
 DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16", "G")
 
 
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No expression is known from another test."""
-    einsum_module._calls.clear()
-    einsum_module._expressions.clear()
-
-
 @pytest.fixture(params=["as it is", "without numpy's loops"])
 def paths(request, monkeypatch):
     """Small cases run as they do, and then by the routes that larger ones take."""
