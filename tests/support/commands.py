@@ -8,6 +8,19 @@ from typer.testing import CliRunner
 
 from tilesolve.cli import app
 
+FIRST_USE = """
+import numpy as np
+import tilesolve
+
+first = np.arange(1600.0).reshape(40, 40)
+second = first[::-1] + 1
+assert np.allclose(tilesolve.plan("ik-ij-jk", 40, "i7-6700k")(first, second), first @ second)
+assert (tilesolve.transpose(first) == first.T).all()
+stage = tilesolve.nest("C[i,j] = A[j,i] + B[i,j]", 40, machine="i7-6700k")
+assert (stage(first, second) == first.T + second).all()
+"""
+"""What a process may do first: a plan, a transpose and a nest, whose code is made or loaded."""
+
 
 def invoke(*arguments):
     """Run the command here."""
