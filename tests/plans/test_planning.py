@@ -304,6 +304,7 @@ def test_a_higher_peak_makes_calls_and_packing_no_faster(sums):
         assert saved == pytest.approx(found.sensitivity["compute"], abs=0.01)
 
 
+@pytest.mark.parametrize("machine", quick_each([["i7-6700k"], ["e5-2680v4"]]))
 @pytest.mark.parametrize(
     ("spec", "sizes"),
     [
@@ -323,7 +324,6 @@ def test_a_higher_peak_makes_calls_and_packing_no_faster(sums):
         ("ii->i", 50),
     ],
 )
-@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
 def test_odd_problems_have_plans(spec, sizes, machine):
     """Extents 0 and 1, primes, one operand, many letters: each has a plan that checks."""
     found = Plan(solve(Problem.of(spec, sizes), Machine.load(machine), 1, Demand()))
@@ -355,8 +355,7 @@ def test_a_wide_register_tile_leaves_room(spec, sizes, dtype):
     found.nest.check(found.share)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("sharing", [1, 2, 60])
+@pytest.mark.parametrize(("sharing", "threads"), quick_each(product((1, 2, 60), (1, 2)), of=2))
 def test_tiles_fill_no_more_of_a_named_cache_than_cores_have(threads, sharing):
     """A virtual machine names the cache of a large CPU: a core's share of it holds the tiles."""
     named = Level("L3", 480 << 20, 5e10, ways=16, shared_by=sharing)
@@ -390,18 +389,18 @@ def machine_of(*capacities, base="i7-6700k", **changes):
     return shipped.replace(levels=(*caches, Level("memory", None, 8e9)), **changes)
 
 
+@pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
 @pytest.mark.parametrize(
     "capacities",
     [
         (),
         (32768,),
         (32768, 262144),
-        (32768, 262144, 2**22, 2**25),
+        pytest.param((32768, 262144, 2**22, 2**25), marks=pytest.mark.slow),
         (32768, 262144, 2**20, 2**23, 2**26),
         (65536, 32768, 2**23),
     ],
 )
-@pytest.mark.parametrize("spec", ["ab-ac-cb", "kh-c[h+r]-kcr"])
 def test_any_number_of_levels(capacities, spec):
     """From no cache to five, and an L2 smaller than L1 (section 5.5)."""
     if len(capacities) == 5:  # of two classes: four have a thousand choices
@@ -457,9 +456,16 @@ def test_of_tiles_that_are_as_fast_those_with_long_runs_are_taken(case, most, mo
     assert found.solution.score <= (1 + policy.TIME_TOLERANCE) * short.solution.score
 
 
-@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
-@pytest.mark.parametrize("case", ["abcdef-efgc-gdab", "abcdef-efgb-gdac", "ab-cad-dcb"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("case", "machine", "dtype"),
+    quick_each(
+        product(
+            ("abcdef-efgc-gdab", "abcdef-efgb-gdac", "ab-cad-dcb"),
+            ("i7-6700k", "e5-2680v4"),
+            ("float32", "float64"),
+        )
+    ),
+)
 def test_tiles_that_take_little_room_cost_little(machine, case, dtype, monkeypatch):
     """No tiling that was looked at scores better than the plan by more than counts as alike."""
     seen, every = [], select._candidates
@@ -537,8 +543,9 @@ def test_of_loops_that_are_as_fast_those_with_long_runs_are_taken(case, machine)
     assert found.seconds <= 1.02 * first.seconds
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("spec", ["ab-ac-cb", "abcd-aebf-dfce"])
+@pytest.mark.parametrize(
+    ("spec", "dtype"), [("ab-ac-cb", "float32"), ("abcd-aebf-dfce", "float64")]
+)
 def test_whole_lines_are_given_up_for_room(spec, dtype):
     """A last cache that cannot hold tiles of whole lines beside the register tile's panels."""
     machine = machine_of(32768, 262144, 8192, **WIDE)

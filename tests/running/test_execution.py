@@ -16,6 +16,7 @@ from guessed_tiles import guess_plan, guessed_tiles
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from running_cases import (
+    LAYOUTS,
     MANY_REGISTERS,
     WIDTHS,
     check_result,
@@ -24,6 +25,7 @@ from running_cases import (
     make_machine,
     make_shallow_machine,
     poisoned,
+    relaid,
     trace_once,
     varied,
 )
@@ -66,31 +68,6 @@ def test_few_registers_have_small_tiles_or_none(dtype, least):
         check_run(plan(problem, machine=make_shallow_machine(128, registers), cache=False))
     with pytest.raises(MachineError, match=f"^{least - 1} vector registers hold no .* {dtype}$"):
         check_run(plan(problem, machine=make_shallow_machine(128, least - 1), cache=False))
-
-
-def relaid(array, how):
-    """Return an equal array whose elements lie otherwise."""
-    if not array.ndim:
-        return array
-    if how == "fortran":
-        return np.asfortranarray(array)
-    if how == "reversed":
-        return array[(slice(None, None, -1),) * array.ndim].copy()[
-            (slice(None, None, -1),) * array.ndim
-        ]
-    if how == "spread":
-        room = np.zeros([2 * n for n in array.shape], array.dtype)
-        room[(slice(None, None, 2),) * array.ndim] = array
-        return room[(slice(None, None, 2),) * array.ndim]
-    if how == "unaligned":
-        raw = np.zeros(array.nbytes + 1, np.uint8)
-        found = raw[1:].view(array.dtype).reshape(array.shape)
-        found[...] = array
-        return found
-    return array
-
-
-LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
 
 
 @settings(unshrunk, max_examples=25)

@@ -60,6 +60,28 @@ def poisoned(problem):
     return np.full(problem.shape(0), np.nan, array_dtype(problem.dtype))
 
 
+LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
+
+
+def relaid(array, how):
+    """Return an equal array whose elements lie otherwise; what lies between them is no number."""
+    if how == "plain" or not array.ndim:
+        return array
+    if how == "fortran":
+        return np.asfortranarray(array)
+    if how == "reversed":
+        turned = (slice(None, None, -1),) * array.ndim
+        return array[turned].copy()[turned]
+    if how == "spread":
+        room = np.full([2 * n for n in array.shape], np.nan, array.dtype)
+        found = room[(slice(None, None, 2),) * array.ndim]
+    else:
+        raw = np.zeros(array.nbytes + 1, np.uint8)
+        found = np.ndarray(array.shape, array.dtype, raw.data, 1)
+    found[...] = array
+    return found
+
+
 def lay_out(shape, dtype, order, gap, backwards=False):
     """Return an array of poison whose axes lie in an order, the last ones side by side.
 

@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from running_cases import relaid
 
 from tilesolve import Machine, Problem, plan, reference
 from tilesolve.kernels.runtime import guard_fields
@@ -26,15 +27,9 @@ def held(words, arrays):
 
 def laid(shape, how, dtype="float64"):
     """Return an array that lies in memory of its own in some way."""
-    if how == "fortran":
-        return np.zeros(shape, dtype, order="F")
-    if how == "reversed":
-        return np.zeros(shape, dtype)[(..., *(slice(None, None, -1),) * len(shape))]
-    if how == "spread":
-        return np.zeros([2 * n for n in shape], dtype)[(..., *(slice(None, None, 2),) * len(shape))]
     if how == "repeated":
         return np.broadcast_to(np.zeros((), dtype), shape)
-    return np.zeros(shape, dtype)
+    return relaid(np.zeros(shape, dtype), how)
 
 
 shapes = st.lists(st.integers(1, 4), max_size=3).map(tuple)
