@@ -1,6 +1,7 @@
 """Plans that run: right for every layout, exact about their tiles, clear about bad input."""
 
 import copy
+import itertools
 import pickle
 import threading
 import tracemalloc
@@ -30,7 +31,7 @@ from running_cases import (
     varied,
 )
 from strategies import problems, specs, unshrunk
-from turns import WHOLE, in_turn
+from turns import WHOLE, in_turn, quick_each
 
 from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.constants import tuning
@@ -440,8 +441,9 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
         ({"m": 24}, "nmkb", ("L1", "L2"), False),
     ],
 )
-@pytest.mark.parametrize("order", ["nmkb", "mnkb", "kbmn"])
-@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize(
+    ("order", "more"), quick_each(itertools.product(("nmkb", "mnkb", "kbmn"), (0, 5)), of=5)
+)
 def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monkeypatch):
     """Calls are the same in the same order, but that cells are near-equal where edges are."""
     problem = Problem.of("bmn-bmk-bkn", {"b": 3, "m": 48 + more, "n": 384 + more, "k": 30})

@@ -202,7 +202,7 @@ def suite(tmp_path):
 
 def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     """What is kept is not run again; what cannot be studied is a line; each trial is one in CSV."""
-    monkeypatch.setattr(tiles, "MOST_DRAWS", 3000)
+    monkeypatch.setattr(tiles, "MOST_DRAWS", 500)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
     common = (
         suite,
