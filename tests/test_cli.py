@@ -314,26 +314,30 @@ main()
     assert (found.returncode, found.stderr) == (0, b"")
 
 
+GENERATED = """
+from tilesolve.cli import app
+from tilesolve.machine.model import Machine
+Machine.load = lambda *_: exec("raise KeyboardInterrupt")
+app(["machine"])
+"""
+
+
 @pytest.mark.parametrize(
-    "how", [["-m", "tilesolve"], ["-c", "import tilesolve.__main__ as m; m.main()"]]
+    ("module", "text", "how"),
+    [
+        ("typer", "exec('raise KeyboardInterrupt')", ["-m", "tilesolve"]),
+        (
+            "typer",
+            "exec('raise KeyboardInterrupt')",
+            ["-c", "import tilesolve.__main__ as m; m.main()"],
+        ),
+        ("interrupted", GENERATED, ["-m", "interrupted"]),
+    ],
 )
-def test_interrupted_before_the_command_is_there(tmp_path, how):
-    """An interrupt among the first imports ends as quietly as a later one."""
-    (tmp_path / "typer.py").write_text("exec('raise KeyboardInterrupt')", encoding="utf-8")
+def test_interrupted_among_imports(tmp_path, module, text, how):
+    """Before the command is there, or amid the `exec` of a text, an interrupt ends as quietly."""
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
     found = run_python(*how, env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
-
-
-def test_interrupted_in_generated_code(tmp_path):
-    """An interrupt amid the `exec` of a text, as imports make them, ends a command alike."""
-    (tmp_path / "interrupted.py").write_text(
-        "from tilesolve.cli import app\n"
-        "from tilesolve.machine.model import Machine\n"
-        "Machine.load = lambda *_: exec('raise KeyboardInterrupt')\n"
-        "app(['machine'])\n",
-        encoding="utf-8",
-    )
-    found = run_python("-m", "interrupted", cwd=tmp_path)
     assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
 
 
