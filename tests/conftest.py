@@ -8,6 +8,7 @@ import sys
 from functools import lru_cache
 
 import pytest
+from guessed_tiles import guessed_tiles
 from hypothesis import HealthCheck, settings
 
 from tilesolve import caches
@@ -106,6 +107,13 @@ def own_settings(folders, monkeypatch, kept_code, kept_functions):
         monkeypatch.setattr(module, "remove_files", remove_own_files)
     monkeypatch.setattr(files, "_warned", set())
     plan_cache._memory.clear()
+
+
+@pytest.fixture(scope="module")
+def any_tiles():
+    """Let all plans of a module have drawn loops and tiles, which are found much faster."""
+    with guessed_tiles(0):
+        yield
 
 
 @pytest.fixture

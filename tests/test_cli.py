@@ -7,38 +7,25 @@ import subprocess
 import sys
 
 import pytest
+from commands import invoke, run_python
 from patience import PATIENCE
-from typer.testing import CliRunner
 
 from tilesolve import __version__, suite
-from tilesolve.cli import app
 from tilesolve.contractions.suites import suites
 from tilesolve.machine.model import Machine
 from tilesolve.machine.places import machine_file
 from tilesolve.system.files import write_atomically
 
 
-def tilesolve(*arguments):
-    return CliRunner().invoke(app, arguments)
-
-
-def process(*arguments, **options):
-    """Run the command in a process of its own, its output piped."""
-    command = [sys.executable, "-m", "tilesolve", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
-    )
-
-
 def test_version():
     """--version prints the version."""
-    done = tilesolve("--version")
+    done = invoke("--version")
     assert (done.exit_code, done.stdout) == (0, f"tilesolve {__version__}\n")
 
 
 def test_help_lists_commands():
     """--help lists each command."""
-    done = tilesolve("--help")
+    done = invoke("--help")
     assert done.exit_code == 0
     for command in ("doctor", "machine", "suites"):
         assert command in done.stdout
@@ -46,13 +33,13 @@ def test_help_lists_commands():
 
 def test_module_is_the_command():
     """``python -m tilesolve`` is the command."""
-    assert process("--version").stdout == f"tilesolve {__version__}\n"
+    assert run_python("-m", "tilesolve", "--version").stdout == f"tilesolve {__version__}\n"
 
 
 def test_unknown_command():
     """A wrong command or option exits with 2 and says so on stderr only."""
     for wrong in ("calibrat", "--nope"):
-        done = tilesolve(wrong)
+        done = invoke(wrong)
         assert done.exit_code == 2
         assert wrong in done.stderr
         assert not done.stdout
@@ -72,13 +59,7 @@ def test_quick_start(statement):
         else statement
     )
     heavy = {"numba", "llvmlite", "pyomo", "scipy", "cyipopt", "networkx", "matplotlib", "cpuinfo"}
-    done = subprocess.run(
-        [sys.executable, "-c", code + "\nprint(); print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
+    done = run_python("-c", code + "\nprint(); print(*sys.modules)", check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "tilesolve" in loaded
     assert not heavy & loaded
@@ -88,7 +69,7 @@ def test_quick_start(statement):
 
 def test_suites_are_listed():
     """Without a name every suite is listed with the number of its problems."""
-    done = tilesolve("suites")
+    done = invoke("suites")
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     for name in suites():
@@ -98,7 +79,7 @@ def test_suites_are_listed():
 @pytest.mark.parametrize("name", suites())
 def test_suite(name):
     """A suite's table has each problem whole: name, spec, sizes, and its work."""
-    done = tilesolve("suites", name)
+    done = invoke("suites", name)
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     for key, problem in suite(name).items():
@@ -111,7 +92,7 @@ def test_suite(name):
 
 def test_unknown_suite():
     """A suite that does not exist is one line on stderr and exit status 2."""
-    done = tilesolve("suites", "nowhere")
+    done = invoke("suites", "nowhere")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
     assert "nowhere" in done.stderr
@@ -122,7 +103,9 @@ def test_unknown_suite():
 @pytest.mark.parametrize("arguments", [("machine", "no such"), ("machine",), ("suites", "no.toml")])
 def test_errors_have_no_traceback(arguments):
     """An error of tilesolve's own is one line on stderr and exit status 2, no traceback."""
-    done = process(*arguments, env={**os.environ, "TILESOLVE_MACHINE": "missing.toml"})
+    done = run_python(
+        "-m", "tilesolve", *arguments, env={**os.environ, "TILESOLVE_MACHINE": "missing.toml"}
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -131,26 +114,26 @@ def test_errors_have_no_traceback(arguments):
 
 def test_machine_as_toml(home):
     """--toml prints a machine file that loads to the same machine."""
-    done = tilesolve("machine", "e5-2680v4", "--toml")
+    done = invoke("machine", "e5-2680v4", "--toml")
     assert done.exit_code == 0
     assert Machine.from_toml(done.stdout) == Machine.load("e5-2680v4")
     (home / "copy.toml").write_text(done.stdout)
-    again = tilesolve("machine", str(home / "copy.toml"), "--toml")
+    again = invoke("machine", str(home / "copy.toml"), "--toml")
     assert again.stdout == done.stdout
 
 
 def test_machine_in_force(monkeypatch):
     """Without a name the machine in force is shown."""
-    assert Machine.from_toml(tilesolve("machine", "--toml").stdout) == Machine.detect()
+    assert Machine.from_toml(invoke("machine", "--toml").stdout) == Machine.detect()
     monkeypatch.setenv("TILESOLVE_MACHINE", "i7-6700k")
-    done = tilesolve("machine")
+    done = invoke("machine")
     assert done.exit_code == 0
     assert "Machine i7-6700k" in done.stdout
 
 
 def test_machine_table():
     """The table has each level's capacity, bandwidth per second and per cycle, and sources."""
-    text = tilesolve("machine", "i7-6700k").stdout
+    text = invoke("machine", "i7-6700k").stdout
     for figure in ("8 MiB", "81.31 GB/s (19.36 B/cycle)", "134.4 GFLOP/s", "published"):
         assert figure in text
     assert "non-temporal store" not in text.partition("Costs")[0]
@@ -165,7 +148,7 @@ def test_machine_table_of_measurements(home):
         for level in machine.levels
     ]
     (home / "m.toml").write_text(machine.replace(levels=tuple(levels)).to_toml())
-    text = tilesolve("machine", str(home / "m.toml")).stdout
+    text = invoke("machine", str(home / "m.toml")).stdout
     assert "read only" in text
     assert "5 GB/s (1.19 B/cycle)" in text
     assert "all cores" in text
@@ -175,7 +158,7 @@ def test_machine_table_of_measurements(home):
 def test_warning_is_one_line():
     """A damaged machine file is one line on stderr, and the command still answers."""
     write_atomically(machine_file(), "format =")
-    done = process("machine", "--toml")
+    done = run_python("-m", "tilesolve", "machine", "--toml")
     assert done.returncode == 0
     assert done.stderr.startswith("warning: ")
     assert done.stderr.count("\n") == 1
@@ -184,7 +167,7 @@ def test_warning_is_one_line():
 
 def test_doctor():
     """The doctor exits with 0 where all is there, and says so last."""
-    done = tilesolve("doctor")
+    done = invoke("doctor")
     assert done.exit_code == 0
     assert done.stdout.splitlines()[-1] == "All that is needed is there."
     assert not done.stderr
@@ -195,7 +178,7 @@ def test_doctor_finds_damage(monkeypatch):
     write_atomically(machine_file(), "format =")
     monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
     monkeypatch.setenv("TILESOLVE_NUM_THREADS", "0")
-    done = process("doctor")
+    done = run_python("-m", "tilesolve", "doctor")
     assert done.returncode == 1
     for command in ("tilesolve calibrate", "unset TILESOLVE_MACHINE"):
         assert command in done.stdout
@@ -204,18 +187,24 @@ def test_doctor_finds_damage(monkeypatch):
 
 def test_doctor_json(monkeypatch):
     """--json prints one JSON document, with the same exit status."""
-    done = tilesolve("doctor", "--json")
+    done = invoke("doctor", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["healthy"] is True
     monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
-    done = tilesolve("doctor", "--json")
+    done = invoke("doctor", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["healthy"] is False
 
 
 def test_pipe_is_plain():
     """Piped output has no colour codes, and is as wide as it needs to be."""
-    done = process("suites", "tccg", env={**os.environ, "COLUMNS": "40", "TERM": "xterm-256color"})
+    done = run_python(
+        "-m",
+        "tilesolve",
+        "suites",
+        "tccg",
+        env={**os.environ, "COLUMNS": "40", "TERM": "xterm-256color"},
+    )
     assert "\x1b" not in done.stdout
     name, problem = max(suite("tccg").items(), key=lambda item: len(item[1].sizes))
     (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
@@ -231,7 +220,7 @@ problems = [{ name = "greek", spec = "αβ-αγ-γβ", sizes = "α=2 β=3 γ=4" 
 """
     (home / "mine.toml").write_text(text, encoding="utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = process("suites", str(home / "mine.toml"), env=environment)
+    done = run_python("-m", "tilesolve", "suites", str(home / "mine.toml"), env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert r"\u03b1\u03b2-\u03b1\u03b3-\u03b3\u03b2" in done.stdout
 
@@ -276,7 +265,7 @@ def test_interrupt(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Machine, "load", interrupt)
-    done = tilesolve("machine")
+    done = invoke("machine")
     assert done.exit_code == 130
     assert not done.output
 
@@ -321,46 +310,34 @@ sys.late = Late()
 sys.argv = ["tilesolve", "--version"]
 main()
 """
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=PATIENCE, check=False
-    )
+    found = run_python("-c", code, text=False)
     assert (found.returncode, found.stderr) == (0, b"")
 
 
+GENERATED = """
+from tilesolve.cli import app
+from tilesolve.machine.model import Machine
+Machine.load = lambda *_: exec("raise KeyboardInterrupt")
+app(["machine"])
+"""
+
+
 @pytest.mark.parametrize(
-    "how", [["-m", "tilesolve"], ["-c", "import tilesolve.__main__ as m; m.main()"]]
+    ("module", "text", "how"),
+    [
+        ("typer", "exec('raise KeyboardInterrupt')", ["-m", "tilesolve"]),
+        (
+            "typer",
+            "exec('raise KeyboardInterrupt')",
+            ["-c", "import tilesolve.__main__ as m; m.main()"],
+        ),
+        ("interrupted", GENERATED, ["-m", "interrupted"]),
+    ],
 )
-def test_interrupted_before_the_command_is_there(tmp_path, how):
-    """An interrupt among the first imports ends as quietly as a later one."""
-    (tmp_path / "typer.py").write_text("exec('raise KeyboardInterrupt')", encoding="utf-8")
-    found = subprocess.run(
-        [sys.executable, *how],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
-
-
-def test_interrupted_in_generated_code(tmp_path):
-    """An interrupt amid the `exec` of a text, as imports make them, ends a command alike."""
-    (tmp_path / "interrupted.py").write_text(
-        "from tilesolve.cli import app\n"
-        "from tilesolve.machine.model import Machine\n"
-        "Machine.load = lambda *_: exec('raise KeyboardInterrupt')\n"
-        "app(['machine'])\n",
-        encoding="utf-8",
-    )
-    found = subprocess.run(
-        [sys.executable, "-m", "interrupted"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+def test_interrupted_among_imports(tmp_path, module, text, how):
+    """Before the command is there, or amid the `exec` of a text, an interrupt ends as quietly."""
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+    found = run_python(*how, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
 
 
@@ -371,4 +348,4 @@ def test_other_errors_are_not_hidden(monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.setattr(Machine, "load", fail)
-    assert isinstance(tilesolve("machine").exception, ZeroDivisionError)
+    assert isinstance(invoke("machine").exception, ZeroDivisionError)

@@ -6,7 +6,7 @@ from types import NoneType
 from typing import get_args, get_type_hints
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
 from tilesolve import caches
 from tilesolve.bench.run import suite_sweep
@@ -63,7 +63,7 @@ VALUES = [
 
 def check(*arguments):
     """Run the command; it ends with 2 and one line, before anything was measured."""
-    done = CliRunner().invoke(app, arguments)
+    done = invoke(*arguments)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 2, (arguments, done.output)
@@ -118,16 +118,9 @@ def test_wrong_values_of_options(name, option, value):
         ("bench", "§?"),
         ("bench", "random:x:1"),
         ("bench", "random:0:1"),
-        ("plan",),
         ("plan", "§?", "4"),
-        ("plan", "ij,jk->ik"),
-        ("plan", "ij,jk->ik", "i=4"),
-        ("plan", "ij,jk->ik", "-3"),
-        ("plan", "ij,jk->ik", "four"),
-        ("plan", "ij,jk->ik", "i=4", "j=4", "k=4", "l=4"),
-        ("plan", "ij,jk->ik", "9" * 40),
         ("plan", "ij->ji", "4"),
-        ("plan", "abc", "4"),
+        ("plan", "ij,jk->ik", "-3"),
         ("plan", "--conv", "§?"),
         ("plan", "--conv", ""),
         ("plan", "ij,jk->ik", "4", "--conv", "c=1"),

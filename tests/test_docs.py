@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import docs_tables
 import pytest
+from commands import invoke
 from machine_code import build_once
-from typer.testing import CliRunner
 
 import tilesolve
 from tilesolve.cli import app
@@ -164,7 +164,7 @@ def test_the_report_of_a_plan_is_what_is_printed(page):
 
 def test_the_expressions_are_what_is_printed():
     """The table of data movements is the command's."""
-    found = CliRunner().invoke(app, ["plan", "--expressions", "ij-ik-kj", "--levels", "1"])
+    found = invoke("plan", "--expressions", "ij-ik-kj", "--levels", "1")
     assert f"```\n{found.stdout}```" in PAGES["docs/model.md"]
 
 
@@ -183,12 +183,12 @@ def test_the_suite_file_of_the_docs_is_one(tmp_path):
     assert tilesolve.suite(str(tmp_path / "mine.toml"))["square"].dtype == "float32"
 
 
-def test_every_setting_and_command_is_documented():
+def test_every_setting_and_command_is_documented(monkeypatch):
     """The page has each environment variable, each command, and all options of the large ones."""
     commands = [command.name or command.callback.__name__ for command in app.registered_commands]
+    monkeypatch.setenv("COLUMNS", "200")
     shown = "".join(
-        CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
-        for command in ("plan", "bench", "calibrate", "kernels")
+        invoke(command, "--help").stdout for command in ("plan", "bench", "calibrate", "kernels")
     )
     options = [option for option in re.findall(r"--[a-z-]+", shown) if option != "--help"]
     wanted = [*SETTINGS, *(f"`tilesolve {command}" for command in commands), *options]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run_python
 from guard_pages import allocate
 from patience import PATIENCE
 
@@ -17,12 +18,12 @@ PARTS, CALLS = 20, 5000
 def make_calls(seed, calls, dtypes, tmp_path):
     """Make calls in a process of their own, which has to end well."""
     notes = tmp_path / "notes"
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(seed), str(calls), str(notes), *dtypes],
-        capture_output=True,
-        text=True,
-        timeout=4 * PATIENCE,
-        check=False,
+    done = run_python(
+        str(SCRIPT),
+        str(seed),
+        str(calls),
+        str(notes),
+        *dtypes,
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )
     last = notes.read_text("utf-8").strip() if notes.exists() else "none"

@@ -17,11 +17,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import PATIENCE
+from running_cases import make_shallow_machine, write_shallow_machine
 from strategies import problems as any_problem
-from typer.testing import CliRunner
 
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.cases import (
@@ -49,16 +50,14 @@ from tilesolve.bench.run.sweep import begin, estimate_cases, run_sweep
 from tilesolve.bench.run.sweep import measure_case as measure
 from tilesolve.bench.run.team import PeerError, keep_crew, start_team
 from tilesolve.bench.run.worker import Order, make_timer
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, PictureError, SolverError, SuiteError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.machine.cpu import detect_cpu
-from tilesolve.machine.model import Machine
 from tilesolve.plans.plan import plan
 
 SMALL = Problem.of("abc-acd-db", "a=6 b=5 c=4 d=7")
-MACHINE = Machine.load("i7-6700k")
+MACHINE = make_shallow_machine(256, 16)
 FLUSH = 2**12
 
 
@@ -80,10 +79,6 @@ def kernels(tmp_path_factory, kept_code, kept_functions):
 def fake(name):
     """Return a misbehaving contender."""
     return Contender(name, f"fake_peers:{name}", "fake_peers")
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
 def order(contender, problem=SMALL):
@@ -538,15 +533,15 @@ class TestCommand:
         )
         kept = tmp_path / "kept.json"
         common = ("--peers", "numpy,fake_peers:wrong", "--repeat", 2, "--json", kept)
-        common += ("--machine", "i7-6700k")
-        done = command(suite, "--case", "one", *common)
+        common += ("--machine", write_shallow_machine(tmp_path))
+        done = bench(suite, "--case", "one", *common)
         assert done.exit_code == 0, done.output
         assert "fake_peers:wrong: wrong result" in done.stdout
         first = Sweep.read(kept)
         files = {kind: tmp_path / f"found.{kind}" for kind in ("csv", "html", "svg")}
         outputs = ("--csv", files["csv"], "--page", page.parent, "--compare", kept)
         drawn_too = ("--html", files["html"], "--plot", files["svg"])
-        done = command(suite, *common, *outputs, *drawn_too)
+        done = bench(suite, *common, *outputs, *drawn_too)
         assert done.exit_code == 0, done.output
         assert Sweep.read(kept).cases[0] == first.cases[0]
         names = [case.name for case in Sweep.read(kept).cases]
@@ -572,7 +567,7 @@ class TestCommand:
         kept = tmp_path / "kept.json"
         made().save(kept)
         before = kept.read_bytes()
-        done = command("gemm", "--json", kept)
+        done = bench("gemm", "--json", kept)
         assert done.exit_code == 2
         assert "another suite: 'mine', now 'gemm'" in done.stderr
         assert kept.read_bytes() == before
@@ -584,7 +579,7 @@ class TestCommand:
         """Nothing is overwritten, and the message names the file."""
         kept = tmp_path / "kept.json"
         kept.write_text(text)
-        done = command("gemm", "--json", kept)
+        done = bench("gemm", "--json", kept)
         assert done.exit_code == 2
         assert "kept.json" in done.stderr
         assert kept.read_text() == text
@@ -638,7 +633,7 @@ class TestCommand:
         monkeypatch.setattr("tilesolve.bench.run.suite_sweep.run_sweep", lambda *_: None)
         monkeypatch.setattr("tilesolve.studies.method.share_progress", lambda *_: ())
         files = [] if study else ["--html", tmp_path / "found.html"]
-        done = command("gemm", *study, "--csv", tmp_path / "found.csv", *files)
+        done = bench("gemm", *study, "--csv", tmp_path / "found.csv", *files)
         assert done.exit_code == 1
         assert (tmp_path / "found.csv").read_text().startswith("case,")
         assert study or (tmp_path / "found.html").read_text().startswith("<!DOCTYPE html>")
@@ -653,9 +648,9 @@ class TestCommand:
         entries = {OURS: Entry((), "wrong result: 1 where 2 is right, at 1 of 2 places")}
         case = ContractionCase(name, problem)
         start.with_case(Result(case, entries, planned(1.0, 1.0, "L1"))).save(kept)
-        done = command(
+        done = bench(
             *("gemm", "--case", name, "--peers", "none", "--repeat", 3),
-            *("--machine", "i7-6700k", "--json", kept),
+            *("--machine", write_shallow_machine(tmp_path), "--json", kept),
         )
         assert done.exit_code == 1
         assert "wrong result" in done.stdout
@@ -672,8 +667,9 @@ class TestCommand:
             'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=9 j=8 k=7" }]'
         )
         page = tmp_path / "found.html"
-        done = command(
-            *(suite, "--peers", "numpy", "--repeat", 1, "--machine", "i7-6700k", "--html", page)
+        done = bench(
+            *(suite, "--peers", "numpy", "--repeat", 1, "--html", page),
+            *("--machine", write_shallow_machine(tmp_path)),
         )
         assert done.exit_code == 1
         assert "one, tilesolve: unplanned: IPOPT is tired" in done.stdout
@@ -750,6 +746,7 @@ class TestResults:
             Sweep.from_json(json.dumps(data), origin="old.json")
         assert "\n" not in str(said.value)
 
+    @settings(max_examples=40)
     @given(st.data())
     def test_a_damaged_file_is_refused_or_shown(self, data):
         """With any value replaced by another one, what is read can be shown and kept."""

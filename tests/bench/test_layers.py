@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_cases import make_shallow_machine
-from typer.testing import CliRunner
+from running_cases import make_shallow_machine, write_shallow_machine
 
 from tilesolve.bench.contenders import Contender, parse_layer_contenders
 from tilesolve.bench.layers import (
@@ -39,13 +39,11 @@ from tilesolve.bench.run.im2col import make_im2col
 from tilesolve.bench.run.made import Made
 from tilesolve.bench.run.sweep import measure_case
 from tilesolve.bench.run.team import keep_crew
-from tilesolve.cli import app
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import BenchmarkError, TilesolveError
 from tilesolve.contractions.layer_suites import layer_suites
-from tilesolve.machine.model import Machine
 
-MACHINE = Machine.load("i7-6700k")
+MACHINE = make_shallow_machine(256, 16)
 
 SMALL = Convolution.of((1, 4, 9, 8), (6, 4, 3, 3), stride=2, padding=1)
 
@@ -116,16 +114,16 @@ class TestWhatIsMeasured:
         """Like layers of an ONNX file are one row."""
         file = write_model(tmp_path)
         assert [(row.model, row.times) for row in list_layers(str(file))] == [("mine", 2)]
-        done = CliRunner().invoke(app, ["suites", str(file)])
+        done = invoke("suites", file)
         assert (done.exit_code, done.stderr) == (0, "")
         assert "2 layers, 0 of them products" in done.stdout
 
     @pytest.mark.parametrize(("name", "count"), [("sconv", 393), ("resnet18", 12)])
     def test_suites_are_listed(self, name, count):
         """The list has how many there are, a suite each of its rows."""
-        lines = CliRunner().invoke(app, ["suites"]).stdout.splitlines()
+        lines = invoke("suites").stdout.splitlines()
         assert [name, str(count), str(len(find_layers(name)))] in [line.split() for line in lines]
-        shown = CliRunner().invoke(app, ["suites", name]).stdout
+        shown = invoke("suites", name).stdout
         assert all(str(row.convolution) in shown for row in list_layers(name))
 
 
@@ -257,11 +255,10 @@ class TestMeasuring:
         """A sweep of one layer is kept, written, and not made again."""
         file, page = tmp_path / "found.json", tmp_path / "page.md"
         asked = ["bench", "resnet18", "--case", "256-512 1x1 *", "--peers", "im2col"]
-        asked += ["--repeat", "1", "--machine", "i7-6700k", "--json", str(file)]
+        asked += ["--repeat", "1", "--machine", str(write_shallow_machine(tmp_path))]
+        asked += ["--json", str(file)]
         for _ in range(2):
-            done = CliRunner().invoke(
-                app, [*asked, "--page", str(page), "--csv", str(tmp_path / "found.csv")]
-            )
+            done = invoke(*asked, "--page", page, "--csv", tmp_path / "found.csv")
             assert done.exit_code == 0, done.stderr
         assert "0 cases" in done.stderr
         assert "256-512 1x1 14x14 stride 2" in done.stdout
@@ -275,14 +272,14 @@ class TestMeasuring:
         "option", [("--batch", "1"), ("--plot", "a.png"), ("--html", "a.html")]
     )
     def test_options_that_layers_do_not_take(self, option):
-        done = CliRunner().invoke(app, ["bench", "sconv", *option])
+        done = invoke("bench", "sconv", *option)
         assert done.exit_code == 2
         assert f"takes no {option[0]}" in " ".join(done.stderr.replace("│", " ").split())
 
     def test_problems_stay_reachable(self):
         """The specs over padded inputs have names of their own."""
         asked = ["bench", "resnet18", "--problems", "--case", "no such", "--peers", "none"]
-        assert "it has ResNet18-1" in CliRunner().invoke(app, asked).stderr
+        assert "it has ResNet18-1" in invoke(*asked).stderr
 
 
 MOODY = "fake_conv_peers:moody"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import bench
 
 from tilesolve.bench.case import find_outliers, sum_parts
 from tilesolve.bench.contenders import (
@@ -26,7 +26,6 @@ from tilesolve.bench.results.report import list_notes
 from tilesolve.bench.results.sweeps import Entry, Figures, NestSweep, Result
 from tilesolve.bench.run import nest_peers
 from tilesolve.bench.run.worker import Order, get_ready
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, SuiteError
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
 from tilesolve.contractions.statements.nest_suites import nest_suite
@@ -158,18 +157,14 @@ def test_a_sweep_is_shown_and_read_back():
 def test_the_command_measures_a_nest(tmp_path):
     """From end to end, beside NumPy, with all files."""
     page, csv, results = tmp_path / "page.md", tmp_path / "a.csv", tmp_path / "a.json"
-    done = CliRunner().invoke(
-        app,
-        [
-            *("bench", "nests", "--case", "copy", "--peers", "numpy", "--repeat", "1"),
-            *("--machine", "i7-6700k", "--page", str(page), "--csv", str(csv)),
-            *("--json", str(results)),
-        ],
+    done = bench(
+        *("nests", "--case", "copy", "--peers", "numpy", "--repeat", 1),
+        *("--machine", "i7-6700k", "--page", page, "--csv", csv, "--json", results),
     )
     assert done.exit_code == 0, done.output
     assert "copy" in page.read_text("utf-8")
     assert NestSweep.read(results).cases[0].seconds("tilesolve") > 0
-    refused = CliRunner().invoke(app, ["bench", "nests", "--dtype", "f64"])
+    refused = bench("nests", "--dtype", "f64")
     assert refused.exit_code == 2
     assert "a sweep of nests takes no --dtype" in refused.output
 

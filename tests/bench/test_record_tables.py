@@ -1,20 +1,11 @@
 """Tables that a program prints, as sections of a page."""
 
-import subprocess
-import sys
-
-from patience import PATIENCE
+from commands import run_python
 
 
 def record(name, page, program):
     """Run the module in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "tilesolve.bench.results.record_tables", name, page, program, "7"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_python("-m", "tilesolve.bench.results.record_tables", name, page, program, "7")
 
 
 def test_tables_become_a_section(tmp_path):

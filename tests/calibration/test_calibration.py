@@ -1,5 +1,6 @@
 """Calibration: what a curve says, what is measured, and that nothing saved is ever lost."""
 
+import functools
 import json
 import os
 import signal
@@ -10,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE
-from typer.testing import CliRunner
 
 from tilesolve.calibration import calibrate as calibrate_module
 from tilesolve.calibration.calibrate import Calibration, calibrate, evaluate
@@ -35,7 +36,6 @@ from tilesolve.calibration.staircase import (
     median_within,
     order_bandwidths,
 )
-from tilesolve.cli import app
 from tilesolve.constants.tuning import SWEEP_BYTES
 from tilesolve.contractions.errors import CalibrationError, FileAccessError
 from tilesolve.machine.level import Level
@@ -418,6 +418,27 @@ def tiny(**changes):
     return calibrate(**{"quick": True, "seconds": 0.01, "max_bytes": ONE_LEVEL, **changes})
 
 
+tiny_once = functools.cache(tiny)
+
+
+def pretend(monkeypatch, rounds):
+    """Let a known machine of one core be measured; rounds may change what was, and count it."""
+    base = Machine.load("i7-6700k").replace(cores=1)
+
+    def add_rounds(rates, *_):
+        found = rounds(simulated(base))
+        if not rates:
+            rates.update(found)
+        else:
+            for known, values in zip(rates.values(), found.values(), strict=True):
+                known.extend(values)
+
+    monkeypatch.setattr(calibrate_module, "add_rounds", add_rounds)
+    monkeypatch.setattr(calibrate_module, "make_probes", lambda *_: [])
+    monkeypatch.setattr(Machine, "detect", lambda: base)
+    return base
+
+
 class TestCalibrate:
     """Measuring this very computer."""
 
@@ -450,28 +471,18 @@ class TestCalibrate:
     @pytest.mark.parametrize("spoilt", [1, 99])
     def test_contradictions_are_measured_again(self, monkeypatch, spoilt):
         """Levels out of order are measured again; if they stay so, that is an error."""
-        base = Machine.load("i7-6700k").replace(cores=1)
         turns = []
 
-        def pretend(rates, *_):
+        def spoil(found):
             turns.append(len(turns))
-            for probe, found in simulated(base).items():
-                if probe.kernel == "sweep" and probe.block < 2**15 and len(turns) <= spoilt:
-                    found = [rate / 4 for rate in found]
-                key = next(
-                    (
-                        k
-                        for k in rates
-                        if (k.kernel, k.cores, k.block, k.dtype, k.bits)
-                        == (probe.kernel, probe.cores, probe.block, probe.dtype, probe.bits)
-                    ),
-                    probe,
-                )
-                rates.setdefault(key, []).extend(found)
+            return {
+                probe: [rate / 4 for rate in rates]
+                if probe.kernel == "sweep" and probe.block < 2**15 and len(turns) <= spoilt
+                else rates
+                for probe, rates in found.items()
+            }
 
-        monkeypatch.setattr(calibrate_module, "add_rounds", pretend)
-        monkeypatch.setattr(calibrate_module, "make_probes", lambda *_: [])
-        monkeypatch.setattr(Machine, "detect", lambda: base)
+        base = pretend(monkeypatch, spoil)
         if spoilt == 1:
             found = calibrate(quick=True)
             assert len(turns) == 2
@@ -486,8 +497,9 @@ class TestCalibrate:
     def test_impossible_peaks_are_measured_again(self, monkeypatch, spoilt):
         """As often as levels out of order; then they are left out."""
         turns, really = [], calibrate_module.evaluate
+        pretend(monkeypatch, dict)
 
-        def pretend(*given):
+        def evaluated(*given):
             machine, *others = really(*given)
             turns.append(len(turns))
             peaks = tuple(
@@ -496,8 +508,8 @@ class TestCalibrate:
             )
             return machine.replace(peaks=peaks), *others
 
-        monkeypatch.setattr(calibrate_module, "evaluate", pretend)
-        found = tiny()
+        monkeypatch.setattr(calibrate_module, "evaluate", evaluated)
+        found = calibrate(quick=True)
         assert len(turns) == min(spoilt, calibrate_module.REPEATS) + 1
         assert all(bool(peak.flops_all) == (spoilt == 1) for peak in found.machine.peaks)
 
@@ -513,8 +525,10 @@ def example(name="i7-6700k", cores=4, reach=2**40):
 class TestPicture:
     """The curve, drawn."""
 
-    @pytest.mark.parametrize("name", ["p.png", "p.svg", "p.PDF"])
-    @pytest.mark.parametrize(("cores", "reach"), [(1, 2**40), (64, 2**40), (4, 2**16)])
+    @pytest.mark.parametrize(
+        ("name", "cores", "reach"),
+        [("p.png", 1, 2**40), ("p.svg", 64, 2**40), ("p.PDF", 4, 2**16)],
+    )
     def test_is_drawn(self, tmp_path, name, cores, reach):
         """Pictures of few cores, many cores and few blocks come out in the format of the name."""
         drawings.draw_calibration(example(cores=cores, reach=reach), tmp_path / name)
@@ -554,17 +568,18 @@ class TestPicture:
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+    return invoke("calibrate", *arguments)
 
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Let the command measure this computer in a second; gives a list of its measurements."""
+    """Let the command have what was measured once; gives a list of its measurements."""
     calls = []
 
     def quickly(**arguments):
         calls.append(arguments)
-        return tiny(progress=arguments["progress"])
+        arguments["progress"](1.0, "measured")
+        return tiny_once()
 
     monkeypatch.setattr(calibrate_module, "calibrate", quickly)
     return calls

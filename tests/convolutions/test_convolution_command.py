@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
-from tilesolve.cli import app
 from tilesolve.contractions.errors import SizeError, SpecError
 from tilesolve.convolutions.command import read_convolution
 from tilesolve.plans import tries
@@ -15,7 +14,7 @@ LAYER = "n=1 c=4 h=6 w=6 k=8 r=3 s=3 padding=1 stride=1"
 
 def command(*words):
     """Run `tilesolve plan` for a shipped machine."""
-    return CliRunner().invoke(app, ["plan", *words, "--machine", "i7-6700k"])
+    return invoke("plan", *words, "--machine", "i7-6700k")
 
 
 def test_report():

@@ -15,7 +15,7 @@ from convolution_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_cases import make_shallow_machine
+from running_cases import LAYOUTS, make_shallow_machine, relaid
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
@@ -23,6 +23,8 @@ from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, Spec
 from tilesolve.convolutions import layer_plans
 from tilesolve.convolutions.conv import forget_convolutions
 from tilesolve.packing.buffers import allocate
+
+pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
 EPS = 1e-3
@@ -46,14 +48,7 @@ def wide(values, array):
 
 def strided(draw, array):
     """An array of the same values, perhaps with gaps or backwards in memory."""
-    kind = draw(st.sampled_from(["whole", "gaps", "backwards", "turned"]))
-    if kind == "gaps":
-        room = np.full((*array.shape[:-1], 2 * array.shape[-1]), np.nan, array.dtype)
-        room[..., ::2] = array
-        return room[..., ::2]
-    if kind == "backwards":
-        return np.ascontiguousarray(array[::-1])[::-1]
-    return np.asfortranarray(array) if kind == "turned" else array
+    return relaid(array, draw(st.sampled_from(LAYOUTS)))
 
 
 @settings(max_examples=100)

@@ -4,48 +4,26 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from convolution_cases import ReferencePlan
 
 import tilesolve
 from tilesolve.contractions.convolution import Convolution
 from tilesolve.contractions.errors import DtypeError, ModelError, SizeError
-from tilesolve.convolutions.conv import forget_convolutions
 from tilesolve.convolutions.onnx_files import read_transposed_arguments
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
+from onnx_networks import check_loaded, make_model  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def planned_at_once():
-    """Layers run by the reference: what plans do is tested elsewhere."""
-    forget_convolutions()
-    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
-        yield
-    forget_convolutions()
+pytestmark = pytest.mark.usefixtures("planned_at_once")
 
 
 def random(*shape):
     """Random numbers of a shape."""
     return RNG.standard_normal(shape).astype(np.float32)
-
-
-def model(nodes, inputs, constants, outputs=None, opset=17):
-    """A model of nodes, shapes of inputs, arrays that are part of it, and axes of outputs."""
-    if outputs is None:
-        outputs = {"y": len(next(iter(inputs.values())) or ())}
-    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)  # noqa: E731
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [value(*one) for one in inputs.items()],
-        [value(name, [None] * axes) for name, axes in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 ATTRIBUTES = [
@@ -65,13 +43,12 @@ def test_convolutions(x_shape, w_shape, attributes):
     x, w, bias = random(*x_shape), random(*w_shape), random(w_shape[0])
     for names in (["x", "w"], ["x", "w", "b"]):
         constants = {"w": w, "b": bias}
-        made = model([helper.make_node("Conv", names, ["y"], **attributes)],
+        made = make_model([helper.make_node("Conv", names, ["y"], **attributes)],
                      {"x": x_shape}, {name: constants[name] for name in names[1:]})  # fmt: skip
         (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
         (ours,) = ReferenceEvaluator(made, new_ops=tilesolve.onnx.operators()).run(None, {"x": x})
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
-        loaded = tilesolve.onnx.load(made)
-        np.testing.assert_allclose(loaded({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+        loaded = check_loaded(made, {"x": x})
         (listed,) = tilesolve.onnx.layers(made)
         assert listed == loaded.layers[0].convolution
 
@@ -106,7 +83,7 @@ def check_operator(kind, operands, attributes):
     """Compare an operator of ours to ONNX's."""
     node = helper.make_node(kind, list(operands), ["y"], **attributes)
     shapes = {name: array.shape for name, array in operands.items()}
-    made = model([node], shapes, {})
+    made = make_model([node], shapes, {})
     (expected,) = ReferenceEvaluator(made).run(None, operands)
     (ours,) = ReferenceEvaluator(made, new_ops=tilesolve.onnx.operators()).run(None, operands)
     assert ours.shape == expected.shape
@@ -132,7 +109,7 @@ def block(outputs=None, opset=17):
         **{"g": random(6), "b": random(6), "m": random(6), "v": random(6) ** 2},
         **{"low": np.float32(-1), "high": np.array(1, np.float32)},
     }
-    return model(nodes, {"x": (2, 3, 7, 7)}, constants, outputs or {"y": 2}, opset)
+    return make_model(nodes, {"x": (2, 3, 7, 7)}, constants, outputs or {"y": 2}, opset)
 
 
 def test_what_follows_becomes_part_of_layers(tmp_path):
@@ -156,22 +133,15 @@ def test_what_follows_becomes_part_of_layers(tmp_path):
 def test_what_else_is_read_stays():
     """A result that the model gives, or that two nodes read, ends a layer."""
     made, x = block(outputs={"a2": 4, "c": 4, "y": 2}), random(2, 3, 7, 7)
-    expected = ReferenceEvaluator(made).run(None, {"x": x})
-    loaded = tilesolve.onnx.load(made)
-    for one, other in zip(loaded({"x": x}).values(), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    loaded = check_loaded(made, {"x": x})
     assert [str(one).count("clip") + str(one).count("leaky") for one in loaded.layers] == [0, 0]
 
 
 def test_weights_that_are_inputs():
     """They are no constants: the operator convolves, not a layer."""
-    made = model([helper.make_node("Conv", ["x", "w"], ["y"])],
+    made = make_model([helper.make_node("Conv", ["x", "w"], ["y"])],
                  {"x": (1, 2, 5), "w": (3, 2, 3)}, {})  # fmt: skip
-    given = {"x": random(1, 2, 5), "w": random(3, 2, 3)}
-    loaded = tilesolve.onnx.load(made)
-    (expected,) = ReferenceEvaluator(made).run(None, given)
-    assert loaded.layers == ()
-    np.testing.assert_allclose(loaded(given)["y"], expected, rtol=1e-4, atol=1e-5)
+    assert check_loaded(made, {"x": random(1, 2, 5), "w": random(3, 2, 3)}).layers == ()
 
 
 def test_bad_inputs():
@@ -197,7 +167,7 @@ def test_one_array_for_one_input():
     loaded = tilesolve.onnx.load(made)
     np.testing.assert_array_equal(loaded(x)["y"], loaded({"x": x})["y"])
     add = helper.make_node("Add", ["a", "b"], ["y"])
-    two = tilesolve.onnx.load(model([add], {"a": (2,), "b": (2,)}, {}))
+    two = tilesolve.onnx.load(make_model([add], {"a": (2,), "b": (2,)}, {}))
     assert str(two) == "no convolutions"
     for called, given, error, message in (
         (loaded, x[0], SizeError, r"'x' has the shape \(3, 7, 7\), the model has \(2,"),
@@ -228,7 +198,7 @@ def test_operators_of_others():
         helper.make_node("Conv", ["x", "w"], ["c"]),
         helper.make_node("BiasGelu", ["c"], ["y"], domain="com.other"),
     ]
-    made = model(nodes, {"x": (1, 2, 5)}, {"w": random(3, 2, 3)}, {"y": 3})
+    made = make_model(nodes, {"x": (1, 2, 5)}, {"w": random(3, 2, 3)}, {"y": 3})
     made.opset_import.append(helper.make_opsetid("com.other", 1))
     assert len(tilesolve.onnx.layers(made)) == 1
     with pytest.raises(ModelError, match=r"cannot be run: .*'BiasGelu' from domain 'com\.other'"):
@@ -237,7 +207,7 @@ def test_operators_of_others():
 
 def damaged():
     """Models that cannot be, with what is said about them."""
-    conv = lambda x, w, **more: model(  # noqa: E731
+    conv = lambda x, w, **more: make_model(  # noqa: E731
         [helper.make_node("Conv", ["x", "w"], ["y"], **more)], {"x": x}, {"w": random(*w)}
     )
     yield block().SerializeToString()[:300], "is damaged"
@@ -248,9 +218,9 @@ def damaged():
     yield conv((2, 3, 7, 7), (4, 2, 3, 3)), "w has 2 channels|is damaged"
     yield conv(("N", 3, 7, 7), (4, 3, 3, 3)), r"'x' has the dynamic shape \(N, 3, 7, 7\)"
     yield conv((2, 3, 7, 7), (4, 3, 3, 3), kernel_shape=[2, 2]), "kernel_shape|is damaged"
-    unknown = model([helper.make_node("Softly", ["x"], ["y"])], {"x": (1, 2)}, {})
+    unknown = make_model([helper.make_node("Softly", ["x"], ["y"])], {"x": (1, 2)}, {})
     yield unknown, r"has the operator 'Softly' \(node 'y'\), which version 17 of ONNX's .* not have"
-    missing = model([helper.make_node("Relu", ["x"], ["y"])], {"x": None}, {})
+    missing = make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": None}, {})
     yield missing, "input 'x' has no shape: give it numbers"
     apart = conv((2, 3, 7, 7), (4, 3, 3, 3))
     apart.graph.initializer[0].data_location = TensorProto.EXTERNAL
@@ -289,10 +259,8 @@ def test_transposed_convolutions(x_shape, w_shape, attributes):
     for names in (["x", "w"], ["x", "w", "b"]):
         operands = {"x": x, "w": w, "b": bias}
         node = helper.make_node("ConvTranspose", names, ["y"], **attributes)
-        made = model([node], {"x": x_shape}, {name: operands[name] for name in names[1:]})
-        (expected,) = ReferenceEvaluator(made).run(None, {"x": x})
-        found = tilesolve.onnx.load(made)({"x": x})["y"]
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        made = make_model([node], {"x": x_shape}, {name: operands[name] for name in names[1:]})
+        check_loaded(made, {"x": x})
         assert tilesolve.onnx.layers(made) == []
 
 
@@ -303,7 +271,7 @@ def test_the_shape_of_a_transposed_convolution():
         node = helper.make_node(
             "ConvTranspose", ["x", "w"], ["y"], strides=[2], output_shape=[size]
         )
-        found = tilesolve.onnx.load(model([node], {"x": x.shape}, {"w": w}))({"x": x})["y"]
+        found = tilesolve.onnx.load(make_model([node], {"x": x.shape}, {"w": w}))({"x": x})["y"]
         expected = tilesolve.conv_transpose(x, w, stride=2, padding=[lack])
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(

@@ -1,7 +1,5 @@
 """Transposed convolutions: equal to windows that are added one by one in float64."""
 
-from unittest.mock import patch
-
 import numpy as np
 import pytest
 from convolution_cases import ReferencePlan
@@ -12,14 +10,7 @@ import tilesolve
 from tilesolve.contractions.errors import DtypeError, PlanError, SizeError, SpecError
 from tilesolve.convolutions.conv import forget_convolutions
 
-
-@pytest.fixture(autouse=True, scope="module")
-def planned_at_once():
-    """Convolutions run by the reference: what plans do is tested elsewhere."""
-    forget_convolutions()
-    with patch("tilesolve.convolutions.layer_plans.plan", ReferencePlan):
-        yield
-    forget_convolutions()
+pytestmark = pytest.mark.usefixtures("planned_at_once")
 
 
 def scatter(x, w, bias, stride, padding, more, dilation, groups):

@@ -12,14 +12,6 @@ import pytest
 import tilesolve
 from tilesolve.expressions import einsum as einsum_module
 
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No expression is known from another test."""
-    einsum_module._calls.clear()
-    einsum_module._expressions.clear()
-
-
 IMPLEMENTATION = (tilesolve.einsum, tilesolve.tensordot)
 """As cotengra 0.8 unpacks it; its documentation names the two the other way round."""
 

@@ -14,14 +14,6 @@ from tilesolve.contractions.errors import (
     PathError,
     SpecError,
 )
-from tilesolve.expressions import einsum as einsum_module
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No expression is known from another test."""
-    einsum_module.forget_calls()
-
 
 # Objects
 

@@ -9,7 +9,6 @@ from einsum_cases import set_costs
 from numpy._core.tests import test_einsum as numpys
 
 import tilesolve
-from tilesolve.expressions import einsum as einsum_module
 
 
 def numpys_cases():
@@ -33,10 +32,9 @@ CHOICES = {"test_long_paths", "test_edge_paths", "test_path_type_input"}
 LARGE = "by the routes of large ones"
 
 
-@pytest.fixture(params=["as it is", pytest.param(LARGE, marks=pytest.mark.slow)])
+@pytest.fixture(params=["as it is", LARGE])
 def in_place(request, monkeypatch):
     """numpy's module finds ours where it looks for numpy's."""
-    einsum_module.forget_calls()
     if request.param == LARGE:
         set_costs(monkeypatch, einsum_loop_products=0.5)
     monkeypatch.setattr(np, "einsum", tilesolve.einsum)

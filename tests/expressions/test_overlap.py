@@ -5,11 +5,9 @@ import pytest
 from einsum_cases import set_costs
 from hypothesis import example, given
 from hypothesis import strategies as st
-from numpy._core.tests import test_einsum as numpys
 
 import tilesolve
 from tilesolve.contractions.errors import PlanError
-from tilesolve.expressions import einsum as einsum_module
 
 SPECS = (
     "ij,jk->ik",
@@ -38,23 +36,6 @@ VIEWS = {
     "every second column": lambda room, n: room[:n, : 2 * n : 2],
     "every second row": lambda room, n: room[1 : 2 * n : 2, :n],
 }
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No expression is known from another test."""
-    einsum_module._calls.clear()
-    einsum_module._expressions.clear()
-
-
-def test_numpys_own_tests(monkeypatch):
-    """Those of numpy for an output that is an operand, with our einsum in place of numpy's."""
-    for planned in (False, True):
-        if planned:
-            set_costs(monkeypatch, einsum_loop_products=0.5, einsum_plan_flops=1)
-        monkeypatch.setattr(numpys.np, "einsum", tilesolve.einsum)
-        numpys.test_overlap()
-        numpys.TestEinsum().test_out_is_res()
 
 
 def overlapping(text, names, n, dtype, lower):

@@ -12,7 +12,6 @@ from tilesolve.contractions.errors import (
     SpecError,
     TilesolveError,
 )
-from tilesolve.expressions import einsum as einsum_module
 
 SPECS = [
     ("nc[2h+r][2w+s],kcrs->nkhw", [(2, 3, 11, 9), (5, 3, 3, 3)]),
@@ -23,12 +22,6 @@ SPECS = [
     ("c[h+r]q,kr->kh", [(4, 10, 2), (3, 3)]),
     ("[3h],h->h", [(10,), (4,)]),
 ]
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No expression is known from another test."""
-    einsum_module.forget_calls()
 
 
 def whole(shapes, dtype):

@@ -6,13 +6,12 @@ from dataclasses import fields
 
 import pytest
 import tomli_w
+from commands import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_strategies import SOURCES, machines
-from typer.testing import CliRunner
 
 from tilesolve.calibration.calibrate import keep_others
-from tilesolve.cli import app
 from tilesolve.contractions.errors import MachineError
 from tilesolve.kernels.microkernel_costs import Catalogue, RegisterTile
 from tilesolve.machine.costs import (
@@ -258,7 +257,7 @@ def test_calibrating_keeps_costs_of_the_file(tmp_path):
 
 class TestCommand:
     def run(self, *arguments):
-        return CliRunner().invoke(app, ["machine", *map(str, arguments)])
+        return invoke("machine", *arguments)
 
     def test_table(self):
         """Every cost stands in it with value, unit, source, probe and meaning."""

@@ -104,6 +104,14 @@ def computer(tmp_path, monkeypatch):
     return Computer(tmp_path, monkeypatch)
 
 
+@pytest.fixture
+def server(computer):
+    """One with three levels of caches."""
+    computer.say(INTEL)
+    computer.usual()
+    return computer
+
+
 def assumed(machine):
     return {figure for figure, source in machine.sources if source == "assumed"}
 
@@ -135,11 +143,9 @@ def test_usual_server(computer):
     assert machine.peak("float64") == pytest.approx(1200.5e6 * 4 * 2 * 2)
 
 
-def test_every_figure_has_a_source(computer):
+def test_every_figure_has_a_source(server):
     """Each figure that the machine states is marked as detected or assumed."""
-    computer.say(INTEL)
-    computer.usual()
-    machine = computer.machine()
+    machine = server.machine()
     stated = {"cores", "threads_per_core", "frequency"}
     stated |= {"vector_bits", "vector_registers", "peak"}
     for level in machine.levels:
@@ -164,13 +170,11 @@ def test_sizes(computer, size, count):
 
 
 @pytest.mark.parametrize("size", ["0", "0K", "", "-1", "K", "many", None])
-def test_unknown_size(computer, size):
+def test_unknown_size(server, size):
     """A size of 0, none, or no number is unknown: the default is taken and called assumed."""
-    computer.say(INTEL)
-    computer.usual()
-    path = computer.sys / "devices/system/cpu/cpu0/cache/index2/size"
+    path = server.sys / "devices/system/cpu/cpu0/cache/index2/size"
     path.unlink() if size is None else path.write_text(f"{size}\n")
-    machine = computer.machine()
+    machine = server.machine()
     default = detect_module.ASSUMED_L1_BYTES * detect_module.ASSUMED_CAPACITY_RATIO
     assert machine.level("L2").capacity == default
     assert assumed(machine) == NEVER_REPORTED | {"L2.capacity"}
@@ -220,14 +224,12 @@ def test_zero_line_and_ways(computer):
 
 
 @pytest.mark.parametrize("listed", ["", "x", "3-", "0-7,", "-1"])
-def test_unknown_sharing(computer, listed):
+def test_unknown_sharing(server, listed):
     """Where nothing says who shares a cache, near ones are one core's and far ones all cores'."""
-    computer.say(INTEL)
-    computer.usual()
     for index in (0, 2, 3):
-        computer.core(0, **{f"cache__index{index}__shared_cpu_list": listed})
-    computer.allow(0, 1)
-    machine = computer.machine()
+        server.core(0, **{f"cache__index{index}__shared_cpu_list": listed})
+    server.allow(0, 1)
+    machine = server.machine()
     assert [level.shared_by for level in machine.caches] == [1, 1, 2]
     assert {"L1.shared_by", "L2.shared_by", "L3.shared_by"} <= assumed(machine)
 
@@ -340,29 +342,25 @@ def test_cpuid_that_fails_is_silence(monkeypatch):
     assert cpu_module._cpuid.__wrapped__() == {}
 
 
-def test_frequency_prefers_the_highest(computer):
+def test_frequency_prefers_the_highest(server):
     """The highest clock that the kernel would set counts more than the current one."""
-    computer.say(INTEL)
-    computer.usual()
-    computer.core(0, cpufreq__cpuinfo_max_freq=3300000)
-    assert computer.machine().frequency == 3.3e9
-    computer.core(0, cpufreq__cpuinfo_max_freq=0)
-    assert computer.machine().frequency == pytest.approx(1200.5e6)
-    computer.say({**INTEL, "cpu MHz": "0.000"})
-    assert computer.machine().frequency == 3e9
-    assert "frequency" in assumed(computer.machine())
+    server.core(0, cpufreq__cpuinfo_max_freq=3300000)
+    assert server.machine().frequency == 3.3e9
+    server.core(0, cpufreq__cpuinfo_max_freq=0)
+    assert server.machine().frequency == pytest.approx(1200.5e6)
+    server.say({**INTEL, "cpu MHz": "0.000"})
+    assert server.machine().frequency == 3e9
+    assert "frequency" in assumed(server.machine())
 
 
 @pytest.mark.parametrize(("twins", "threads"), [("0,4", 2), ("0-3", 4), ("0", 1), (None, 1)])
-def test_threads_of_a_core_are_its_siblings(computer, twins, threads):
+def test_threads_of_a_core_are_its_siblings(server, twins, threads):
     """What no sibling is named of has one, which is assumed."""
-    computer.say(INTEL)
-    computer.usual()
     if twins is None:
-        (computer.sys / "devices/system/cpu/cpu0/topology/thread_siblings_list").unlink()
+        (server.sys / "devices/system/cpu/cpu0/topology/thread_siblings_list").unlink()
     else:
-        computer.core(0, topology__thread_siblings_list=twins)
-    machine = computer.machine()
+        server.core(0, topology__thread_siblings_list=twins)
+    machine = server.machine()
     assert machine.threads_per_core == threads
     assert machine.source("threads_per_core") == ("detected" if twins else "assumed")
 
@@ -370,12 +368,10 @@ def test_threads_of_a_core_are_its_siblings(computer, twins, threads):
 @pytest.mark.parametrize(
     ("allowed", "cores"), [((0,), 1), ((0, 4), 1), ((0, 1, 4, 5), 2), (range(8), 4), ((99,), 1)]
 )
-def test_cores_are_those_of_the_affinity(computer, allowed, cores):
+def test_cores_are_those_of_the_affinity(server, allowed, cores):
     """Cores are counted among the CPUs allowed, two threads of one core once."""
-    computer.say(INTEL)
-    computer.usual()
-    computer.allow(*allowed)
-    assert computer.machine().cores == cores
+    server.allow(*allowed)
+    assert server.machine().cores == cores
 
 
 def test_cores_without_affinity(computer, monkeypatch):
@@ -413,15 +409,13 @@ def test_cores_without_affinity(computer, monkeypatch):
         ("nonsense\n", {}, 4),
     ],
 )
-def test_cores_are_those_of_the_control_group(computer, groups, files, cores):
+def test_cores_are_those_of_the_control_group(server, groups, files, cores):
     """A control group's share of time, its own or a parent's, limits the cores."""
-    computer.say(INTEL)
-    computer.usual()
-    computer.allow(*range(8))
-    computer.put(computer.proc / "self/cgroup", groups)
+    server.allow(*range(8))
+    server.put(server.proc / "self/cgroup", groups)
     for name, text in files.items():
-        computer.put(computer.sys / "fs/cgroup" / name, text)
-    assert computer.machine().cores == cores
+        server.put(server.sys / "fs/cgroup" / name, text)
+    assert server.machine().cores == cores
 
 
 def test_lowest_core_with_caches_counts(computer):
@@ -435,40 +429,33 @@ def test_lowest_core_with_caches_counts(computer):
         assert computer.machine().level("L1").capacity == 20 * KIB
 
 
-def test_fingerprint_stays(computer):
+def test_fingerprint_stays(server):
     """The clock, the affinity, the order of flags and the kernel's own flags change nothing."""
-    computer.say(INTEL)
-    computer.usual()
-    first = detect_cpu(computer.sys, computer.proc).fingerprint
-    assert first == computer.machine().fingerprint
-    computer.allow(0, 1, 2)
+    first = detect_cpu(server.sys, server.proc).fingerprint
+    assert first == server.machine().fingerprint
+    server.allow(0, 1, 2)
     reordered = " ".join(["newkernelflag", *reversed(INTEL["flags"].split())])
-    computer.say({**INTEL, "cpu MHz": "3300.1", "flags": reordered, "microcode": "0x1"}, 3)
-    computer.core(0, cpufreq__cpuinfo_max_freq=3300000)
-    assert detect_cpu(computer.sys, computer.proc).fingerprint == first
+    server.say({**INTEL, "cpu MHz": "3300.1", "flags": reordered, "microcode": "0x1"}, 3)
+    server.core(0, cpufreq__cpuinfo_max_freq=3300000)
+    assert detect_cpu(server.sys, server.proc).fingerprint == first
     assert set(first) <= set("0123456789abcdef")
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"model name": "Another"}, {"flags": INTEL["flags"] + " avx512f"}, {"flags": "fpu sse sse2"}],
+    ("change", "l2"),
+    [
+        ({"model name": "Another"}, "256K"),
+        ({"flags": INTEL["flags"] + " avx512f"}, "256K"),
+        ({"flags": "fpu sse sse2"}, "256K"),
+        ({}, "512K"),
+    ],
 )
-def test_fingerprint_of_another_cpu(computer, change):
-    """Another model or other vector instructions make another fingerprint."""
-    computer.say(INTEL)
-    computer.usual()
-    first = detect_cpu(computer.sys, computer.proc).fingerprint
-    computer.say({**INTEL, **change})
-    assert detect_cpu(computer.sys, computer.proc).fingerprint != first
-
-
-def test_fingerprint_of_other_caches(computer):
-    """Another cache size makes another fingerprint."""
-    computer.say(INTEL)
-    computer.usual()
-    first = detect_cpu(computer.sys, computer.proc).fingerprint
-    computer.usual(l2="512K")
-    assert detect_cpu(computer.sys, computer.proc).fingerprint != first
+def test_fingerprint_of_another_cpu(server, change, l2):
+    """Another model, other vector instructions or another cache make another fingerprint."""
+    first = server.cpu().fingerprint
+    server.say({**INTEL, **change})
+    server.usual(l2=l2)
+    assert server.cpu().fingerprint != first
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from guessed_tiles import guessed_tiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import quick_each
 
 from tilesolve import Problem, plan
 from tilesolve.bench.cases import find_cases
@@ -46,14 +48,16 @@ def check_price(found):
     assert cost.seconds == pytest.approx(planned.seconds, rel=2e-3)
 
 
-@pytest.mark.parametrize("name", suite("tccg"))
-@pytest.mark.parametrize("machine", ["i7-6700k", "e5-2680v4"])
+@pytest.mark.parametrize(
+    ("name", "machine"), quick_each(product(suite("tccg"), ("i7-6700k", "e5-2680v4")))
+)
 def test_contractions_run_as_they_are_priced(name, machine):
     check_price(plan(suite("tccg")[name], machine=machine))
 
 
-@pytest.mark.parametrize("name", find_cases("random:12:31"))
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "threads"), quick_each(product(find_cases("random:12:31"), (1, 2)))
+)
 def test_drawn_contractions_run_as_they_are_priced(name, threads):
     check_price(plan(find_cases("random:12:31")[name], machine="i7-6700k", threads=threads))
 
@@ -78,6 +82,7 @@ def boxes(lines, sizes):
     side=st.integers(3, 9),
     machine=st.sampled_from(["i7-6700k", "e5-2680v4"]),
 )
+@guessed_tiles(0)
 def test_listed_loops_cover_each_iteration_once(spec, side, machine):
     """And calls come in the order of the tiles; in the nearest one they are of equal parts."""
     solution = plan(Problem.of(spec, side), machine=machine).solution

@@ -2,14 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
-from patience import PATIENCE
-from typer.testing import CliRunner
+from commands import answer, invoke, refused, run_python
 
-from tilesolve.cli import app
 from tilesolve.machine.model import Machine
 from tilesolve.planning.geometric import strategy
 from tilesolve.plans import cache as plan_cache
@@ -19,36 +15,15 @@ SPEC, SIZES = "ab-ac-cb", ("a=72", "b=60", "c=48")
 QUESTION = (SPEC, *SIZES, "--machine", "e5-2680v4")
 
 
-def tilesolve(*arguments):
-    return CliRunner().invoke(app, arguments)
-
-
 def process(*arguments, **variables):
     """Run the command in a process of its own, its output piped."""
-    return subprocess.run(
-        [sys.executable, "-m", "tilesolve", *arguments],
-        capture_output=True,
+    return run_python(
+        "-m",
+        "tilesolve",
+        *arguments,
         encoding="utf-8",
-        timeout=PATIENCE,
-        check=False,
         env={**os.environ, "PYTHONIOENCODING": "utf-8", **variables},
     )
-
-
-def answer(*arguments):
-    """Return what the command prints on stdout, having printed nothing else."""
-    done = tilesolve(*arguments)
-    assert (done.exit_code, done.stderr) == (0, "")
-    return done.stdout
-
-
-def refused(*arguments):
-    """Return the one line of an error: exit status 2 and nothing on stdout."""
-    done = tilesolve(*arguments)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
 
 
 def test_the_report_is_the_plan_in_text():
@@ -238,7 +213,7 @@ def test_a_picture_that_is_a_folder_is_refused_before_any_work(home):
 def test_options_that_make_no_sense_together_are_refused(home, arguments, monkeypatch):
     """A wrong use of the options is said on stderr, not quietly passed over."""
     monkeypatch.chdir(home)
-    done = tilesolve("plan", *arguments)
+    done = invoke("plan", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
     assert not list(home.glob("plan.*"))
@@ -333,7 +308,7 @@ def test_a_strategy_is_forced():
 @pytest.mark.parametrize("more", [("4",), ("--expressions",)])
 def test_letters_alone_are_no_spec(spec, more):
     """A tensor without an operator in its spec is a slip, and one line says so."""
-    done = tilesolve("plan", spec, *more)
+    done = invoke("plan", spec, *more)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: {spec!r} is one tensor alone: a spec has an output and operands, such as "

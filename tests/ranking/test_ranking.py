@@ -6,11 +6,10 @@ import json
 from dataclasses import dataclass, replace
 
 import pytest
-from typer.testing import CliRunner
+from commands import invoke
 
 import tilesolve
 from tilesolve import Ranking, rank
-from tilesolve.cli import app
 from tilesolve.contractions.errors import MemoryLimitError, ModelError, PlanError
 from tilesolve.machine.model import Machine
 from tilesolve.ranking import rankers
@@ -267,7 +266,7 @@ def test_the_picture_shows_picks_beside_the_fastest(found, tmp_path):
 
 
 def command(*arguments):
-    return CliRunner().invoke(app, ["rank", *map(str, arguments)])
+    return invoke("rank", *arguments)
 
 
 def test_the_command_prints_and_writes(tmp_path, monkeypatch):

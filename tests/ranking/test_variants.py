@@ -5,18 +5,19 @@ from collections import Counter
 import numpy as np
 import pytest
 from array_cases import tiny_machine
+from guessed_tiles import guessed_tiles
+from running_cases import make_shallow_machine
 
 from tilesolve.contractions.errors import PlanError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
 from tilesolve.contractions.suites import suite
-from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solve import rank
 from tilesolve.ranking.polydl import polydl_tiles
 from tilesolve.ranking.variants import list_variants
 
-MACHINE = Machine.load("i7-6700k")
+MACHINE = make_shallow_machine(256, 16)
 
 PRODUCT = Problem.of("mn-mk-kn", "m=96 n=64 k=128", "float32")
 
@@ -82,6 +83,7 @@ def test_each_letter_that_threads_may_divide_is_divided():
         ("nkhw-nc[2h+r][w+s]-kcrs", "n=2 k=5 c=3 h=6 w=7 r=3 s=2", None),
     ],
 )
+@guessed_tiles(3)  # of the solver's plan, which is the first one
 def test_variants_compute_the_same(spec, sizes, like, threads):
     """Whether their tiles fit or not."""
     problem = Problem.of(spec, sizes)

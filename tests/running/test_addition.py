@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running_cases import check_result, draw_operands, lay_out, make_machine, make_shallow_machine
+from running_cases import (
+    check_result,
+    check_run,
+    draw_operands,
+    lay_out,
+    make_machine,
+    make_shallow_machine,
+)
 
 from tilesolve.contractions.epilogue import Epilogue
 from tilesolve.contractions.epilogue_terms import apply_epilogue
@@ -19,6 +26,8 @@ from tilesolve.contractions.reference import reference
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.solve import rank
 from tilesolve.plans.plan import Plan, plan
+
+pytestmark = pytest.mark.usefixtures("any_tiles")
 
 MACHINE = make_shallow_machine(256, 16)
 SPECS = ("ab-ka-kb", "ba-ka-kb", "a-ka-k", "ab-kal-lbk", "gab-gka-kgb", "abg-kag-kbg", "ab-ka-b")
@@ -61,9 +70,7 @@ def test_sums_around_the_number_of_threads(sums, threads):
     """Some threads may have nothing to do."""
     problem = Problem.of("-kc-k", {"k": sums, "c": 90})
     found = Plan(next(o for o in rank(problem, MACHINE, threads, Demand()) if o.split == "k"))
-    operands = draw_operands(problem)
-    result = found(*operands)
-    check_result(problem, result, reference(problem, *operands), operands)
+    check_run(found)
 
 
 def test_results_repeat_bit_by_bit():
@@ -143,8 +150,7 @@ def test_windows_and_padding(spec, sizes, split, padded, threads):
     problem = Problem.of(spec, sizes, "float32", padding if padded else ())
     found = summing(problem, threads)
     assert found.split == split
-    arrays = draw_operands(problem)
-    check_result(problem, found(*arrays), reference(problem, *arrays), arrays)
+    check_run(found)
 
 
 def test_prepared_operands():
@@ -152,9 +158,8 @@ def test_prepared_operands():
     problem = Problem.of("ab-ka-kb", "a=8 b=32 k=3000", "float32", constant=(2,))
     found, operands = summing(problem, 2), draw_operands(problem)
     ready = found.prepare(operands[1])
-    expected = reference(problem, *operands)
     for second in (ready, operands[1]):
-        check_result(problem, found(operands[0], second), expected, operands)
+        check_run(found, (operands[0], second))
     assert ready.nbytes >= operands[1].nbytes
 
 
@@ -162,8 +167,7 @@ def test_more_elements_of_c_than_a_table_has():
     """C is added to in several boxes."""
     problem = Problem.of("ab-ka-kb", "a=500 b=300 k=1200", "float32")
     found = summing(problem, 2)
-    operands = draw_operands(problem)
-    check_result(problem, found(*operands), reference(problem, *operands), operands)
+    check_run(found)
 
 
 @pytest.mark.parametrize("sizes", [(500, 300), (500, 7), (1, 300)])
@@ -198,15 +202,14 @@ def test_every_strategy_may_divide_a_sum(strategy):
     """A scheme, given for as many threads, divides it again."""
     problem = Problem.of("ab-ka-kb", "a=24 b=24 k=6000")
     found = summing(problem, 2, make_machine(256, 16), strategy=strategy)
-    operands = draw_operands(problem)
-    check_result(problem, found(*operands), reference(problem, *operands), operands)
+    check_run(found)
     assert Plan.from_json(found.to_json()) == found
     assert str(found.scheme).startswith("[T2,k,")
     if strategy != "composition":  # ragged tiles count as whole in a scheme
         return
     again = plan(problem, machine=found.machine, threads=2, scheme=found.scheme, cache=False)
     assert again.split == found.split == "k"
-    check_result(problem, again(*operands), reference(problem, *operands), operands)
+    check_run(again)
 
 
 def test_a_batch_and_other_letters():
@@ -257,7 +260,7 @@ def test_an_interrupt_leaves_workers_only_memory_of_their_own(monkeypatch):
         patched.setattr(execution, "run_together", interrupted)
         with pytest.raises(KeyboardInterrupt):
             found(*operands)
-    check_result(found.problem, found(*operands), reference(found.problem, *operands), operands)
+    check_run(found, operands)
 
 
 def test_sums_of_halves_are_not_divided():

@@ -23,6 +23,8 @@ from tilesolve.contractions.reference import reference
 from tilesolve.plans import cache as plan_cache
 from tilesolve.plans.plan import Plan, plan
 
+pytestmark = pytest.mark.usefixtures("any_tiles")
+
 MACHINE = make_shallow_machine(256, 16)
 SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 TOKENS = {"clip": "clip(-0.5,0.75)", "leaky": "leaky(0.25)"}

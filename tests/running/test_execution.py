@@ -3,8 +3,6 @@
 import copy
 import itertools
 import pickle
-import subprocess
-import sys
 import threading
 import tracemalloc
 from dataclasses import dataclass, replace
@@ -14,20 +12,26 @@ from math import prod
 
 import numpy as np
 import pytest
-from guessed_tiles import guess_plan
+from commands import run_python
+from guessed_tiles import guess_plan, guessed_tiles
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from running_cases import (
+    LAYOUTS,
     MANY_REGISTERS,
     WIDTHS,
     check_result,
+    check_run,
     draw_operands,
     make_machine,
     make_shallow_machine,
     poisoned,
+    relaid,
+    trace_once,
     varied,
 )
 from strategies import problems, specs, unshrunk
+from turns import WHOLE, in_turn, quick_each
 
 from tilesolve import Machine, Plan, Problem, plan, reference
 from tilesolve.constants import tuning
@@ -46,53 +50,25 @@ from tilesolve.planning.runnable_nest import RunnableNest
 from tilesolve.planning.solve import solve
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.running import execution
-from tilesolve.running.execution import Layout, trace_calls
+from tilesolve.running.execution import Layout
 from tilesolve.running.task import Task
 from tilesolve.system.cancellation import deadline
-
-MACHINES = ("i7-6700k", "e5-2680v4")
 
 
 @pytest.mark.parametrize(
     ("dtype", "least"), [("float32", 3), ("float64", 3), ("complex64", 6), ("complex128", 6)]
 )
+@guessed_tiles(0)
 def test_few_registers_have_small_tiles_or_none(dtype, least):
     """The register tile of a plan may be larger than any kernel; where there is none, that is said.
 
     One register is for what is broadcast, one for rows, one for sums; complex ones are two each.
     """
     problem = Problem.of("mn-mk-kn", "m=20 n=13 k=9", dtype)
-    operands = draw_operands(problem)
     for registers in (least, least + 1):
-        found = plan(problem, machine=make_machine(128, registers), cache=False)(*operands)
-        check_result(problem, found, reference(problem, *operands), operands)
+        check_run(plan(problem, machine=make_shallow_machine(128, registers), cache=False))
     with pytest.raises(MachineError, match=f"^{least - 1} vector registers hold no .* {dtype}$"):
-        plan(problem, machine=make_machine(128, least - 1), cache=False)(*operands)
-
-
-def relaid(array, how):
-    """Return an equal array whose elements lie otherwise."""
-    if not array.ndim:
-        return array
-    if how == "fortran":
-        return np.asfortranarray(array)
-    if how == "reversed":
-        return array[(slice(None, None, -1),) * array.ndim].copy()[
-            (slice(None, None, -1),) * array.ndim
-        ]
-    if how == "spread":
-        room = np.zeros([2 * n for n in array.shape], array.dtype)
-        room[(slice(None, None, 2),) * array.ndim] = array
-        return room[(slice(None, None, 2),) * array.ndim]
-    if how == "unaligned":
-        raw = np.zeros(array.nbytes + 1, np.uint8)
-        found = raw[1:].view(array.dtype).reshape(array.shape)
-        found[...] = array
-        return found
-    return array
-
-
-LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
+        check_run(plan(problem, machine=make_shallow_machine(128, least - 1), cache=False))
 
 
 @settings(unshrunk, max_examples=25)
@@ -153,16 +129,11 @@ def test_no_more_is_tabulated_at_once_than_said(problem, width, most, copies, ti
     bands = found.nest.bands
     packed = tuple(at and bands[min(at, len(bands) - 1)].level for at in copies)
     found = varied(found, nest=replace(found.nest, packed=packed))
-    operands, out = draw_operands(problem), poisoned(problem)
-    seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "MAX_TABLE_INDICES", most)
-        check_result(problem, found(*operands, out), reference(problem, *operands), operands)
-        [task] = Layout.of(found.solution, *operands, out).tasks
-        for covered, _ in trace_calls(found.solution):
-            seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+        [task] = Layout.of(found.solution, *check_run(found)).tasks
+        trace_once(found)
     assert all(axis.size <= most for box in task.boxes.tables for axis in box.axes)
-    assert np.all(seen == 1)
 
 
 def test_a_cache_that_holds_many_indices_needs_no_room_for_tables_of_all():
@@ -184,19 +155,23 @@ def test_sums_that_whole_ways_have_no_room_for_are_cut():
     """The nearest cache has room for all sums as real numbers, not as integers."""
     sizes = {"j": 9, "é": 37, "b": 4, "i": 35, "a": 3}
     problem = Problem.of("jé-bjé[3i+a+b]-", sizes, "complex128")
-    operands, out = draw_operands(problem), poisoned(problem)
     found = plan(problem, machine=make_shallow_machine(256, 16), cache=False)
     assert found.output == "store"
-    found(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
+    check_run(found)
 
 
-@pytest.mark.parametrize("empty", ["a", "b", "i", "ij", "ija", "bija"])
-def test_any_letters_of_extent_zero(empty):
+@pytest.mark.parametrize(
+    ("spec", "empty"),
+    [
+        *(("bija-ibja-ab", letters) for letters in ("a", "b", "i", "ij", "ija", "bija")),
+        *(("mn-mk-kn", letter) for letter in "mnk"),
+    ],
+)
+@guessed_tiles(0)
+def test_any_letters_of_extent_zero(spec, empty):
     """Letters of extent 0, the output's unit-stride one among them, leave nothing or zeros."""
-    problem = Problem.of("bija-ibja-ab", {letter: 0 if letter in empty else 2 for letter in "abij"})
-    operands, out = draw_operands(problem), poisoned(problem)
-    plan(problem, machine=make_machine(128, 16), cache=False)(*operands, out)
+    problem = Problem.of(spec, {i: 0 if i in empty else 2 for i in {*spec} - {"-"}})
+    *_, out = check_run(plan(problem, machine=make_machine(128, 16), cache=False))
     assert not out.any()
 
 
@@ -209,11 +184,12 @@ IN_BLOCKS = {
 """For each dtype the specs that are tried around block sizes."""
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
+@WHOLE
 @pytest.mark.parametrize(
     ("dtype", "spec"), [(dtype, spec) for dtype, specs in IN_BLOCKS.items() for spec in specs]
 )
 @pytest.mark.parametrize("width", WIDTHS)
+@guessed_tiles(0)
 def test_around_block_sizes(spec, dtype, width, whole):
     """One less, exactly, and one more than every block of the register tile.
 
@@ -221,15 +197,12 @@ def test_around_block_sizes(spec, dtype, width, whole):
     """
     lanes = width[0] // (64 if dtype in ("float64", "complex128") else 32)
     extents = sorted({side + d for side in (1, lanes, 3 * lanes) for d in (-1, 0, 1)} - {0})
-    if not whole:
-        specs = IN_BLOCKS[dtype]
-        step = min(len(specs), len(WIDTHS))
-        extents = extents[(specs.index(spec) + WIDTHS.index(width)) % step :: step]
-    for n in extents:
+    specs = IN_BLOCKS[dtype]
+    turn = specs.index(spec) + WIDTHS.index(width)
+    for n in in_turn(extents, turn, whole, of=min(len(specs), len(WIDTHS))):
         problem = Problem.of(spec, n, dtype)
-        operands, out = draw_operands(problem, n), poisoned(problem)
-        plan(problem, machine=make_shallow_machine(*width), cache=False)(*operands, out)
-        check_result(problem, out, reference(problem, *operands), operands)
+        found = plan(problem, machine=make_shallow_machine(*width), cache=False)
+        check_run(found, draw_operands(problem, n))
 
 
 @pytest.mark.parametrize(
@@ -237,6 +210,7 @@ def test_around_block_sizes(spec, dtype, width, whole):
     ["float64", *(pytest.param(name, marks=pytest.mark.slow) for name in DTYPES[:1] + DTYPES[2:])],
 )
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "nm-mk-nk", "mnb-bmk-knb"])
+@guessed_tiles(0)
 def test_many_registers_of_narrow_vectors(spec, dtype):
     """One less, as many and one more rows and columns than the register tile has."""
     machine = make_shallow_machine(*MANY_REGISTERS)
@@ -244,13 +218,12 @@ def test_many_registers_of_narrow_vectors(spec, dtype):
     for more in (-1, 0, 1):
         sizes = {"m": usual.columns + more, "n": usual.rows + more, "k": 19, "b": 4 + more}
         problem = Problem.of(spec, {i: sizes[i] for i in set(spec) - {"-"}}, dtype)
-        operands, out = draw_operands(problem), poisoned(problem)
-        plan(problem, machine=machine, cache=False)(*operands, out)
-        check_result(problem, out, reference(problem, *operands), operands)
+        check_run(plan(problem, machine=machine, cache=False))
 
 
 @pytest.mark.parametrize("spec", ["abcd-aebf-dfce", "abcd-dbea-ec", "abcde-ecbfa-fd", "ab-acd-dbc"])
 @pytest.mark.parametrize("packed", [(1, 1), (1, 2), (2, None), (None, 1)])
+@guessed_tiles(0)
 def test_every_level_of_packing(spec, packed):
     """Where copies live never changes the result."""
     letters = sorted(set(spec) - {"-"})
@@ -259,9 +232,7 @@ def test_every_level_of_packing(spec, packed):
     bands = found.nest.bands
     copies = tuple(None if at is None else bands[min(at, len(bands) - 1)].level for at in packed)
     other = varied(found, nest=replace(found.nest, packed=copies))
-    operands, out = draw_operands(problem), poisoned(problem)
-    other(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
+    check_run(other)
 
 
 @pytest.mark.parametrize("order", ["mnk", "nmk"])
@@ -277,13 +248,8 @@ def test_many_tiles_of_both_sides(order, packed):
     copies = tuple(None if at is None else bands[at].level for at in packed)
     found = plan(problem, machine=make_machine(512, 32), cache=False)
     found = varied(found, nest=replace(found.nest, bands=tuple(bands), packed=copies))
-    operands, out = draw_operands(problem), poisoned(problem)
-    found(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
-    seen = np.zeros([problem.sizes[letter] for letter in problem.sizes], int)
-    for covered, _ in trace_calls(found.solution):
-        seen[np.ix_(*(covered[letter] for letter in problem.sizes))] += 1
-    assert np.all(seen == 1)
+    check_run(found)
+    trace_once(found)
 
 
 def test_long_segments_are_turned_in_parts():
@@ -318,9 +284,7 @@ def test_long_segments_are_turned_in_parts():
 def test_programs_in_which_ipopt_loses_its_way(operand, output, sizes, dtype, width, threads):
     """Once the longest time is known, levels that cannot be made faster stay as they are."""
     problem = Problem.of(f"{operand},{operand}->{output}", sizes, dtype)
-    operands, out = draw_operands(problem), poisoned(problem)
-    plan(problem, machine=make_machine(*width), threads=threads, cache=False)(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
+    check_run(plan(problem, machine=make_machine(*width), threads=threads, cache=False))
 
 
 def test_columns_of_which_a_whole_register_tile_has_no_room():
@@ -331,9 +295,7 @@ def test_columns_of_which_a_whole_register_tile_has_no_room():
     usual = register_tile(problem, machine)
     assert found.microkernel.columns < usual.columns
     found.nest.check(found.share)
-    operands, out = draw_operands(problem), poisoned(problem)
-    found(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
+    check_run(found)
 
 
 @pytest.mark.parametrize("second", ["j-", "-j"])
@@ -344,9 +306,7 @@ def test_a_letter_that_stands_in_three_subscripts(second):
     found = plan(problem, machine=make_shallow_machine(512, 32), cache=False)
     assert lanes("complex64", 512) == found.nest.bands[0]["i"]
     found.nest.check(found.share)
-    operands, out = draw_operands(problem), poisoned(problem)
-    found(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
+    check_run(found)
 
 
 @dataclass(frozen=True)
@@ -459,17 +419,11 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
     sides = cell, cell, {"b": 2, "m": 40, "n": 480, "k": 11}, dict(problem.sizes)
     found = nested(problem, sides, (order[::-1], order, order, order[::-1]), copies)
     nest = found.nest
-    operands, out = draw_operands(problem), poisoned(problem)
-    found(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
-    [task] = Layout.of(found.solution, *operands, out).tasks
+    [task] = Layout.of(found.solution, *check_run(found)).tasks
     assert (len(task.schedule.nest.bands) == 3) == idle
     if idle:
         without = varied(found, nest=replace(nest, bands=(nest.bands[0], *nest.bands[2:])))
-        calls, others = (
-            [covered for covered, _ in trace_calls(made.solution)] for made in (found, without)
-        )
-        assert calls == others
+        assert trace_once(found) == trace_once(without)
 
 
 @pytest.mark.parametrize(
@@ -487,8 +441,9 @@ def test_a_nearest_tile_of_one_cell_is_no_level_of_its_own(spec, cell, copies, i
         ({"m": 24}, "nmkb", ("L1", "L2"), False),
     ],
 )
-@pytest.mark.parametrize("order", ["nmkb", "mnkb", "kbmn"])
-@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize(
+    ("order", "more"), quick_each(itertools.product(("nmkb", "mnkb", "kbmn"), (0, 5)), of=5)
+)
 def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monkeypatch):
     """Calls are the same in the same order, but that cells are near-equal where edges are."""
     problem = Problem.of("bmn-bmk-bkn", {"b": 3, "m": 48 + more, "n": 384 + more, "k": 30})
@@ -500,40 +455,31 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
         (order, order, around, "kmnb"),
         copies,
     )
-    operands, out = draw_operands(problem), poisoned(problem)
-    found(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
-    [task] = Layout.of(found.solution, *operands, out).tasks
+    [task] = Layout.of(found.solution, *check_run(found)).tasks
     nearest = dict(task.schedule.nest.bands[1].box)
     assert (nearest == {**within, "k": 10, "m" if "m" in tile else "n": tile.get("m") or 96}) == (
         turns
     )
-    seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
-    calls = [covered for covered, _ in trace_calls(found.solution)]
-    for covered in calls:
-        seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
-        assert all(len(covered[i]) <= cell[i] for i in cell)
-    assert np.all(seen == 1)
+    calls = trace_once(found)
+    assert all(len(covered[i]) <= cell[i] for covered in calls for i in cell)
     if not more:
         monkeypatch.setattr(RunnableNest, "_merging_rows", lambda run, _: run)
         found.executor.layouts.clear()
-        assert [covered for covered, _ in trace_calls(found.solution)] == calls
+        assert trace_once(found) == calls
 
 
 @pytest.mark.parametrize("spec", ["mn-mk-kn", "abcd-aebf-dfce", "bmn-bmk-bkn"])
 @pytest.mark.parametrize("threads", [1, 2, 3])
+@guessed_tiles(0)
 def test_trace_covers_the_plan(spec, threads):
     """Every iteration is visited once, in boxes no larger than the plan's register tile."""
     problem = Problem.of(spec, 13)
     found = plan(problem, machine=make_machine(), threads=threads, cache=False)
-    seen = np.zeros([problem.sizes[i] for i in problem.sizes], int)
     tile = dict(found.nest.bands[0].box)
-    for covered, _ in trace_calls(found.solution):
-        seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+    for covered in trace_once(found):
         for letter, indices in covered.items():
             assert len(indices) <= tile[letter]
             assert indices[-1] - indices[0] == len(indices) - 1
-    assert np.all(seen == 1)
 
 
 def test_nan_and_infinity_propagate():
@@ -550,6 +496,7 @@ def test_nan_and_infinity_propagate():
 
 
 @pytest.mark.parametrize("threads", [2, 3])
+@guessed_tiles(0)
 def test_threads_repeat(threads):
     """The same thread count gives the same bits; several callers do not disturb each other."""
     problem = Problem.of("abcd-aebf-dfce", 9)
@@ -589,6 +536,7 @@ def test_runs_end_at_a_deadline(threads):
     check_result(problem, out, expected, operands)
 
 
+@guessed_tiles(0)
 def test_new_plans_compile_nothing():
     """Code depends on the dtype and the vectors only."""
     first = Problem.of("mn-mk-kn", 20)
@@ -614,13 +562,7 @@ def test_damaged_code_is_made_again(tmp_path, kept_functions):
     for damage in (False, True):
         for path in (tmp_path / "code").glob("*.o") if damage else ():
             path.write_bytes(path.read_bytes()[:-7])
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env={"TILESOLVE_CACHE_DIR": str(tmp_path), "PATH": ""},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python("-c", script, env={"TILESOLVE_CACHE_DIR": str(tmp_path), "PATH": ""})
         assert done.returncode == 0, done.stderr
         assert ("is damaged" in done.stderr) == damage
 
@@ -655,41 +597,23 @@ READ_ONLY.flags.writeable = False
         ({"out": READ_ONLY}, PlanError, "read-only"),
         ({"out": np.broadcast_to(np.zeros(5), (3, 5))}, PlanError, "read-only"),
         ({"first": SHARED[:3, :4], "out": SHARED[2:5, 2:7]}, PlanError, "operand A"),
+        ({"second": SHARED[:4, :5], "out": SHARED[2:5, 2:7]}, PlanError, "operand B"),
+        ({"first": np.ones((3, 4), np.int64)}, DtypeError, "operand A"),
+        ({"out": np.zeros((3, 5), np.int64)}, DtypeError, "out"),
         ({"alpha": 1j}, DtypeError, "alpha"),
         ({"beta": "2"}, DtypeError, "beta"),
         ({"out": None, "beta": 1}, PlanError, "beta"),
     ],
 )
 def test_bad_input(changes, error, words):
-    """Each mistake is named, and out stays as it was."""
+    """Each mistake is named, and out stays as it was, also after calls that went well."""
     arguments = bad(**changes)
     kept = np.array(arguments["out"]) if arguments["out"] is not None else None
+    product_plan()(**bad())
+    product_plan()(np.ones((3, 4)), np.ones((4, 5)))
     with pytest.raises(error, match=words):
         product_plan()(**arguments)
     assert kept is None or np.array_equal(arguments["out"], kept)
-
-
-def test_every_call_is_checked():
-    """A call that went well lets no mistake of a later one through, and each leaves out alone."""
-    found = plan("ik-ij-jk", "i=3 j=4 k=5", "i7-6700k", cache=False)
-    found(**bad())
-    found(np.ones((3, 4)), np.ones((4, 5)))
-    room, fixed = np.ones(60), np.zeros((3, 5))
-    fixed.flags.writeable = False
-    shared = {"first": room[:12].reshape(3, 4), "out": room[10:25].reshape(3, 5)}
-    for changes, error in (
-        ({"out": fixed}, PlanError),
-        (shared, PlanError),
-        ({"second": room[20:40].reshape(4, 5), "out": room[10:25].reshape(3, 5)}, PlanError),
-        ({"first": np.ones((3, 4), np.int64)}, DtypeError),
-        ({"out": np.zeros((3, 5), np.int64)}, DtypeError),
-        ({"first": np.ones((4, 3)).T[:, :3]}, SizeError),
-        ({"out": None, "beta": 1}, PlanError),
-    ):
-        with pytest.raises(error):
-            found(**bad(**changes))
-    assert not fixed.any()
-    assert np.all(room == 1)
 
 
 @pytest.mark.parametrize(
@@ -706,25 +630,8 @@ def test_copies_of_plans_know_nothing_of_arrays(copied):
     assert other == found
     assert not other.executor.layouts
     assert not other.executor.recent
-    out = poisoned(problem)
     del found
-    other(*operands, out)
-    check_result(problem, out, reference(problem, *operands), operands)
-
-
-def test_layouts_take_turns():
-    """A plan remembers many layouts, and mixes none of them up."""
-    problem = Problem.of("mnb-bmk-knb", "m=5 n=3 k=4 b=2")
-    found = plan(problem, machine=make_machine(), cache=False)
-    first, second = draw_operands(problem)
-    expected = reference(problem, first, second)
-    for _ in range(2):
-        for one, two, three in itertools.product(LAYOUTS, repeat=3):
-            operands = relaid(first, one), relaid(second, two)
-            out = relaid(poisoned(problem), three)
-            found(*operands, out)
-            check_result(problem, out, expected, operands)
-            check_result(problem, found(*operands), expected, operands)
+    check_run(other, operands)
 
 
 def test_layouts_are_bounded_by_their_bytes(monkeypatch):
@@ -768,10 +675,12 @@ def test_numbers_of_any_kind_are_factors(dtype):
     operands = draw_operands(problem)
     product = reference(problem, *operands)
     factors = [2, True, 2.5, np.float32(2.5), np.int8(-2), np.array(3), 2 + 0j]
-    for factor in [*factors, 1 - 2j] if dtype == "complex128" else factors:
+    factors += [Fraction(1, 2), 2**64, np.longdouble(2), *[1 - 2j] * (dtype == "complex128")]
+    for factor in factors:
         out = np.ones((3, 3), dtype)
         found(*operands, out, alpha=factor, beta=factor)
-        check_result(problem, out, factor * product + factor, operands, scale=8)
+        wide = product.dtype.type(complex(factor) if dtype == "complex128" else factor.real)
+        check_result(problem, out, wide * product + wide, operands, scale=8 * max(1, abs(wide)))
     out = np.ones((3, 3), dtype)
     with pytest.raises(DtypeError, match="alpha"):
         found(*operands, out, alpha=10**400)
@@ -797,15 +706,6 @@ def test_arrays_that_lie_backwards_are_packed_as_others(spec, which):
     assert KIND_GATHER not in other.schedule.pack_kinds
 
 
-def test_interleaved_memory_is_no_overlap():
-    """Arrays that share a buffer, but no element of it, may be used together."""
-    room = np.ones((4, 8))
-    found = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
-    found(room[:, ::2], np.eye(4), room[:, 1::2], alpha=2)
-    assert np.all(room[:, 1::2] == 2)
-    assert np.all(room[:, ::2] == 1)
-
-
 def test_other_numbers_of_operands():
     """Solutions of one or three operands can be priced, not run."""
     found = Plan(solve(Problem.of("ij-ji", 4), Machine.load("i7-6700k"), 1, Demand()))
@@ -813,46 +713,12 @@ def test_other_numbers_of_operands():
         found(np.ones((4, 4)), np.ones((4, 4)))
 
 
-@pytest.mark.parametrize("sizes", ["m=0 n=3 k=4", "m=3 n=0 k=4", "m=3 n=4 k=0"])
-def test_nothing_to_do(sizes):
-    """Empty sums are zero; empty outputs are empty."""
-    problem = Problem.of("mn-mk-kn", sizes)
-    out = poisoned(problem)
-    plan(problem, machine=make_machine(), cache=False)(*draw_operands(problem), out)
-    assert np.all(out == 0)
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_convolution_runs(name):
-    """Affine subscripts are offsets like any others."""
-    problem = Problem.of("nkhw-nc[2h+r][w+s]-kcrs", "n=2 k=9 h=5 w=11 c=3 r=3 s=2")
-    operands = draw_operands(problem)
-    check_result(
-        problem,
-        plan(problem, machine=name, cache=False)(*operands),
-        reference(problem, *operands),
-        operands,
-    )
-
-
 def test_large_classes_are_walked_in_boxes():
     """More indices of one role than are tabulated at once."""
     problem = Problem.of("m-mk-k", "m=200001 k=3")
-    operands = draw_operands(problem)
-    check_result(
-        problem,
-        plan(problem, machine=make_machine(), cache=False)(*operands),
-        reference(problem, *operands),
-        operands,
-    )
+    check_run(plan(problem, machine=make_machine(), cache=False))
     problem = Problem.of("abc-ad-dbc", "a=2 b=300 c=301 d=2")
-    operands = draw_operands(problem)
-    check_result(
-        problem,
-        plan(problem, machine=make_machine(512, 32), cache=False)(*operands),
-        reference(problem, *operands),
-        operands,
-    )
+    check_run(plan(problem, machine=make_machine(512, 32), cache=False))
 
 
 @pytest.mark.slow
@@ -868,21 +734,9 @@ def test_soak(part):
         st.integers(1, 3),
     )
     def runs(problem, width, threads):
-        operands, out = draw_operands(problem), poisoned(problem)
-        plan(problem, machine=make_machine(*width), threads=threads, cache=False)(*operands, out)
-        check_result(problem, out, reference(problem, *operands), operands)
+        check_run(plan(problem, machine=make_machine(*width), threads=threads, cache=False))
 
     runs()
-
-
-@pytest.mark.parametrize("factor", [Fraction(1, 2), 2**64, np.float32(3), True, np.longdouble(2)])
-def test_any_real_number_is_a_factor(factor):
-    """Whatever its type."""
-    found = plan("ik-ij-jk", 4, "i7-6700k", cache=False)
-    first = np.ones((4, 4))
-    out = found(first, first, alpha=factor)
-    assert (out == float(factor) * 4).all()
-    assert (found(first, first, out=out, beta=factor) == 4 + float(factor) ** 2 * 4).all()
 
 
 @pytest.mark.parametrize("factor", [10**400, "1", None, [1.0], 1j])

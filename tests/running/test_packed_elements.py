@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from guessed_tiles import guessed_tiles
 from packing_counts import count_packed
 from running_cases import check_result, draw_operands, make_machine
 
@@ -95,8 +96,9 @@ SOLVED = [
 
 @pytest.mark.parametrize("layer", SOLVED)
 @pytest.mark.parametrize("constant", [True, False])
+@guessed_tiles(0)
 def test_solved_layers(layer, constant):
-    """Window copies and strips of the solver's plans."""
+    """Window copies and strips of plans with any loops and tiles."""
     channels, pixels, filters, taps, stride, padding, layout = layer
     shape = (1, pixels, pixels, channels) if layout == "NHWC" else (1, channels, pixels, pixels)
     found = Convolution.of(

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from io import StringIO
@@ -12,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
+from commands import run_python
 from rich.console import Console
 
 from tilesolve.contractions.errors import TilesolveWarning
@@ -235,39 +235,35 @@ def test_damaged_machine_file(monkeypatch, text, reason, chosen):
     assert "! machine file: tilesolve calibrate\n" in printed(found)
 
 
-def test_broken_setting_of_machine(monkeypatch):
-    """A TILESOLVE_MACHINE that is nowhere is a row with a command, and the rest is reported."""
-    monkeypatch.setenv("TILESOLVE_MACHINE", "nowhere")
+@pytest.mark.parametrize(
+    ("setting", "what", "value"),
+    [
+        ("MACHINE", "machine in force", "nowhere"),
+        ("NUM_THREADS", "threads in force", "many"),
+        ("CACHE", "plans are kept", "none"),
+        ("CACHE_LIMIT", "bound of the cache", "much"),
+    ],
+)
+def test_broken_settings(monkeypatch, setting, what, value):
+    """What is none is a row with a command, and the rest is reported."""
+    monkeypatch.setenv(f"TILESOLVE_{setting}", value)
     found = diagnose()
     assert not found.healthy
-    assert row(found, "machine in force").mend == "unset TILESOLVE_MACHINE"
-    assert "nowhere" in row(found, "machine in force").value
-    assert row(found, "TILESOLVE_MACHINE").value == "nowhere"
+    assert row(found, what).mend == f"unset TILESOLVE_{setting}"
+    assert value in row(found, what).value
+    assert row(found, f"TILESOLVE_{setting}").value == value
 
 
-def test_threads(monkeypatch):
-    """The threads in force and why; a number that is none is a row with a command."""
-    assert row(diagnose(), "threads in force").source == "none are named"
-    assert row(diagnose(), "threads in force").value == "1"
-    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "3")
-    assert row(diagnose(), "threads in force") == Row(
-        "threads in force", "3", "TILESOLVE_NUM_THREADS"
-    )
-    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "many")
-    found = diagnose()
-    assert not found.healthy
-    assert row(found, "threads in force").mend == "unset TILESOLVE_NUM_THREADS"
-
-
-def test_cache_setting(monkeypatch):
-    """Whether plans are kept; a word that is neither on nor off is a row with a command."""
+def test_settings_in_force(monkeypatch):
+    """The threads and why, whether plans are kept, and the bound of the cache."""
+    assert row(diagnose(), "threads in force") == Row("threads in force", "1", "none are named")
     assert row(diagnose(), "plans are kept").value == "yes"
+    assert row(diagnose(), "bound of the cache").value == "512 MiB"
+    monkeypatch.setenv("TILESOLVE_NUM_THREADS", "3")
     monkeypatch.setenv("TILESOLVE_CACHE", "OFF")
-    assert row(diagnose(), "plans are kept") == Row("plans are kept", "no")
-    monkeypatch.setenv("TILESOLVE_CACHE", "none")
     found = diagnose()
-    assert not found.healthy
-    assert row(found, "plans are kept").mend == "unset TILESOLVE_CACHE"
+    assert row(found, "threads in force") == Row("threads in force", "3", "TILESOLVE_NUM_THREADS")
+    assert row(found, "plans are kept") == Row("plans are kept", "no")
 
 
 def test_settings(monkeypatch):
@@ -406,12 +402,7 @@ def test_folders_that_cannot_be_used(mode, below):
         Path(above).chmod(0o755)
         folder = Path(above) / "closed"
         folder.mkdir(mode=mode)
-        done = subprocess.run(
-            [sys.executable, "-c", UNREADABLE, str(folder / below)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python("-c", UNREADABLE, str(folder / below))
     assert done.returncode == 0, done.stderr
     expected = {
         f"{what} folder: export TILESOLVE_{variable}_DIR=<a folder that can be written>: False"
@@ -457,10 +448,3 @@ def test_a_machine_file_that_was_changed():
     assert found.healthy
     assert row(found, "machine file").source == "changed after it was measured"
     assert row(found, "machine file").mend.startswith("tilesolve calibrate; or")
-
-
-def test_the_bound_of_the_cache(monkeypatch):
-    """It is shown; what is no size is a row with a command."""
-    assert row(diagnose(), "bound of the cache").value == "512 MiB"
-    monkeypatch.setenv("TILESOLVE_CACHE_LIMIT", "much")
-    assert row(diagnose(), "bound of the cache").mend == "unset TILESOLVE_CACHE_LIMIT"

@@ -1,11 +1,9 @@
 """Ctrl-C at any moment of planning: in processes of their own, which a fault would end."""
 
 import os
-import subprocess
-import sys
 
 import pytest
-from patience import PATIENCE
+from commands import run_python
 
 START = """
 import asyncio, os, random, signal, socket, statistics, threading, time
@@ -159,14 +157,7 @@ interrupt(contraction, measure(contraction) / 3)
 
 def run(text):
     """Run a text in a process that may be interrupted; return its status, and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", START + text],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "TILESOLVE_CACHE": "off"},
-    )
+    done = run_python("-c", START + text, env={**os.environ, "TILESOLVE_CACHE": "off"})
     return done.returncode, done.stdout + done.stderr
 
 

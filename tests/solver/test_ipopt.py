@@ -2,12 +2,12 @@
 
 import math
 import operator
-import subprocess
 import sys
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from commands import run_python
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -525,7 +525,7 @@ def test_nothing_is_printed():
         "model = pyo.ConcreteModel(); model.x = pyo.Var(bounds=(0, 1)); "
         "model.o = pyo.Objective(expr=pyo.exp(model.x)); solve(model)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    ran = run_python("-c", code, check=True, text=False)
     assert (ran.stdout, ran.stderr) == (b"", b"")
 
 

@@ -1,10 +1,8 @@
 """Programs of posynomials: the arrays that are solved are those of the Pyomo model."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from commands import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from posynomial_programs import coefficients, programs, tccg_setting
@@ -91,5 +89,5 @@ def test_planning_needs_no_pyomo():
         "nest('C[i,j] += A[i,k] * B[k,j]', 64, mode='thesis'); "
         "print([name for name in sys.modules if name.startswith('pyomo')])"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    ran = run_python("-c", code, check=True)
     assert ran.stdout.strip() == "[]"

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import bench
+from running_cases import make_shallow_machine, write_shallow_machine
 
 from tilesolve import plan
 from tilesolve.bench.cases import ContractionCase
@@ -18,7 +19,6 @@ from tilesolve.bench.procedure import Procedure
 from tilesolve.bench.results.record import Conditions
 from tilesolve.bench.run import timed_plans
 from tilesolve.bench.run.timed_plans import HOPELESS_RATIO
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.reference import reference
@@ -39,6 +39,7 @@ from tilesolve.studies.trials import (
     summarize_study,
 )
 
+MACHINE = make_shallow_machine(256, 16)
 SPECS = {
     "ik-ij-jk": "i=60 j=50 k=70",
     "abcd-ebad-ce": "a=12 b=6 c=10 d=9 e=14",
@@ -46,21 +47,17 @@ SPECS = {
 }
 
 
-def command(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
-
-
 @pytest.fixture(scope="module")
 def best():
     """A plan whose nest has room for others."""
-    return plan("abcd-ebad-ce", "a=60 b=50 c=40 d=60 e=50", "i7-6700k", cache=False)
+    return plan("abcd-ebad-ce", "a=60 b=50 c=40 d=60 e=50", MACHINE, cache=False)
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_varied_plans_compute_the_same(spec, tmp_path):
     """Runners-up, nearby and random plans are plans: they run, and give the reference's result."""
     problem = Problem.of(spec, SPECS[spec])
-    best = plan(problem, machine="i7-6700k", cache=False)
+    best = plan(problem, machine=MACHINE, cache=False)
     rng = np.random.default_rng(3)
     operands = [rng.standard_normal(shape) for shape in problem.shapes[1:]]
     right = reference(problem, *operands)
@@ -142,7 +139,7 @@ def test_a_study_runs():
     told = []
     found = study_problem(
         ContractionCase("small", problem),
-        Machine.load("i7-6700k"),
+        MACHINE,
         Procedure(repeat=2),
         4,
         lambda part, what: told.append(part),
@@ -165,9 +162,8 @@ def test_kernels_are_loaded_before_the_first_plan_is_timed(monkeypatch):
         return usual(self, *operands, **options)
 
     monkeypatch.setattr(Plan, "__call__", noted)
-    problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
-    case = ContractionCase("small", problem)
-    study_problem(case, machine, Procedure(repeat=1), 2, lambda *_: None)
+    case = ContractionCase("small", Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]))
+    study_problem(case, MACHINE, Procedure(repeat=1), 2, lambda *_: None)
     assert extents[0] <= 3
     assert set(extents[1:]) == {70}
 
@@ -176,9 +172,8 @@ def test_runs_that_take_far_too_long_are_ended(monkeypatch):
     """They have one time, which the table and the file say is too little, and no result."""
     monkeypatch.setattr(timed_plans, "HOPELESS_RATIO", 0.0)
     monkeypatch.setattr(timed_plans, "LONG_SECONDS", 0.0)
-    problem, machine = Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]), Machine.load("i7-6700k")
-    case = ContractionCase("small", problem)
-    found = study_problem(case, machine, Procedure(repeat=3), 2, lambda *_: None)
+    case = ContractionCase("small", Problem.of("ik-ij-jk", SPECS["ik-ij-jk"]))
+    found = study_problem(case, MACHINE, Procedure(repeat=3), 2, lambda *_: None)
     first, *others = found.trials
     assert not first.ended
     assert others
@@ -195,6 +190,7 @@ def test_runs_that_take_far_too_long_are_ended(monkeypatch):
 def suite(tmp_path):
     """A file of problems, one of which no memory holds."""
     path = tmp_path / "mine.toml"
+    write_shallow_machine(tmp_path)
     path.write_text(
         'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=60 j=50 k=70" },'
         '{ name = "two", spec = "abc-acd-db", sizes = "a=30 b=36 c=23 d=44" },'
@@ -206,13 +202,23 @@ def suite(tmp_path):
 
 def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     """What is kept is not run again; what cannot be studied is a line; each trial is one in CSV."""
-    monkeypatch.setattr(tiles, "MOST_DRAWS", 3000)
+    monkeypatch.setattr(tiles, "MOST_DRAWS", 500)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
-    common = (suite, "--study", "tiles", "--plans", 6, "--repeat", 2, "--machine", "i7-6700k")
-    done = command(*common, "--case", "one", "--json", kept)
+    common = (
+        suite,
+        "--study",
+        "tiles",
+        "--plans",
+        6,
+        "--repeat",
+        2,
+        "--machine",
+        suite.parent / "shallow.toml",
+    )
+    done = bench(*common, "--case", "one", "--json", kept)
     assert done.exit_code == 0, done.output
     (first,) = Studies.read(kept).cases
-    done = command(*common, "--json", kept, "--csv", table)
+    done = bench(*common, "--json", kept, "--csv", table)
     assert done.exit_code == 0, done.output
     found = {case.name: case for case in Studies.read(kept).cases}
     assert list(found) == ["one", "two", "huge", "tiny"]
@@ -230,10 +236,10 @@ def test_a_suite_is_studied_and_gone_on_with(suite, tmp_path, monkeypatch):
     ]
     before = kept.read_bytes()
     for option, what in ((("--plans", 3), "plans"), (("--seconds", 9), "seconds")):
-        done = command(*common, *option, "--json", kept)
+        done = bench(*common, *option, "--json", kept)
         assert done.exit_code == 2
         assert f"holds a study of tiles with another {what}" in done.stderr
-    done = command(suite, "--json", kept)
+    done = bench(suite, "--json", kept)
     assert done.exit_code == 2
     assert "these are results of a study of tiles, not of a sweep" in done.stderr
     assert kept.read_bytes() == before
@@ -253,10 +259,20 @@ def test_a_wrong_plan_ends_its_study_alone(suite, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Plan, "__call__", off)
     kept, table = tmp_path / "kept.json", tmp_path / "trials.csv"
-    common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
+    common = (
+        suite,
+        "--study",
+        "tiles",
+        "--plans",
+        2,
+        "--repeat",
+        1,
+        "--machine",
+        suite.parent / "shallow.toml",
+    )
     chosen = ("--case", "one", "--case", "two")
     for _ in range(2):  # the second time all of it is in the file
-        done = command(*common, *chosen, "--json", kept, "--csv", table)
+        done = bench(*common, *chosen, "--json", kept, "--csv", table)
         assert done.exit_code == 1
         assert "one: plan 1 gives another result: wrong result" in done.stdout
         assert "1 case: the solver's plan is" in done.stdout
@@ -279,8 +295,18 @@ def test_an_interrupted_study_keeps_what_is_done(suite, tmp_path, monkeypatch):
         return usual(best, *rest)
 
     monkeypatch.setattr(tiles, "vary_plan", broken)
-    common = (suite, "--study", "tiles", "--plans", 2, "--repeat", 1, "--machine", "i7-6700k")
-    done = command(*common, "--json", kept)
+    common = (
+        suite,
+        "--study",
+        "tiles",
+        "--plans",
+        2,
+        "--repeat",
+        1,
+        "--machine",
+        suite.parent / "shallow.toml",
+    )
+    done = bench(*common, "--json", kept)
     assert done.exit_code == 130
     assert f"1 case kept in {kept}" in done.stderr
     assert [case.name for case in Studies.read(kept).cases] == ["one"]
@@ -336,23 +362,23 @@ def test_long_plans_are_run_less_often(monkeypatch, took, rounds):
     monkeypatch.setattr(timed_plans, "make_timer", timer)
     monkeypatch.setattr(tiles, "RUNNER_UP_PLANS", 0)
     procedure = Procedure(repeat=3, seconds=10.0)
-    case, machine = ContractionCase("x", problem), Machine.load("i7-6700k")
-    found = study_problem(case, machine, procedure, 2, lambda *_: None)
+    case = ContractionCase("x", problem)
+    found = study_problem(case, MACHINE, procedure, 2, lambda *_: None)
     assert [len(one.seconds) for one in found.trials] == rounds
     assert runs == [0, 1, 2, *(0, 1, 2), *(1, 0), *(0, 1) * (rounds[0] - 2)]
 
 
 def test_the_tile_study_refuses_what_it_does_not_do():
     """An unknown name, no name, and options that mean nothing to it are one line each."""
-    done = command("abcdef-degb-gfac-nowhere", "--study", "tiles")
+    done = bench("abcdef-degb-gfac-nowhere", "--study", "tiles")
     assert done.exit_code == 2
-    done = command("--study", "tiles")
+    done = bench("--study", "tiles")
     assert done.exit_code == 2
     for option in (("--html", "x.html"), ("--batch", 999), ("--peers", "foo"), ("--limit", 1)):
-        done = command("tccg", "--study", "tiles", *option)
+        done = bench("tccg", "--study", "tiles", *option)
         assert done.exit_code == 2
         assert "--json and --csv" in done.stderr
-    done = command("tccg", "--study", "misses", "--json", "x.json")
+    done = bench("tccg", "--study", "misses", "--json", "x.json")
     assert done.exit_code == 2
     assert "no --case, no file" in done.stderr
 
@@ -366,14 +392,14 @@ def test_the_tile_study_refuses_what_it_does_not_do():
 )
 def test_the_study_of_misses_ignores_no_option(option):
     """What it would not heed is refused, even where it is what it would be anyway."""
-    done = command("tccg", "--study", "misses", *option)
+    done = bench("tccg", "--study", "misses", *option)
     assert (done.exit_code, done.stdout) == (2, "")
     assert option[0] in done.stderr
 
 
 def test_random_plans_are_those_of_a_study():
     """A sweep runs none."""
-    done = command("tccg", "--plans", 3)
+    done = bench("tccg", "--plans", 3)
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--plans" in done.stderr
 
@@ -383,7 +409,7 @@ def test_misses_of_a_case(tmp_path):
     (tmp_path / "mine.toml").write_text(
         'format = 1\nproblems = [{ name = "one", spec = "ik-ij-jk", sizes = "i=40 j=30 k=50" }]'
     )
-    done = command(tmp_path / "mine.toml", "--study", "misses", "--machine", "i7-6700k")
+    done = bench(tmp_path / "mine.toml", "--study", "misses", "--machine", "i7-6700k")
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines() if line.split()[:1] == ["one"]]
     assert [line[1] for line in lines] == ["L1", "L2", "L3"]

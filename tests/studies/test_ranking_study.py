@@ -6,9 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from commands import bench
 
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.ranking import ranking as ranking_module
 from tilesolve.ranking.ranking import rank
@@ -42,10 +41,6 @@ def suite(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ranking_module, "time_plans", time_plans)
     return path
-
-
-def bench(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
 def test_a_study_is_kept_shown_and_resumed(suite, tmp_path):

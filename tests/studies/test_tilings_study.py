@@ -6,11 +6,10 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
+from commands import bench
 
 from tilesolve.bench.nests import NestCase
 from tilesolve.bench.procedure import Procedure
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError
 from tilesolve.contractions.statements.nest_suites import NestCase as Nest
 from tilesolve.contractions.statements.nest_suites import nest_suite
@@ -30,11 +29,6 @@ from tilesolve.studies.tiled import (
 MACHINE = Machine.load("i7-6700k")
 SYRK = Nest("syrk", "C[i,j] += A[i,k] * A[j,k]", (("i", 19), ("j", 17), ("k", 9)), "float32")
 SMALL = NestCase("syrk", SYRK)
-
-
-def bench(*arguments):
-    """The result of the command."""
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
 @pytest.fixture

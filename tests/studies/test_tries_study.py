@@ -5,10 +5,10 @@ import io
 import json
 
 import pytest
-from typer.testing import CliRunner
+from commands import bench
+from running_cases import write_shallow_machine
 
 from tilesolve.bench.cases import ContractionCase
-from tilesolve.cli import app
 from tilesolve.contractions.errors import BenchmarkError, MemoryLimitError
 from tilesolve.contractions.problem import Problem
 from tilesolve.ranking.variants import list_variants
@@ -29,6 +29,7 @@ def suite(tmp_path, monkeypatch):
     """Two products: of the small one tries keep another plan, which takes half as long."""
     path = tmp_path / "mine.toml"
     path.write_text(SUITE)
+    write_shallow_machine(tmp_path)
 
     def plan(problem, *, machine, threads, tries=1):
         other = tries > 1 and problem.sizes["k"] == 16
@@ -43,15 +44,20 @@ def suite(tmp_path, monkeypatch):
     return path
 
 
-def bench(*arguments):
-    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
-
-
 def test_a_study_is_kept_shown_and_resumed(suite, tmp_path):
     """Where tries keep the same plan nothing is run; the section has the provenance."""
     kept, table, page = (tmp_path / name for name in ("t.json", "t.csv", "page.md"))
     files = ("--json", kept, "--csv", table, "--page", page)
-    asked = (suite, "--study", "tries", "--plans", 2, "--machine", "i7-6700k", *files)
+    asked = (
+        suite,
+        "--study",
+        "tries",
+        "--plans",
+        2,
+        "--machine",
+        suite.parent / "shallow.toml",
+        *files,
+    )
     done = bench(*asked)
     assert done.exit_code == 0, done.stderr
     found = AllTried.read(kept)
@@ -81,7 +87,9 @@ def test_what_goes_wrong_with_a_case_is_a_line(suite, tmp_path, monkeypatch, err
 
     monkeypatch.setattr(study, "time_plans", broken)
     kept = tmp_path / "t.json"
-    done = bench(suite, "--study", "tries", "--machine", "i7-6700k", "--json", kept)
+    done = bench(
+        suite, "--study", "tries", "--machine", suite.parent / "shallow.toml", "--json", kept
+    )
     assert done.exit_code == status
     assert f"small: {error}" in done.stdout
     found = AllTried.read(kept)
@@ -93,7 +101,15 @@ def test_what_goes_wrong_with_a_case_is_a_line(suite, tmp_path, monkeypatch, err
 def test_a_time_without_the_other_is_damage(suite, tmp_path):
     """The file is refused."""
     kept = tmp_path / "t.json"
-    asked = (suite, "--study", "tries", "--machine", "i7-6700k", "--case", "small")
+    asked = (
+        suite,
+        "--study",
+        "tries",
+        "--machine",
+        suite.parent / "shallow.toml",
+        "--case",
+        "small",
+    )
     assert bench(*asked, "--json", kept).exit_code == 0
     data = json.loads(kept.read_text("utf-8"))
     data["cases"][0]["alone"] = []
@@ -104,7 +120,7 @@ def test_a_time_without_the_other_is_damage(suite, tmp_path):
 def test_plans_have_to_be_kept(suite, monkeypatch):
     """Without the cache no answer comes from a file."""
     monkeypatch.setenv("TILESOLVE_CACHE", "off")
-    done = bench(suite, "--study", "tries", "--machine", "i7-6700k")
+    done = bench(suite, "--study", "tries", "--machine", suite.parent / "shallow.toml")
     assert done.exit_code == 2
     assert "TILESOLVE_CACHE is off" in done.stderr
 

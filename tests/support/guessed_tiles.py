@@ -18,11 +18,13 @@ from tilesolve.planning.setting import Choice, Setting
 
 @contextmanager
 def guessed_tiles(seed: int) -> Iterator[None]:
-    """Put drawn loops and tiles in the place of the solver's; they are made whole as its are."""
-    luck = Random(seed)
+    """Put drawn loops and tiles in the place of the solver's; they are made whole as its are.
+
+    A problem has the same ones each time. As a decorator it counts for all plans of a test.
+    """
 
     def relax(setting: Setting, *, starts: int = 1, convex: bool = True) -> Relaxation:
-        offered = choices(setting)
+        luck, offered = Random(f"{seed} {setting.fused.problem}"), choices(setting)
         failed: SolverError | None = None
         for choice in luck.sample(offered, len(offered)):
             try:

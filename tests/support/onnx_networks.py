@@ -3,7 +3,37 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tilesolve import onnx
+
+KINDS = {"s": TensorProto.INT64, "go": TensorProto.BOOL}
+"""Kinds of inputs by name; the others are float32."""
+
+
+def make_model(nodes, inputs, arrays, outputs=None, opset=17, versions=(), **more):
+    """A model of nodes, shapes of inputs, arrays that are part of it, and numbers of axes."""
+    value = helper.make_tensor_value_info
+    ends = (outputs or {"y": None}).items()
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [value(name, KINDS.get(name, TensorProto.FLOAT), shape) for name, shape in inputs.items()],
+        [value(name, TensorProto.FLOAT, None if n is None else [None] * n) for name, n in ends],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    versions = [helper.make_opsetid("", opset), *versions]
+    return helper.make_model(graph, opset_imports=versions, ir_version=8, **more)
+
+
+def check_loaded(made, given):
+    """Load a model, and hold all of its outputs to those of ONNX's own evaluator."""
+    loaded = onnx.load(made)
+    expected = ReferenceEvaluator(made).run(None, given)
+    for one, other in zip(loaded(given).values(), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    return loaded
 
 
 @dataclass

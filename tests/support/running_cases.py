@@ -1,11 +1,13 @@
 """Machines, operands and bounds for tests that run plans."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
-from tilesolve import Machine, Plan
+from tilesolve import Machine, Plan, reference
 from tilesolve.contractions.half_precision import array_dtype
+from tilesolve.running.execution import trace_calls
 
 WIDTHS = ((128, 16), (256, 16), (512, 32))
 """Bits of vectors, and how many registers a CPU with no wider ones has."""
@@ -29,26 +31,55 @@ def make_shallow_machine(bits, registers):
     return replace(found, levels=(*found.levels[:2], found.levels[-1]))
 
 
+def write_shallow_machine(folder):
+    """Write such a machine to a file, for commands; return its path."""
+    path = folder / "shallow.toml"
+    path.write_text(make_shallow_machine(256, 16).to_toml())
+    return path
+
+
 def varied(found, **changes):
     """Return a plan of a plan's solution with other fields."""
     return Plan(replace(found.solution, **changes))
 
 
 def draw_operands(problem, seed=0):
-    """Return random operands."""
+    """Return random operands; the numbers of a large one come again after some thousands."""
     generator = np.random.default_rng(seed)
     arrays = []
     for shape in problem.shapes[1:]:
-        values = generator.standard_normal(shape)
-        if problem.dtype.startswith("complex"):
-            values = values + 1j * generator.standard_normal(shape)
-        arrays.append(np.asarray(values, problem.dtype))
+        drawn = min(prod(shape), 65_537), 2 if problem.dtype.startswith("complex") else 1
+        values = generator.standard_normal(drawn)
+        values = values.view(complex) if drawn[1] == 2 else values
+        arrays.append(np.resize(values.astype(problem.dtype), shape))
     return arrays
 
 
 def poisoned(problem):
     """Return an output of no numbers."""
     return np.full(problem.shape(0), np.nan, array_dtype(problem.dtype))
+
+
+LAYOUTS = ("plain", "fortran", "reversed", "spread", "unaligned")
+
+
+def relaid(array, how):
+    """Return an equal array whose elements lie otherwise; what lies between them is no number."""
+    if how == "plain" or not array.ndim:
+        return array
+    if how == "fortran":
+        return np.asfortranarray(array)
+    if how == "reversed":
+        turned = (slice(None, None, -1),) * array.ndim
+        return array[turned].copy()[turned]
+    if how == "spread":
+        room = np.full([2 * n for n in array.shape], np.nan, array.dtype)
+        found = room[(slice(None, None, 2),) * array.ndim]
+    else:
+        raw = np.zeros(array.nbytes + 1, np.uint8)
+        found = np.ndarray(array.shape, array.dtype, raw.data, 1)
+    found[...] = array
+    return found
 
 
 def lay_out(shape, dtype, order, gap, backwards=False):
@@ -73,3 +104,28 @@ def check_result(problem, found, expected, operands, scale=1.0):
     largest = np.prod([np.abs(array).max(initial=0.0) for array in operands])
     bound = 4 * (count_products(problem) + 4) * np.finfo(problem.dtype).eps * (largest + 1) * scale
     assert np.all(np.abs(found - expected) <= bound), np.abs(found - expected).max()
+
+
+def check_run(found, operands=None, out=None):
+    """Run a plan, on drawn operands into an output of no numbers unless given, and check `out`.
+
+    Returns the arrays of the run.
+    """
+    problem = found.problem
+    operands = draw_operands(problem) if operands is None else operands
+    out = poisoned(problem) if out is None else out
+    assert found(*operands, out) is out
+    arrays = [getattr(one, "array", one) for one in operands]  # of those that were prepared
+    check_result(problem, out, reference(problem, *arrays), arrays)
+    return [*operands, out]
+
+
+def trace_once(found):
+    """Return what each call of a plan covers; each iteration is in one of them."""
+    problem = found.problem
+    seen = np.zeros([*problem.sizes.values()], int)
+    calls = [covered for covered, _ in trace_calls(found.solution)]
+    for covered in calls:
+        seen[np.ix_(*(covered[i] for i in problem.sizes))] += 1
+    assert np.all(seen == 1)
+    return calls

@@ -4,12 +4,11 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+from commands import run_python
 from patience import PATIENCE
 
 from tilesolve.show.console_tables import progress_bar
@@ -140,13 +139,7 @@ def interrupted_inside_c():
 
 def test_callbacks_of_c_libraries():
     support = str(Path(__file__).parent.parent / "support")
-    found = subprocess.run(
-        [sys.executable, __file__],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env={**os.environ, "PYTHONPATH": support},
-    )
+    found = run_python(__file__, env={**os.environ, "PYTHONPATH": support})
     assert "Exception ignored" in found.stderr
     assert "lost" not in found.stdout
     assert found.returncode == -signal.SIGINT

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from commands import FIRST_USE
 from patience import PATIENCE
 
 from tilesolve.contractions.errors import FileAccessError
@@ -29,18 +30,6 @@ for number in count():
     path = folder / f"{number % 5}.o"
     with make_alone(path):
         write_object(path, bytes([number % 256]) * 100_000)
-"""
-
-WORK = """
-import numpy as np
-import tilesolve
-
-first = np.arange(1600.0).reshape(40, 40)
-second = first[::-1] + 1
-assert np.allclose(tilesolve.plan("ik-ij-jk", 40, "i7-6700k")(first, second), first @ second)
-assert (tilesolve.transpose(first) == first.T).all()
-stage = tilesolve.nest("C[i,j] = A[j,i] + B[i,j]", 40, machine="i7-6700k")
-assert (stage(first, second) == first.T + second).all()
 """
 
 
@@ -114,23 +103,23 @@ def test_killed_amid_first_use(tmp_path, seed):
     """Whatever it compiled or planned, the next process is right, and prints nothing."""
     settings = {"TILESOLVE_CACHE_DIR": str(tmp_path / "cache")}
     began = time.monotonic()
-    assert finish(start(WORK, **settings)) == (0, "")
+    assert finish(start(FIRST_USE, **settings)) == (0, "")
     span = time.monotonic() - began
     draw = random.Random(seed)
     for number in range(4):
         settings = {"TILESOLVE_CACHE_DIR": str(tmp_path / f"cache{number % 2}")}
-        process = start(WORK, **settings)
+        process = start(FIRST_USE, **settings)
         time.sleep(span * draw.random())
         process.kill()
         finish(process)
         check_folder(tmp_path)
-        assert finish(start(WORK, **settings)) == (0, "")
+        assert finish(start(FIRST_USE, **settings)) == (0, "")
 
 
 @pytest.mark.slow
 def test_two_first_uses_at_once(tmp_path):
     """Both are right, and print nothing."""
     settings = {"TILESOLVE_CACHE_DIR": str(tmp_path / "cache")}
-    processes = [start(WORK, **settings) for _ in range(3)]
+    processes = [start(FIRST_USE, **settings) for _ in range(3)]
     assert [finish(process) for process in processes] == [(0, "")] * 3
     check_folder(tmp_path)

@@ -1,10 +1,9 @@
 """Modules load whole, whatever interrupts the main thread meanwhile."""
 
 import random
-import subprocess
-import sys
 
 import pytest
+from commands import run_python
 from patience import PATIENCE
 
 from tilesolve.system.loading import load_module
@@ -38,13 +37,7 @@ work()
 
 def first_use(*arguments):
     """Return the seconds of a first plan, which may be interrupted; the next one has to work."""
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run_python("-c", FIRST, *arguments)
     assert (done.returncode, done.stderr) == (0, ""), arguments
     return float(done.stdout)
 

@@ -1,11 +1,10 @@
 """Locks: one thread at a time, and free in a forked process."""
 
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
+from commands import run_python
 from patience import PATIENCE
 
 from tilesolve.system.locks import make_lock
@@ -66,13 +65,7 @@ def test_one_thread_at_a_time():
 )
 def test_a_forked_process_does_not_wait_for_its_parents_threads(room, module, lock):
     """What a thread of the parent held is free in the child, and still held in the parent."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED.format(room=room, module=module, lock=lock)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run_python("-c", FORKED.format(room=room, module=module, lock=lock))
     assert done.stdout == "7\n", done.stderr
 
 
@@ -109,11 +102,5 @@ while sender.is_alive():
 
 def test_an_interrupt_leaves_it_free():
     """At whatever moment of taking, holding and freeing it."""
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run_python("-c", INTERRUPTED)
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,12 +2,11 @@
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
+from commands import run_python
 
 from tilesolve.contractions.errors import SettingError
 from tilesolve.packing.sizes import HUGE_PAGE_BYTES
@@ -140,10 +139,5 @@ os.library = result_buffers
 @pytest.mark.parametrize("kept", ["0", "100 MiB", "1 GiB"])
 def test_results_may_outlive_the_library(kept):
     """At the interpreter's end its modules are taken down before what holds on to results."""
-    done = subprocess.run(
-        [sys.executable, "-c", LATE],
-        env=os.environ | {"TILESOLVE_RESULT_BUFFERS": kept},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", LATE, env=os.environ | {"TILESOLVE_RESULT_BUFFERS": kept})
     assert (done.returncode, done.stderr) == (0, "")

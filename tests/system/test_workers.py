@@ -1,10 +1,9 @@
 """Workers: every job is done, by whichever thread there is."""
 
-import subprocess
-import sys
 import threading
 
 import pytest
+from commands import run_python
 
 from tilesolve.system.cancellation import deadline
 from tilesolve.system.workers import run_together, run_unheard
@@ -53,9 +52,7 @@ def test_each_job_is_done_once(count):
 def test_work_is_done_while_python_shuts_down(wait, start):
     """A thread that outlives the main one, and what runs at exit, compute as before."""
     text = LATE.format(wait=wait, start=start)
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300
-    )
+    done = run_python("-c", text)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 

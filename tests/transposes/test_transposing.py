@@ -1,16 +1,16 @@
 """Transposes: every element where numpy puts it, nothing else touched, mistakes named."""
 
 import itertools
-import subprocess
-import sys
 import threading
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import run_python
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from turns import WHOLE, in_turn
 
 from tilesolve import transpose
 from tilesolve.contractions.errors import (
@@ -107,6 +107,21 @@ def guarded(shape, dtype, how):
     return array[(*turned, ...)], room
 
 
+def transpose_amid_guards(a, axes, shift, *, streamed=False, threads=1, **more):
+    """Transpose to so many bytes after a line; return the walk, having looked at what is around."""
+    expected = a.transpose(axes)
+    room = np.full(a.nbytes + 512, 0xA5, np.uint8)
+    begin = 128 - room.ctypes.data % 64 + shift
+    out = np.ndarray(expected.shape, a.dtype, room, begin)
+    assert same(transpose(a, axes, out, threads=threads), expected)
+    assert (room[:begin] == 0xA5).all()
+    assert (room[begin + a.nbytes :] == 0xA5).all()
+    strides, limits = (out.strides, expected.strides), walk_setup.limits_in_force()
+    return walk_setup.walk_between(
+        out.shape, *strides, a.itemsize, 1, limits, streamed=streamed, **more
+    ).table
+
+
 LAYOUTS = st.fixed_dictionaries(
     {
         "order": st.permutations(range(5)),
@@ -161,10 +176,13 @@ def test_any_axes_of_any_layout(reach, data):
 @pytest.mark.parametrize("span", sorted(SPANS))
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("registers", [256, 512, 2048])
-def test_around_block_sizes(reach, size, span, streamed, registers):
+@WHOLE
+def test_around_block_sizes(reach, size, span, streamed, registers, whole):
     """One less, exactly, and one more than the sides of blocks and of tiles."""
     reach(span, streamed, register_bytes=registers)
-    for rows, columns in itertools.product([1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33], repeat=2):
+    pairs = itertools.product([1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33], repeat=2)
+    turn = sorted(SPANS).index(span) + 2 * streamed + registers.bit_length()
+    for rows, columns in in_turn(pairs, turn, whole):
         a = drawn((rows, columns), f"V{size}")
         assert same(transpose(a), a.T)
         b = drawn((3, rows, 2, columns), f"V{size}")
@@ -212,15 +230,8 @@ def test_ends_of_runs_that_next_tiles_go_on_from(reach, dtype, shift):
     reach("small", True)
     for shape in ((130, 67), (9, 5, 131), (3, 21, 7, 35)):
         a = drawn(shape, dtype)
-        room = np.full(a.nbytes + 256, 0xA5, np.uint8)
-        for axes in itertools.permutations(range(a.ndim)):
-            expected = a.transpose(axes)
-            for threads in (1, 3):
-                room[:] = 0xA5
-                out = np.ndarray(expected.shape, dtype, room, 64 + shift)
-                assert same(transpose(a, axes, out, threads=threads), expected)
-                assert (room[: 64 + shift] == 0xA5).all()
-                assert (room[64 + shift + a.nbytes :] == 0xA5).all()
+        for axes, threads in itertools.product(itertools.permutations(range(a.ndim)), (1, 3)):
+            transpose_amid_guards(a, axes, shift, threads=threads)
 
 
 @pytest.mark.parametrize("size", [3, 12, 36, 63, 64, 65, 127, 128, 129, 200, 257, 392, 1184])
@@ -230,12 +241,7 @@ def test_elements_of_any_size(reach, size, streamed):
     reach("usual", streamed)
     a = drawn((19, 5, 33, size), "u1")
     for axes, shift in itertools.product(((1, 0, 2, 3), (2, 1, 0, 3), (0, 2, 1, 3)), (0, 1, 6, 52)):
-        expected = a.transpose(axes)
-        room = np.full(a.nbytes + 256, 0xA5, np.uint8)
-        out = np.ndarray(expected.shape, "u1", room, 64 + shift)
-        assert same(transpose(a, axes, out), expected)
-        assert (room[: 64 + shift] == 0xA5).all()
-        assert (room[64 + shift + a.nbytes :] == 0xA5).all()
+        transpose_amid_guards(a, axes, shift)
     gaps = np.full((33, 5, 38, size), 0xA5, np.uint8)
     assert same(transpose(a, (2, 1, 0, 3), gaps[:, :, ::2]).copy(), a.transpose(2, 1, 0, 3))
     assert (gaps[:, :, 1::2] == 0xA5).all()
@@ -265,12 +271,14 @@ def test_what_near_caches_hold_is_not_staged(reach, shape, size, staged):
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_columns_that_blocks_would_leave_over_are_transposed_together(reach, size, threads):
+@WHOLE
+def test_columns_that_blocks_would_leave_over_are_transposed_together(reach, size, threads, whole):
     """Those of all fills of a run, which are some blocks and what is left of one, or more."""
     side = transpose_blocks.BLOCK_SIDES[size][0]
-    for columns, more, high in itertools.product(
+    sides = itertools.product(
         (side + 1, 2 * side + 1, 3 * side - 1), (2, 5), (3, side + 1, 5 * side + 2)
-    ):
+    )
+    for columns, more, high in in_turn(sides, size + threads, whole, of=5):
         shape = (columns, more, {2: 2000, 4: 1000}.get(size, 250), high)  # enough to be listed
         a = drawn(shape, f"V{size}")
         reach("usual", streamed=True)
@@ -310,21 +318,6 @@ def test_blocks_whose_lines_share_a_place_in_pages_are_small(size, registers, st
     assert walk[walk_fields.BLOCKS] == side
 
 
-def transposed_amid_guards(a, axes, shift, *, streamed, threads):
-    """Transpose to so many bytes after a line; return the walk, having looked at what is around."""
-    expected = a.transpose(axes)
-    room = np.full(a.nbytes + 512, 0xA5, np.uint8)
-    begin = 128 - room.ctypes.data % 64 + shift
-    out = np.ndarray(expected.shape, a.dtype, room, begin)
-    assert same(transpose(a, axes, out, threads=threads), expected)
-    assert (room[:begin] == 0xA5).all()
-    assert (room[begin + a.nbytes :] == 0xA5).all()
-    strides = out.strides, expected.strides
-    return walk_setup.walk_between(
-        out.shape, *strides, a.itemsize, 1, walk_setup.limits_in_force(), streamed=streamed
-    ).table
-
-
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
@@ -335,7 +328,7 @@ def test_rows_that_follow_each_other_in_the_target_are_one_run(reach, size, stre
         (64 // size + 1, 80 // size + 1), (48, 129, 500), (0, 1, 63)
     ):
         a = drawn((3, wide, high), f"V{size}")
-        walk = transposed_amid_guards(a, (0, 2, 1), shift, streamed=streamed, threads=threads)
+        walk = transpose_amid_guards(a, (0, 2, 1), shift, streamed=streamed, threads=threads)
         assert walk[walk_fields.JOINED]
 
 
@@ -350,7 +343,7 @@ def test_runs_go_to_the_target_as_they_are_filled(reach, size, streamed, threads
         (0, 1, 63),
     ):
         a = drawn(shape, f"V{size}")
-        walk = transposed_amid_guards(a, (1, 0, 3, 2), shift, streamed=streamed, threads=threads)
+        walk = transpose_amid_guards(a, (1, 0, 3, 2), shift, streamed=streamed, threads=threads)
         assert walk[walk_fields.FILL_BYTES] == size * shape[2] * shape[3]
 
 
@@ -447,25 +440,10 @@ def test_whole_lines_go_to_the_target_lines(reach, size, threads, span):
         (1, 3, 5), (side, 4 * side + 1, 5 * side - 1, 133), (1, 3), (True, False)
     ):
         a = drawn((lines * side, deep, high), dtype)
-        expected = a.transpose(2, 1, 0)
-        room = np.full(a.nbytes + 512, 0xA5, np.uint8)
-        begin = 128 - room.ctypes.data % 64 + (0 if aligned else size)
-        out = np.ndarray(expected.shape, dtype, room, begin)
-        found = walk_setup.walk_between(
-            a.T.shape,
-            out.strides,
-            a.T.strides,
-            size,
-            1,
-            walk_setup.limits_in_force(),
-            streamed=True,
-            aligned=True,
-        )
+        how = {"streamed": True, "aligned": True, "threads": threads}
+        walk = transpose_amid_guards(a, (2, 1, 0), 0 if aligned else size, **how)
         apart = lines * deep  # lines from one row of a block to the next: all are odd
-        assert found.table[walk_fields.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
-        assert same(transpose(a, (2, 1, 0), out, threads=threads), expected)
-        assert (room[:begin] == 0xA5).all()
-        assert (room[begin + a.nbytes :] == 0xA5).all()
+        assert walk[walk_fields.WHOLE] == (4 * high >= 3 * (high + -high % side)), apart
 
 
 @pytest.mark.parametrize(
@@ -655,7 +633,7 @@ if not child:
 os.waitpid(child, 0)
 print(array.max())
 """
-    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    found = run_python("-c", text)
     assert found.stdout == "1\n", found.stderr
 
 

@@ -3,13 +3,13 @@
 import ctypes
 import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
+from commands import run_python
 from llvmlite import ir
 
 from tilesolve.contractions.errors import MachineError
@@ -64,12 +64,8 @@ def call(loaded, value, name="add"):
 def run(*words):
     """Run Python in a process of its own, with what tests share."""
     paths = os.pathsep.join((str(SUPPORT), *sys.path))
-    return subprocess.run(
-        [sys.executable, "-P", *words],
-        env=os.environ | {"PYTHONPATH": paths, "TILESOLVE_PROGRESS": "off"},
-        capture_output=True,
-        text=True,
-        timeout=300,
+    return run_python(
+        "-P", *words, env=os.environ | {"PYTHONPATH": paths, "TILESOLVE_PROGRESS": "off"}
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from machine_code import NOWHERE, WIDTHS, GuardedMemory, call, list_plain, load_kernels
+from turns import WHOLE, in_turn
 
 from tilesolve.constants.tuning import MIN_STEPS_TO_PREFETCH_C
 from tilesolve.contractions.problem import DTYPES
@@ -309,42 +310,44 @@ def check(generator, kernels, shape, mode, steps, rows, *, scaled=True):
     assert np.array_equal(untouched, memory.bytes)
 
 
+@WHOLE
 @kernels
 @pytest.mark.parametrize("mode", [Mode.STORE, Mode.ADD, Mode.STREAM, Mode.STREAM_PIECES])
-def test_whole_vectors(dtype, bits, plain, mode):
+def test_whole_vectors(dtype, bits, plain, mode, whole):
     """Any k, factors and order of groups and columns; only where C is added to is it read.
 
     By turns with and without a factor: of each kernel, and of each k.
     """
     _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
-    whole = [shape for shape in shapes if not shape.halved]
-    for number, shape in enumerate(whole):
-        for at, steps in enumerate(COUNTS):
+    for number, shape in enumerate(shape for shape in shapes if not shape.halved):
+        for at, steps in enumerate(in_turn(COUNTS, number, whole)):
             scaled = (number + at + int(mode)) % 2 == 1
             check(generator, kernels, shape, mode, steps, shape.rows, scaled=scaled)
 
 
+@WHOLE
 @kernels
 @pytest.mark.parametrize("mode", [Mode.PART, Mode.PART_ADD])
-def test_part_of_the_last_group(dtype, bits, plain, mode):
+def test_part_of_the_last_group(dtype, bits, plain, mode, whole):
     """The last group has any number of rows, and nothing behind them is touched or need exist."""
     _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
     for shape in shapes:
         for missing in range(missing_at_least(shape), shape.lanes):
-            for steps in generator.permutation(COUNTS)[:3]:
+            for steps in generator.permutation(COUNTS)[: 3 if whole else 1]:
                 check(generator, kernels, shape, mode, int(steps), shape.rows - missing)
 
 
+@WHOLE
 @kernels
 @pytest.mark.parametrize("mode", [Mode.SCATTER, Mode.SCATTER_ADD])
-def test_element_by_element(dtype, bits, plain, mode):
+def test_element_by_element(dtype, bits, plain, mode, whole):
     """Rows that the tile has and C has not are computed from poison and never stored."""
     _, shapes, kernels = load_kernels(dtype, bits, plain)
     generator = np.random.default_rng(bits)
-    for shape in shapes:
-        for steps in COUNTS:
+    for number, shape in enumerate(shapes):
+        for steps in in_turn(COUNTS, number, whole):
             fewest, most = shape.rows - shape.lanes + 1, shape.rows - missing_at_least(shape)
             least = steps % 2 + (fewest - 1) * shape.lanewise  # only the last group lacks rows
             for rows in {most, int(generator.integers(fewest, most + 1)), least}:

@@ -110,29 +110,17 @@ def test_read_sums_every_element(bits, steps, passes, seed):
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
-@settings(max_examples=15)
-@given(steps=st.integers(1, 20), value=st.floats(allow_nan=False))
-def test_stream_fills_the_block(bits, steps, value):
-    """Streaming stores set every element of the block, and touch no other."""
-    whole, block = guarded(steps, seed=0)
-    before = whole.copy()
-    bandwidth.stream(bits)(block, 1, value)
-    assert same_outside(whole, before)
-    assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
-
-
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("probe", [bandwidth.stream, bandwidth.lines])
 @settings(max_examples=15)
 @given(pages=st.integers(1, 70), value=st.floats(allow_nan=False))
-def test_lines_fill_the_block(bits, pages, value):
-    """Line by line, page after page, every element of the block is set, and no other."""
+def test_streaming_stores_fill_the_block(probe, bits, pages, value):
+    """Run by run, or line by line and page after page: every element is set, and no other."""
     whole, block = guarded(pages * PAGE_BYTES // SWEEP_BYTES, seed=0)
     before = whole.copy()
-    bandwidth.lines(bits)(block, 1, value)
-    assert same_outside(whole, before)
-    assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
-    assert bandwidth.lines(bits)(block, 0, value + 1) is None
-    assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
+    for passes, stored in ((1, value), (0, value + 1)):
+        assert probe(bits)(block, passes, stored) is None
+        assert same_outside(whole, before)
+        assert np.array_equal(block.view(np.float64), np.full(block.size // 8, value))
 
 
 def test_lines_are_of_whole_pages():

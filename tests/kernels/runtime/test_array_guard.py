@@ -1,12 +1,11 @@
 """Guards: a call like the last one is known by its arrays alone, and no other call is."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running_cases import relaid
 
 from tilesolve import Machine, Problem, plan, reference
-from tilesolve.contractions.errors import DtypeError, PlanError, SizeError
 from tilesolve.kernels.runtime import guard_fields
 from tilesolve.kernels.runtime.array_guard import describe_arrays, match_arrays
 
@@ -28,15 +27,9 @@ def held(words, arrays):
 
 def laid(shape, how, dtype="float64"):
     """Return an array that lies in memory of its own in some way."""
-    if how == "fortran":
-        return np.zeros(shape, dtype, order="F")
-    if how == "reversed":
-        return np.zeros(shape, dtype)[(..., *(slice(None, None, -1),) * len(shape))]
-    if how == "spread":
-        return np.zeros([2 * n for n in shape], dtype)[(..., *(slice(None, None, 2),) * len(shape))]
     if how == "repeated":
         return np.broadcast_to(np.zeros((), dtype), shape)
-    return np.zeros(shape, dtype)
+    return relaid(np.zeros(shape, dtype), how)
 
 
 shapes = st.lists(st.integers(1, 4), max_size=3).map(tuple)
@@ -82,44 +75,6 @@ def test_an_output_that_may_share_memory_is_not_apart(out_at, at, backwards, sec
         [np.zeros(20)[::2][::step], operand] if second else [operand, np.zeros(20)[::2][::step]]
     )
     assert held(words, [out, *operands]) == (not np.may_share_memory(out, operand))
-
-
-def test_bad_calls_after_good_ones_are_as_bad():
-    """A plan that has run checks the next call as it did the first, and writes nothing."""
-    problem = Problem.of(SPEC, SIZES)
-    found = plan(problem, machine=Machine.load("i7-6700k"), threads=1, cache=False)
-    generator = np.random.default_rng(0)
-    shapes = problem.shapes
-    first, second = (generator.standard_normal(shape) for shape in shapes[1:])
-    expected = reference(problem, first, second)
-    out = np.full(shapes[0], np.nan)
-    bad = {
-        SizeError: [(first[:4], second, {}), (first, second, {"out": np.zeros((5, 7))})],
-        DtypeError: [
-            (first.astype("float32"), second, {}),
-            (first, second, {"out": np.zeros(shapes[0], "float32")}),
-            (first, second, {"out": out.tolist()}),
-            (first, second, {"out": out, "alpha": "1"}),
-        ],
-        PlanError: [
-            (first, second, {"beta": 1.0}),
-            (first, second, {"out": np.broadcast_to(np.zeros(()), shapes[0])}),
-        ],
-    }
-    frozen = np.zeros(shapes[0])
-    frozen.flags.writeable = False
-    bad[PlanError].append((first, second, {"out": frozen}))
-    memory = np.zeros(35 + 42 + 30)
-    inside = memory[:35].reshape(5, 7)
-    bad[PlanError].append((inside, second, {"out": memory[5:35].reshape(5, 6)}))
-    for error, calls in bad.items():
-        for one, two, given_ in calls:
-            found(first, second, out=out)
-            assert np.allclose(out, expected)
-            out[...] = np.nan
-            with pytest.raises(error):
-                found(one, two, **given_)
-            assert np.isnan(out).all()
 
 
 @given(st.lists(st.tuples(ways, ways, ways, st.booleans()), min_size=2, max_size=6))

@@ -5,7 +5,6 @@ import ctypes
 import gc
 import os
 import shutil
-import subprocess
 import sys
 import weakref
 from importlib import import_module
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run_python
 
 import tilesolve
 from tilesolve.constants import tuning
@@ -96,13 +96,7 @@ def test_another_layout_is_noticed(script, changed, tmp_path):
                 text = path.read_text("utf-8")
                 assert text.count(old) == 1, module
                 path.write_text(text.replace(old, new), "utf-8")
-        done = subprocess.run(
-            [sys.executable, "-c", script + CHECK.format(path=str(tree))],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python("-c", script + CHECK.format(path=str(tree)), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
 
 

@@ -8,7 +8,14 @@ import pytest
 from guessed_tiles import guess_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running_cases import WIDTHS, check_result, draw_operands, make_shallow_machine, varied
+from running_cases import (
+    WIDTHS,
+    check_result,
+    check_run,
+    draw_operands,
+    make_shallow_machine,
+    varied,
+)
 from strategies import problems, specs, unshrunk
 
 from tilesolve import Machine, Problem, plan, reference
@@ -38,7 +45,7 @@ def placed(shape, dtype, offset):
 
 def streamed(problem, bits, registers):
     """Return a plan that writes C past the caches wherever it can."""
-    found = plan(problem, machine=make_shallow_machine(bits, registers), threads=1, cache=False)
+    found = guess_plan(problem, 0, machine=make_shallow_machine(bits, registers), threads=1)
     return varied(found, output="stream")
 
 
@@ -46,9 +53,7 @@ def run_at(found, offset):
     """Run a plan into memory at an offset; hold the result to the reference, and what is around."""
     problem = found.problem
     out, memory, begin = placed(problem.shapes[0], problem.dtype, offset)
-    operands = draw_operands(problem)
-    found(*operands, out=out)
-    check_result(problem, out, reference(problem, *operands), operands)
+    check_run(found, out=out)
     assert (memory[:begin] == 0xFF).all()
     assert (memory[begin + out.nbytes :] == 0xFF).all()
 
@@ -300,9 +305,7 @@ def test_what_is_read_amid_lines_is_read_in_place(width):
     for offset in (0, 16, 3, 8):
         moved, *_ = placed(first.shape, problem.dtype, offset)
         moved[...] = first
-        out = np.full(problem.shapes[0], np.nan)
-        found(moved, second, out=out)
-        check_result(problem, out, reference(problem, first, second), (first, second))
+        check_run(found, (moved, second))
     (layout,) = found.executor.layouts.values()
     side = int(layout.tasks[0].words[call_fields.SWAPPED])
     assert not layout.tasks[0].schedule.packed[side]
