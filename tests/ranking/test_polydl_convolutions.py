@@ -10,7 +10,7 @@ from tilesolve.contractions.reference import reference
 from tilesolve.contractions.suites import suite
 from tilesolve.machine.model import Machine
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.layout_policy import roles_of
+from tilesolve.planning.runner import roles_of
 from tilesolve.planning.solve import rank
 from tilesolve.ranking.grid import draw_tilings, make_interleaved_grids
 from tilesolve.ranking.polydl_convolutions import polydl_loops

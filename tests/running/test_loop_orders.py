@@ -14,7 +14,8 @@ from tilesolve import Problem, plan, reference
 from tilesolve.contractions.errors import PlanError
 from tilesolve.model.nest import Band
 from tilesolve.planning.composition.build import copy_kinds
-from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
+from tilesolve.planning.layout_policy import letter_of_row_vectors
+from tilesolve.planning.runner import roles_of
 from tilesolve.running.execution import trace_calls
 
 SPECS = (

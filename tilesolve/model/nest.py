@@ -34,7 +34,7 @@ class Band:
     Parameters
     ----------
     level
-        The level whose tile is complete after these loops.
+        The level whose tile is complete after these loops; empty if others of it follow.
     order
         The loops' letters, innermost first.
     box
@@ -136,6 +136,24 @@ class Nest:
         if self.kinds:
             return self.kinds[operand]
         return "strips" if self.packed and self.packed[operand] else "in place"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the tile of each band is called: parts of a level's tile have numbers.
+
+        Examples
+        --------
+        >>> bands = [Band(level, (), ()) for level in ("register", "", "", "L1")]
+        >>> Nest(tuple(bands)).names
+        ('register', 'L1, part 1', 'L1, part 2', 'L1')
+        """
+        levels = [band.level for band in self.bands]
+        found: list[str] = []
+        for at, level in enumerate(levels):
+            part = next((n for n, before in enumerate(reversed(levels[:at])) if before), at)
+            whole = next((later for later in levels[at:] if later), "")
+            found.append(level or f"{whole}, part {1 + part}")
+        return tuple(found)
 
     @property
     def walked(self) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]], ...]:

@@ -56,4 +56,5 @@ def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> d
 
 def outermost_tile(nest: Nest) -> dict[str, int]:
     """Return the box of the last cache's tile."""
-    return dict(nest.bands[max(0, len(nest.bands) - 2)].box)
+    *tiles, whole = (band for band in nest.bands if band.level)
+    return dict((tiles or [whole])[-1].box)
