@@ -156,26 +156,6 @@ class Nest:
         return tuple(found)
 
     @property
-    def walked(self) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]], ...]:
-        """For each band its level, the loops that run, innermost first, and its box.
-
-        Nests that differ in the order of other loops alone are walked in the same way.
-
-        Examples
-        --------
-        >>> from tilesolve.contractions.problem import Problem
-        >>> bands = [("register", "nmk", 8), ("memory", "kmn", {"k": 8, "m": 96, "n": 96})]
-        >>> Nest.of(Problem.of("mn-mk-kn", "m=96 n=96 k=8"), bands).walked[1][1]
-        ('m', 'n')
-        """
-        found, inner = [], dict.fromkeys(self.bands[0].order, 1) if self.bands else {}
-        for band in self.bands:
-            running = tuple(letter for letter in band.order if band[letter] > inner[letter])
-            found.append((band.level, running, band.box))
-            inner = dict(band.box)
-        return tuple(found)
-
-    @property
     def sequences(self) -> dict[str, CellSequence]:
         """The cells of letters whose register tiles have chosen sizes."""
         return {

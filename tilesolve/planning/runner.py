@@ -2,7 +2,8 @@
 
 A tile of one register tile is no tile of its own, loops between letters of one role are a band of
 their own, a tile that is too large to be tabulated is walked part by part, and register tiles of a
-row or column become one tile. A nest that has this form stays as it is.
+row or column become one tile. Loops that do not run come last, and are in the order of boxes. A
+nest that has this form stays as it is.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ class Runner:
             groups = [first, *(group for group in later if group)]
             for number, group in enumerate(groups, start=1):
                 within |= {letter: sides[letter] for letter in group}
-                order = (*group, *(i for i in band.order if i not in group))
+                order = (*group, *(i for i in within if i not in group))
                 level = band.level if number == len(groups) else ""
                 found.append(Band(level, order, tuple((i, within[i]) for i, _ in band.box)))
         return tuple(found)

@@ -204,7 +204,7 @@ def alternatives(best: Solution) -> list[Solution]:
     setting = setting_for(best)
     share, machine, threads = best.share, best.machine, best.threads
     relaxed = _relax(setting, share, machine)
-    found = {_walk_of(best.nest): best}
+    found = {best.nest: best}
     for one in list_candidates(Target.of(setting, share, machine, threads), relaxed):
         other = replace(
             best,
@@ -216,13 +216,9 @@ def alternatives(best: Solution) -> list[Solution]:
             ),
             origin=_search(one, relaxed),
         )
-        found.setdefault(_walk_of(one.nest), other)
+        found.setdefault(one.nest, other)
     others = (one for one in found.values() if one is not best)
     return sorted(others, key=lambda one: one.score)
-
-
-def _walk_of(nest: Nest) -> tuple[object, ...]:
-    return nest.walked, nest.packed, nest.kinds
 
 
 def with_tiles(
