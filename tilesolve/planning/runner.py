@@ -104,11 +104,10 @@ class Runner:
         if len(self.operands) != 2 or not self.tiles:
             return nest
         copies, split = nest.packed if copies is None else copies, self._split_roles(nest.bands[0])
-        found = nest.bands if split else self._without_idle_tiles(nest.bands, copies)
-        found = self._split_where_roles_return(found, split)
+        found = self._arrange(nest.bands, copies, split)
         top = self.top(replace(nest, bands=found), copies, windows)
         if not self._is_tabulated(found[top]):
-            found = self._split_where_roles_return(self._cut_to_table(found, top), split)
+            found = self._arrange(self._cut_to_table(found, top), copies, split)
         found = self._merge_rows(found, copies, split)
         return nest if found == nest.bands else replace(nest, bands=found)
 
@@ -176,16 +175,22 @@ class Runner:
             taken *= max(1, found[letter])
         return found
 
-    def _without_idle_tiles(self, bands: Bands, copies: Collection[str | None]) -> Bands:
-        """Return bands without the nearest tile, while that is one call's tile without a copy.
+    def _arrange(self, bands: Bands, copies: Collection[str | None], split: Set[int]) -> Bands:
+        """Return bands without idle tiles, in which the loops of each role follow each other.
 
-        The loops around it are then those of register tiles, of which one call computes many.
+        The nearest tile is idle if it is one register tile, and no copy's. The loops around it are
+        then those of register tiles, of which the macrokernel walks many.
         """
         register, *tiles = bands
         cell = dict(register.box)
-        while len(tiles) > 1 and tiles[0].level not in copies and dict(tiles[0].box) == cell:
+        while (
+            len(tiles) > 1
+            and not split
+            and tiles[0].level not in copies
+            and dict(tiles[0].box) == cell
+        ):
             del tiles[0]
-        return register, *tiles
+        return self._split_where_roles_return((register, *tiles), split)
 
     def _split_roles(self, register: Band) -> Set[int]:
         """Return the roles of which a call's tile has more than one microkernel covers."""
