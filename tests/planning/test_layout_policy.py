@@ -33,7 +33,7 @@ def test_running_obeys_the_policy(spec, threads):
     for task, (part, _) in zip(layout.tasks, solution.parts, strict=True):
         policy = policy_of(solution, part, contiguous(problem))
         assert task.schedule.packed == policy.packed
-        assert task.schedule.policy.run == policy.run
+        assert task.schedule.nest == policy.nest == solution.nest
         assert task.schedule.policy.prefetched == policy.prefetched
         assert task.schedule.policy.strides == policy.strides
 
@@ -49,9 +49,7 @@ def test_rows_without_whole_vectors_are_packed_and_the_report_says_so():
     assert policy.packed[ROWS] == 1
     assert policy.packed[COLUMNS] > 0
     said = str(type(found)(solution))
-    assert (
-        f"A (nk) is packed into {policy.run.nest.bands[1].level}: it has no whole vectors" in said
-    )
+    assert f"A (nk) is packed into {policy.nest.bands[1].level}: it has no whole vectors" in said
     assert "is read in place" not in said
 
 

@@ -46,7 +46,7 @@ from tilesolve.model.nest import Band
 from tilesolve.packing.sizes import ALIGNMENT_BYTES, GUARD_BYTES
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
-from tilesolve.planning.runnable_nest import RunnableNest
+from tilesolve.planning.runner import Runner
 from tilesolve.planning.solve import solve
 from tilesolve.plans.copy_sizes import copy_bytes
 from tilesolve.running import execution
@@ -463,7 +463,7 @@ def test_rows_of_cells_take_turns(tile, around, copies, turns, order, more, monk
     calls = trace_once(found)
     assert all(len(covered[i]) <= cell[i] for covered in calls for i in cell)
     if not more:
-        monkeypatch.setattr(RunnableNest, "_merging_rows", lambda run, _: run)
+        monkeypatch.setattr(Runner, "_merge_rows", lambda _, bands, *__: bands)
         found.executor.layouts.clear()
         assert trace_once(found) == calls
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
+from math import prod
 
 import numpy as np
 import pytest
@@ -17,11 +19,14 @@ from running_cases import (
 )
 from strategies import unshrunk
 
-from tilesolve import Problem, plan, reference
+from tilesolve import Machine, Problem, plan, reference
+from tilesolve.constants import tuning
 from tilesolve.contractions.errors import PlanError
 from tilesolve.model.nest import Band
+from tilesolve.model.price import price
 from tilesolve.planning.composition.build import copy_kinds
-from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
+from tilesolve.planning.layout_policy import letter_of_row_vectors
+from tilesolve.planning.runner import Runner, roles_of
 
 SPECS = (
     "nkhw-nc[h+r][w+s]-kcrs",
@@ -102,6 +107,28 @@ def test_calls_are_made_in_the_order_of_the_plan_s_loops(found):
         for covered in trace_once(found)
     ]
     assert moments == sorted(moments)
+
+
+@settings(unshrunk, max_examples=60)
+@given(interleaved(), st.sampled_from([8, tuning.MAX_TABLE_INDICES]))
+def test_a_nest_has_one_form_and_costs_the_same_in_it(found, most):
+    """No role comes back in a band; all loops stay, unless a tile is too large for tables."""
+    machine, share = Machine.load("i7-6700k"), found.share
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "MAX_TABLE_INDICES", most)
+        runner = Runner.of(share, machine)
+        formed = runner.form(found.nest)
+        assert runner.form(formed) == formed
+        formed.check(share)
+    for inner, band in pairwise(formed.bands):
+        running = [i for i in band.order if band[i] > inner[i]]
+        assert len(runner.roles.split(running)) == 1
+    if most >= prod(share.sizes.values()):
+        costs = [price(share, one, machine) for one in (found.nest, formed)]
+        before, after = (
+            [cost.compute, *(level.seconds for level in cost.levels)] for cost in costs
+        )
+        assert after == pytest.approx(before, rel=1e-9)
 
 
 ROWS_APART = {"a": 4, "b": 4, "c": 4, "d": 4, "e": 4, "f": 4}

@@ -89,14 +89,14 @@ def loops_of(problem: Problem, nest: Nest) -> list[Loop]:
         else tile_counts([band[letter] for band in nest.bands])
         for letter in problem.sizes
     }
-    inner, counts = dict.fromkeys(problem.sizes, 1), dict(problem.sizes)
+    inner, counts, names = dict.fromkeys(problem.sizes, 1), dict(problem.sizes), nest.names
     found: list[Loop] = []
     for at, band in enumerate(nest.bands):
         order = band.order if at else sorted(band.order, key=rank.__getitem__)
         for letter in order:
             begins, count, step = tiles[letter][at], counts[letter], inner[letter]
             if count > begins:
-                over = nest.bands[at - 1].level if at else ""
+                over = names[at - 1] if at else ""
                 own = sequences.get(letter) if at else None
                 found.append(Loop(letter, at, over, step, band[letter], count, begins, own))
             counts[letter], inner[letter] = begins, band[letter]

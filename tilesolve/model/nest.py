@@ -34,7 +34,7 @@ class Band:
     Parameters
     ----------
     level
-        The level whose tile is complete after these loops.
+        The level whose tile is complete after these loops; empty if others of it follow.
     order
         The loops' letters, innermost first.
     box
@@ -138,23 +138,21 @@ class Nest:
         return "strips" if self.packed and self.packed[operand] else "in place"
 
     @property
-    def walked(self) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]], ...]:
-        """For each band its level, the loops that run, innermost first, and its box.
-
-        Nests that differ in the order of other loops alone are walked in the same way.
+    def names(self) -> tuple[str, ...]:
+        """What the tile of each band is called: parts of a level's tile have numbers.
 
         Examples
         --------
-        >>> from tilesolve.contractions.problem import Problem
-        >>> bands = [("register", "nmk", 8), ("memory", "kmn", {"k": 8, "m": 96, "n": 96})]
-        >>> Nest.of(Problem.of("mn-mk-kn", "m=96 n=96 k=8"), bands).walked[1][1]
-        ('m', 'n')
+        >>> bands = [Band(level, (), ()) for level in ("register", "", "", "L1")]
+        >>> Nest(tuple(bands)).names
+        ('register', 'L1, part 1', 'L1, part 2', 'L1')
         """
-        found, inner = [], dict.fromkeys(self.bands[0].order, 1) if self.bands else {}
-        for band in self.bands:
-            running = tuple(letter for letter in band.order if band[letter] > inner[letter])
-            found.append((band.level, running, band.box))
-            inner = dict(band.box)
+        levels = [band.level for band in self.bands]
+        found: list[str] = []
+        for at, level in enumerate(levels):
+            part = next((n for n, before in enumerate(reversed(levels[:at])) if before), at)
+            whole = next((later for later in levels[at:] if later), "")
+            found.append(level or f"{whole}, part {1 + part}")
         return tuple(found)
 
     @property

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from math import inf
 
-from tilesolve.constants.policy import MOST_REGISTERS
 from tilesolve.contractions.half_precision import is_half
 from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, Roles, shared_lane
-from tilesolve.kernels.dtypes import lanes, register_tiles
 from tilesolve.machine.model import Machine
-from tilesolve.model.fused import fuse_share
+from tilesolve.model.nest import Nest
 from tilesolve.planning.prefetch import should_prefetch, third_cache_feeds
 from tilesolve.planning.register_tile import fits_second_cache, stores_alias
-from tilesolve.planning.runnable_nest import RunnableNest
+from tilesolve.planning.runner import Runner, rows_operand
 from tilesolve.planning.solution import Solution
 
 Strides = Mapping[str, int]
@@ -41,8 +38,10 @@ class LayoutPolicy:
         Of C, of the rows' operand and of the columns' operand, as letters are walked.
     last
         Letters that are walked from their last index to their first, and that index.
-    run
-        Loops and tiles as they are run, and the letters' roles.
+    runner
+        The letters' roles, and what else decides how nests are run.
+    nest
+        Loops and tiles as they are run: the solution's, unless these strides need others.
     packed
         The number of the band whose tile has the operand's micro-panels; 0: read without them.
     windows
@@ -67,7 +66,8 @@ class LayoutPolicy:
     rows_operand: int
     strides: tuple[Strides, Strides, Strides]
     last: Mapping[str, int]
-    run: RunnableNest
+    runner: Runner
+    nest: Nest
     packed: tuple[int, int]
     windows: tuple[bool, bool]
     prepared: tuple[bool, bool]
@@ -81,7 +81,7 @@ class LayoutPolicy:
     @property
     def roles(self) -> Roles:
         """The letters of each role."""
-        return self.run.roles
+        return self.runner.roles
 
 
 def policy_of(
@@ -106,7 +106,6 @@ def policy_of(
     machine, dtype, half = solution.machine, part.dtype, is_half(part.dtype)
     streams = solution.output == "stream" and not half
     first, lane = rows_operand(solution.share), shared_lane(part)
-    roles = Roles.of_problem(part, rows=first)
     given = strides[0], strides[1 + first], strides[2 - first]
     last = {i: at for i, at in _reversed_letters(part, given).items() if i != lane}
     output, rows, columns = (
@@ -120,23 +119,15 @@ def policy_of(
     )
     # Prepared copies are micro-panels, which vectors that multiply vectors do not read.
     ready = first in prepared and not lane, 1 - first in prepared and not lane
-    run = RunnableNest.of(
-        solution.nest,
-        lanes(dtype, machine.vector_bits),
-        register_tiles(dtype, min(machine.vector_registers, MOST_REGISTERS)),
-        roles,
-        (copies[ROWS], copies[COLUMNS]),
-    )
-    names = [band.level for band in run.nest.bands]
+    runner = Runner.of(part, machine, Roles.of_problem(part, rows=first))
+    in_order = windows[first], windows[1 - first]
+    nest = runner.form(solution.nest, copies, in_order)
+    top = runner.top(nest, copies, in_order)
+    names = [band.level for band in nest.bands]
     wanted = [names.index(copy) if copy else 0 for copy in copies]
-    top = max(run.outermost, *wanted)
-    if any(windows) and any(wanted):
-        moving = (part.spec.operands[at].letters for at in (first, 1 - first))
-        top = _window_band(run, max(wanted), list(compress(moving, windows)))
-    run = run.cut_to_table(top)
     kinds = solution.nest.kind(first), solution.nest.kind(1 - first)
     # Only whole vectors of rows can be read in place; others are packed into the nearest tile.
-    whole = not windows[ROWS] and _has_whole_vectors(part, run, output, rows)
+    whole = not windows[ROWS] and _has_whole_vectors(part, runner, nest, output, rows)
     packed = (
         top if ready[ROWS] else wanted[ROWS] * (kinds[ROWS] != "windows") or int(not whole),
         top if ready[COLUMNS] else wanted[COLUMNS] * (kinds[COLUMNS] != "windows"),
@@ -150,7 +141,8 @@ def policy_of(
         rows_operand=first,
         strides=(output, rows, columns),
         last=last,
-        run=run,
+        runner=runner,
+        nest=nest,
         packed=packed,
         windows=(windows[ROWS], windows[COLUMNS]),
         prepared=ready,
@@ -160,44 +152,15 @@ def policy_of(
         prefetches_next_rows=machine.prefetches_next_rows(dtype),
         prefetched=(False, False)
         if any(windows) or any(ready)
-        else _prefetched(part, run, packed, (rows, columns), machine),
+        else _prefetched(part, nest, packed, (rows, columns), machine),
         near_copy_bytes=_near_copy_bytes(machine),
     )
-
-
-def rows_operand(problem: Problem) -> int:
-    """Return which operand has the rows: 0 or 1; one without columns, where both have the lane."""
-    fused = fuse_share(problem)
-    if shared_lane(problem):
-        column = fused.letters(fused.columns)[0] if fused.columns else None
-        return int(column in problem.spec.operands[0].letters)
-    row = fused.letters(fused.rows)[0] if fused.rows else None
-    return int(row in Roles.of_spec(problem.spec).columns)
-
-
-def roles_of(problem: Problem) -> Roles:
-    """Return the letters of each role as they are run."""
-    return Roles.of_problem(problem, rows=rows_operand(problem))
 
 
 def _has_windows(solution: Solution, at: int) -> bool:
     """Return whether an operand has window copies: also where zeros are packed with it."""
     padded = any(one.tensor == at + 1 for one in solution.problem.padding)
     return padded or solution.nest.kind(at) == "windows"
-
-
-def _window_band(run: RunnableNest, wanted: int, windows: Sequence[Sequence[str]]) -> int:
-    """Return the band whose boxes have window copies: the outermost one as small as that wanted.
-
-    A window copy is one of a box, and is made anew for each. A larger box that has no more of the
-    operands is walked in one go.
-    """
-    bands = run.nest.bands
-    letters = {letter for own in windows for letter in own}
-    for at in range(wanted + 1, min(run.outermost + 1, len(bands) - 1)):
-        if any(bands[at][letter] > bands[wanted][letter] for letter in letters):
-            return at - 1
-    return max(wanted, min(run.outermost, len(bands) - 2))
 
 
 def contiguous_letter(problem: Problem, strides: Strides) -> str | None:
@@ -234,18 +197,20 @@ def _reversed_letters(problem: Problem, strides: Sequence[Strides]) -> dict[str,
     return found
 
 
-def _has_whole_vectors(problem: Problem, run: RunnableNest, output: Strides, rows: Strides) -> bool:
+def _has_whole_vectors(
+    problem: Problem, runner: Runner, nest: Nest, output: Strides, rows: Strides
+) -> bool:
     """Return whether all tiles of the rows' operand are whole vectors of contiguous elements."""
-    letter = letter_of_row_vectors(problem, run.roles, output)
+    letter = letter_of_row_vectors(problem, runner.roles, output)
     if letter is None or rows.get(letter) != problem.itemsize:
         return False
-    sides = {problem.sizes[letter], *(band[letter] for band in run.nest.bands)}
-    return all(side % run.lanes == 0 for side in sides)
+    sides = {problem.sizes[letter], *(band[letter] for band in nest.bands)}
+    return all(side % runner.lanes == 0 for side in sides)
 
 
 def _prefetched(
     problem: Problem,
-    run: RunnableNest,
+    nest: Nest,
     packed: tuple[int, int],
     strides: tuple[Strides, Strides],
     machine: Machine,
@@ -256,7 +221,7 @@ def _prefetched(
     """
     if not all(packed) or fits_second_cache(problem, machine):
         return False, False
-    boxes = (dict(run.nest.bands[level].box) for level in packed)
+    boxes = (dict(nest.bands[level].box) for level in packed)
     rows, columns = (
         should_prefetch(of, Problem.of(problem.spec, box, problem.dtype), machine)
         for of, box in zip(strides, boxes, strict=True)

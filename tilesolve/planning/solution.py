@@ -6,10 +6,9 @@ Plans, reports, files and what runs all take a `Solution`; none of them changes 
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Self
 
 from tilesolve.constants.policy import PARTIAL_OUTPUTS_SHARE
 from tilesolve.contractions.epilogue import Epilogue
@@ -143,12 +142,14 @@ class Solution:
         How C is written.
     microkernel
         The register tile and its costs.
+    levels
+        The caches that tiles were chosen for, nearest first.
     choice
-        For each cache the classes of the loops around its tile, innermost first.
+        For each of these tiles the classes of the loops around it, innermost first.
     classes
-        For each class its tile sizes, nearest cache first.
+        For each class the chosen tile sizes, nearest cache first.
     nest
-        Loops and boxes over letters, of one thread's share.
+        Loops and boxes over letters, of one thread's share: as they run for arrays in C order.
     cost
         What the nest costs, level by level.
     origin
@@ -163,6 +164,7 @@ class Solution:
     epilogue: Epilogue | None
     output: Output
     microkernel: Microkernel
+    levels: tuple[str, ...]
     choice: Choice
     classes: Chains
     nest: Nest
@@ -183,21 +185,6 @@ class Solution:
     def fused(self) -> Fused:
         """The share over classes; extents of 0 count as 1, since tiles have logarithms."""
         return fuse_share(self.share)
-
-    def with_class_tiles(self) -> Self:
-        """Return the solution with the loops and tiles of classes that its nest has."""
-        groups, bands = dict(self.fused.groups), self.nest.bands
-        index = {letter: name for name, letters in groups.items() for letter in letters}
-        first: list[str | None] = []
-        for tile, around in pairwise(bands[1:]):
-            running = (i for i in around.order if around[i] > tile[i])
-            letter = next(running, None)
-            first.append(None if letter is None else index[letter])
-        chains = tuple(
-            (name, tuple(prod(band[i] for i in letters) for band in bands[1:-1]))
-            for name, letters in groups.items()
-        )
-        return replace(self, choice=tuple(first), classes=chains)
 
     @property
     def parts(self) -> list[tuple[Problem, dict[str, int]]]:
@@ -268,6 +255,29 @@ class Solution:
         """Return the roofline where all threads together reach another peak, in flop/s."""
         bandwidth = self.machine.bandwidth(self.machine.memory, self.threads)
         return max(self.problem.flops / peak, sum(touched_bytes(self.problem)) / bandwidth)
+
+
+def class_tiles(nest: Nest, share: Problem) -> tuple[tuple[str, ...], Choice, Chains]:
+    """Return the levels, the loops and the tiles of classes that a nest over letters has.
+
+    Examples
+    --------
+    >>> problem = Problem.of("abcd-aebf-dfce", 8)
+    >>> nest = Nest.of(problem, [("register", "", 2), ("L1", "efabcd", 4), ("memory", "dcba", 8)])
+    >>> class_tiles(nest, problem)
+    (('L1',), ('N',), (('M', (16,)), ('N', (16,)), ('K', (16,))))
+    """
+    groups, tiles = fuse_share(share).groups, nest.bands[1:]
+    index = {letter: name for name, letters in groups for letter in letters}
+    first: list[str | None] = []
+    for tile, around in pairwise(tiles):
+        running = (index[i] for i in around.order if around[i] > tile[i])
+        first.append(next(running, None))
+    chains = tuple(
+        (name, tuple(prod(band[i] for i in letters) for band in tiles[:-1]))
+        for name, letters in groups
+    )
+    return tuple(band.level for band in tiles[:-1]), tuple(first), chains
 
 
 def share_of(problem: Problem, split: str | None, threads: int) -> Problem:

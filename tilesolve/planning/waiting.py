@@ -16,20 +16,23 @@ from tilesolve.planning.prefetch import is_packed_late
 def waiting_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> float:
     """Return the seconds lost at the ends of the runs in which memory is read and written.
 
-    What is packed is read in the outermost tile's runs, what is not in those of the nearest: other
-    loops may come between. Runs of an operand that are pages apart take some time each.
+    What is packed is read in the outermost tile's runs, what is not in those of the nearest cache's
+    tile, or of a call if that has none: other loops may come between. Runs of an operand that are
+    pages apart take some time each.
     """
-    last, nearest = outermost_tile(nest), dict(nest.bands[min(1, len(nest.bands) - 1)].box)
-    tiles = [
+    places, (call, *tiles) = stores(machine), nest.bands
+    first, memory, volumes = places[min(1, len(places) - 1)], places[-1], cost.levels[-1].volumes
+    near = next((band for band in tiles if band.level == first.name), call)
+    last, nearest = outermost_tile(nest), dict(near.box)
+    boxes = [
         last,
         *(
             last if copy or nest.kind(at) == "prepared" else nearest
             for at, copy in enumerate(nest.packed)
         ),
     ]
-    memory, volumes = stores(machine)[-1], cost.levels[-1].volumes
     wasted, visits = [], 0.0
-    for t, (tensor, tile) in enumerate(zip(share.spec.tensors, tiles, strict=True)):
+    for t, (tensor, tile) in enumerate(zip(share.spec.tensors, boxes, strict=True)):
         run = run_of(share, tensor, tile)
         wasted.append(volumes[t] * float(run_waste(run, machine.memory.line, share.itemsize)))
         if t and nest.kind(t - 1) != "prepared":
@@ -56,4 +59,5 @@ def late_seconds(share: Problem, nest: Nest, cost: Price, machine: Machine) -> d
 
 def outermost_tile(nest: Nest) -> dict[str, int]:
     """Return the box of the last cache's tile."""
-    return dict(nest.bands[max(0, len(nest.bands) - 2)].box)
+    *tiles, whole = (band for band in nest.bands if band.level)
+    return dict((tiles or [whole])[-1].box)

@@ -25,7 +25,7 @@ from tilesolve.planning.solution import Chains, Composed, Search, Sliced, Soluti
 from tilesolve.system.checks import check_threads
 from tilesolve.system.checksums import checksum_of
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON; a file of another version is refused."""
 
 
@@ -78,7 +78,7 @@ def load(text: str, epilogue: Epilogue | None = None) -> Solution:
     --------
     >>> load("{}")
     Traceback (most recent call last):
-    tilesolve.contractions.errors.PlanError: not a plan of format 4 but None
+    tilesolve.contractions.errors.PlanError: not a plan of format 5 but None
     """
     try:
         data = json.loads(text)
@@ -116,7 +116,8 @@ def load_data(
 def _checked(found: Solution) -> Solution:
     """Return a plan if what runs by it fits together: a wrong part would be a wrong result."""
     check_threads(found.threads)
-    output, levels = found.problem.spec.output.letters, {band.level for band in found.nest.bands}
+    output = found.problem.spec.output.letters
+    levels = {band.level for band in found.nest.bands if band.level}
     known = found.problem.sizes
     if found.split is not None and found.split not in known:
         raise PlanError(f"its threads divide {found.split!r}, the spec has {', '.join(known)}")
@@ -169,6 +170,7 @@ def _solution(data: Mapping[str, Any], machine: Machine, epilogue: Epilogue | No
         epilogue=_epilogue(data["epilogue"], epilogue),
         output=data["output"],
         microkernel=Microkernel(**data["microkernel"]),
+        levels=_tuple(data["levels"]),
         choice=_tuple(data["choice"]),
         classes=_tuple(data["classes"]),
         nest=Nest(

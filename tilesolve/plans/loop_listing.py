@@ -29,7 +29,7 @@ def list_loops(solution: Solution, policy: LayoutPolicy) -> Iterator[str]:
     >>> [line.split()[0] for line in loops][-1]
     'for'
     """
-    bands = policy.run.nest.bands
+    bands, names = policy.nest.bands, policy.nest.names
     depth = 1
     if solution.split is not None:
         step = solution.share.sizes[solution.split]
@@ -37,11 +37,11 @@ def list_loops(solution: Solution, policy: LayoutPolicy) -> Iterator[str]:
         depth += 1
     for at in reversed(range(1, len(bands))):
         for copy in _copies(solution, policy, at):
-            yield f"{_pad(depth)}{copy} {bands[at].level}"
+            yield f"{_pad(depth)}{copy} {names[at]}"
         band, inner = bands[at], bands[at - 1]
         loops = [f"{i} by {inner[i]}" for i in reversed(band.order) if band[i] > inner[i]]
         if loops:
-            inside = f"tiles of {inner.level}" if at > 1 else "calls"
+            inside = f"tiles of {names[at - 1]}" if at > 1 else "calls"
             yield f"{_pad(depth)}for {', '.join(loops)}: {inside}"
             depth += 1
         elif at == 1:

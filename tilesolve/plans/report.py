@@ -11,6 +11,7 @@ from tilesolve.contractions.problem import Problem
 from tilesolve.contractions.roles import COLUMNS, ROWS, shared_lane
 from tilesolve.kernels.dtypes import register_tiles
 from tilesolve.model.access import touched_bytes
+from tilesolve.model.nest import REGISTER
 from tilesolve.model.price import stores
 from tilesolve.planning.composition.describe import scheme_of
 from tilesolve.planning.layout_policy import LayoutPolicy, policy_of
@@ -104,21 +105,23 @@ def _tiles(solution: Solution) -> Iterator[str]:
             *(str(call[i]) for i in indices),
             "".join(fused.reduced) or "-",
             "C",
-            _box(solution, 0),
+            _box(solution, REGISTER),
         ]
     )
-    for at, first in enumerate(solution.choice):
-        name = solution.nest.bands[at + 1].level
+    for at, (name, first) in enumerate(zip(solution.levels, solution.choice, strict=True)):
         tiles = [str(chain[at]) for _, chain in solution.classes]
         rows.append(
-            [name, *tiles, first or "-", _stationary(solution, first), _box(solution, at + 1)]
+            [name, *tiles, first or "-", _stationary(solution, first), _box(solution, name)]
         )
     yield from align_columns(rows)
     yield f"scheme {scheme_of(solution)}"
 
 
-def _box(solution: Solution, band: int) -> str:
-    return " ".join(f"{i}:{side}" for i, side in solution.nest.bands[band].box if side > 1) or "1"
+def _box(solution: Solution, level: str) -> str:
+    """Return the tile of a level as it runs; that of a call where it is no tile of its own."""
+    call, *tiles = solution.nest.bands
+    band = next((band for band in tiles if band.level == level), call)
+    return " ".join(f"{i}:{side}" for i, side in band.box if side > 1) or "1"
 
 
 def _loops(solution: Solution) -> Iterator[str]:
@@ -254,7 +257,7 @@ def _read(solution: Solution, policy: LayoutPolicy | None, at: int) -> str:
     if policy:
         side = ROWS if at == policy.rows_operand else COLUMNS
         if band := policy.packed[side]:
-            packed_into = policy.run.nest.bands[band].level
+            packed_into = policy.nest.names[band]
             return f"packed into {packed_into}: it has no whole vectors of rows side by side"
     return "read in place: packing it would cost more"
 

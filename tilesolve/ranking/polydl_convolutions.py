@@ -20,10 +20,10 @@ from tilesolve.model.nest import REGISTER, Band, Nest, Output
 from tilesolve.model.price import stores
 from tilesolve.planning.geometric.strategy import setting_for, with_nest
 from tilesolve.planning.geometric.tilings import Chain, feasible
-from tilesolve.planning.layout_policy import roles_of
+from tilesolve.planning.runner import roles_of
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.slicing.nest import SlicedLayer
-from tilesolve.planning.solution import Solution
+from tilesolve.planning.solution import Solution, class_tiles
 from tilesolve.ranking.polydl import pick_some, smaller_microkernel
 
 Box = dict[str, int]
@@ -190,8 +190,9 @@ def vary_convolution(best: Solution, count: int, seed: int) -> Iterator[tuple[So
     tiled = [place.name for place in setting.places[1:]]
     for loops in pick_some(every, count, seed):
         nest = _nest(setting, share, layer, loops, register, caches)
-        found = with_nest(base, setting, (), {}, nest).with_class_tiles()
-        first = dict(zip(caches, found.choice, strict=True))
+        levels, choice, classes = class_tiles(nest, share)
+        found = with_nest(base, setting, choice, dict(classes), nest)
+        first = dict(zip(levels, choice, strict=True))
         tiles = [band for band in nest.bands if band.level in tiled]
         chains: dict[str, Chain] = {i: tuple(one[i] for one in tiles) for i in share.spec.letters}
         yield found, feasible(setting, tuple(first[name] for name in tiled), chains)

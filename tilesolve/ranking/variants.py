@@ -101,15 +101,9 @@ def _draw(solutions: Iterable[Solution], count: int, seed: int) -> Iterator[Vari
 
 def _unlike(head: list[Variant], others: Iterable[Variant], count: int) -> list[Variant]:
     """Return some variants and as many others, of other nests, as make so many."""
-    found = {_key(one.plan): one for one in head}
+    found = {(one.plan.split, one.plan.nest): one for one in head}
     for one in others:
         if len(found) >= count:
             break
-        found.setdefault(_key(one.plan), one)
+        found.setdefault((one.plan.split, one.plan.nest), one)
     return list(found.values())
-
-
-def _key(plan: Plan) -> tuple[object, ...]:
-    """Return what tells a variant from others of its problem."""
-    nest = plan.nest
-    return plan.split, nest.packed, nest.kinds, nest.output, nest.walked

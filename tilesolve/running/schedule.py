@@ -1,6 +1,6 @@
 """Schedules: a policy for given strides as tables for the macrokernel.
 
-In a band the loops of one role follow each other, and are walked together; see `RunnableNest`.
+In a band the loops of one role follow each other, and are walked together; see `Runner`.
 Each tensor's address is a sum of one offset per role, and a tile of any level is a range of each
 role's offsets. A *box* is the largest tile that is tabulated at once.
 """
@@ -144,7 +144,7 @@ class Schedule:
     @property
     def nest(self) -> Nest:
         """The loops and tiles, as they are run."""
-        return self.policy.run.nest
+        return self.policy.nest
 
     @property
     def roles(self) -> Roles:
@@ -220,12 +220,7 @@ class Schedule:
         """Return where the boxes of a level's tile begin, and their sizes."""
         if level == self.top:
             return np.zeros((1, len(sizes)), np.int64), np.array([sizes], np.int64)
-        order = [
-            letter
-            for role in self.policy.run.order(self.nest.bands[level].order)
-            for letter in self.nest.bands[level].order
-            if letter in self.roles[role]
-        ][::-1]
+        order = self.nest.bands[level].order[::-1]
         extents = dict(zip(self.problem.sizes, sizes, strict=True))
         cells = {letter: self._cut(level, letter, extents[letter]) for letter in order}
         begins = [np.cumsum(cells[letter]) - cells[letter] for letter in order]
@@ -260,7 +255,7 @@ class Schedule:
                 order = tuple(sorted(order, key=lambda letter: letter != lane))
             box = dict(sizes) if at == self.top else {i: min(band[i], sizes[i]) for i in order}
             if at == 0:
-                box = self.policy.run.register_box(role, order, box)
+                box = self.policy.runner.register_box(role, order, box, band)
             tiles.append(RoleTile(order, tuple(box[i] for i in order)))
         return tiles
 

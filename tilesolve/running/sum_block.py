@@ -42,7 +42,7 @@ class SumBlock:
         """Return the block of a part that is run in some way; None if its sums are C itself."""
         if not is_half(problem.dtype):
             return None
-        bands, roles = policy.run.nest.bands, policy.roles
+        bands, roles = policy.nest.bands, policy.roles
         whole = (
             at
             for at in range(1, policy.top + 1)

@@ -381,8 +381,9 @@ def _state(schedule: Schedule) -> Integers:
     if contiguous_letter(schedule.problem, schedule.strides[0]) in schedule.roles.columns:
         _add_turning(state)
     state[fields.TOP] = schedule.top
-    for level, order in enumerate(policy.run.orders[: schedule.top + 1]):
-        state[fields.ORDERS + 4 * level : fields.ORDERS + 4 * level + 4] = order
+    for level, band in enumerate(policy.nest.bands[: schedule.top + 1]):
+        at = fields.ORDERS + 4 * level
+        state[at : at + 4] = policy.runner.order(band.order)
     for side in (ROWS, COLUMNS):
         state[fields.PACKED_LEVEL + side] = (
             fields.PREPARED_LEVEL if policy.prepared[side] else schedule.packed[side]

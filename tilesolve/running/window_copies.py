@@ -30,7 +30,7 @@ def lay_out_windows(
     steps
         Bytes between neighbours along each axis of the output and the operands.
     """
-    box = dict(policy.run.nest.bands[policy.top].box)
+    box = dict(policy.nest.bands[policy.top].box)
     sizes = {letter: max(1, min(box[letter], extent)) for letter, extent in part.sizes.items()}
     found: list[WindowCopy | None] = []
     for number, wanted in zip(_numbers(policy), policy.windows, strict=True):

@@ -25,6 +25,7 @@ from tilesolve.planning.geometric.loop_choices import choices
 from tilesolve.planning.geometric.strategy import alternatives
 from tilesolve.planning.geometric.tilings import Chain, feasible, nest_of
 from tilesolve.planning.letter_boxes import unfuse
+from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Choice, Setting
 from tilesolve.plans.plan import Plan, plan
 from tilesolve.studies.method import Method
@@ -181,6 +182,7 @@ def change_tiles(
         avoids_aliased_stores=aliased,
         tlb_pages=machine.costs.tlb_pages,
     )
+    nest = Runner.of(share, machine).form(nest)
     cost = price(share, nest, machine, microkernel=best.microkernel, threads=best.threads)
     made = tuple((index, chains[index]) for index, _ in best.classes)
     found = replace(best.solution, choice=choice, classes=made, nest=nest, cost=cost)

@@ -24,10 +24,18 @@ from tilesolve.model.score import score
 from tilesolve.planning.composition.loops import Loops, divide, without_rest
 from tilesolve.planning.composition.scheme import Scheme, Vector
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors, roles_of
+from tilesolve.planning.layout_policy import contiguous_letter, letter_of_row_vectors
 from tilesolve.planning.reading import reads_well
 from tilesolve.planning.register_tile import Sides, microkernel_of
-from tilesolve.planning.solution import Composed, Solution, count_partials, divisible_sums, share_of
+from tilesolve.planning.runner import Runner, roles_of
+from tilesolve.planning.solution import (
+    Composed,
+    Solution,
+    class_tiles,
+    count_partials,
+    divisible_sums,
+    share_of,
+)
 
 Copies = tuple[tuple[str | None, CopyKind], ...]
 """For each operand the level and the kind of its copy."""
@@ -141,9 +149,10 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
     """Return the solution with the copies that cost least."""
     machine = target.machine
     kernel, found = built.microkernel, []
+    runner = Runner.of(built.share, machine, built.roles)
     for copies in _copies(built):
         levels, kinds = zip(*copies, strict=True)
-        nest = replace(built.nest, packed=levels, kinds=kinds)
+        nest = runner.form(replace(built.nest, packed=levels, kinds=kinds))
         cost = price(built.share, nest, machine, microkernel=kernel, threads=target.threads)
         found.append((nest, cost))
     good = [one for one in found if reads_well(built.share, one[0], machine)]
@@ -151,7 +160,8 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
     nest, cost = min(good or found, key=lambda one: score(one[1], overlap))
     demand, threads = target.demand, target.threads
     partials = count_partials(target.problem, built.split, threads)
-    solution = Solution(
+    tiled, choice, classes = class_tiles(built.nest, built.share)
+    return Solution(
         problem=target.problem,
         machine=machine,
         threads=threads,
@@ -160,13 +170,13 @@ def priced(built: Built, target: Target, origin: Composed) -> Solution:
         epilogue=demand.epilogue,
         output=nest.output,
         microkernel=built.microkernel,
-        choice=(),
-        classes=(),
+        levels=tiled,
+        choice=choice,
+        classes=classes,
         nest=nest,
         cost=with_passes(cost, built.share, demand.epilogue, machine, threads, partials),
         origin=origin,
     )
-    return solution.with_class_tiles()
 
 
 def _check_vector(scheme: Scheme, problem: Problem, roles: Roles, along: str) -> None:

@@ -17,7 +17,8 @@ from tilesolve.planning.composition.scheme import (
     Unrolled,
     Vector,
 )
-from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
+from tilesolve.planning.layout_policy import letter_of_row_vectors
+from tilesolve.planning.runner import roles_of
 from tilesolve.planning.solution import Composed, Solution
 
 _GREEK = "αβγδεζηθικμνξοπρστυφχψω"

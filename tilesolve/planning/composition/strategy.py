@@ -32,8 +32,9 @@ from tilesolve.planning.composition.completions import (
 )
 from tilesolve.planning.composition.scheme import Scheme, Tile
 from tilesolve.planning.demand import Demand
-from tilesolve.planning.layout_policy import letter_of_row_vectors, roles_of
+from tilesolve.planning.layout_policy import letter_of_row_vectors
 from tilesolve.planning.register_tile import fits_second_cache, microkernel_of
+from tilesolve.planning.runner import roles_of
 from tilesolve.planning.solution import Composed, Solution, share_of, split_letters
 from tilesolve.planning.vector_letter import vector_letter
 

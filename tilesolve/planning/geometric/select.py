@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Self
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from tilesolve.planning.geometric.tilings import Integral, times_of
 from tilesolve.planning.letter_boxes import unfuse
 from tilesolve.planning.prefetch import cut_to_stay
 from tilesolve.planning.reading import reads_well
+from tilesolve.planning.runner import Runner
 from tilesolve.planning.setting import Setting
 from tilesolve.planning.waiting import late_seconds, outermost_tile, waiting_seconds
 
@@ -85,12 +87,20 @@ class Target:
         What one thread computes.
     machine, threads
         Where, and how many work at once.
+    runner
+        What runs it.
     """
 
     setting: Setting
     share: Problem
     machine: Machine
     threads: int
+    runner: Runner
+
+    @classmethod
+    def of(cls, setting: Setting, share: Problem, machine: Machine, threads: int) -> Self:
+        """Return the target of a setting that was made for such a share."""
+        return cls(setting, share, machine, threads, Runner.of(share, machine))
 
 
 def best_candidate(target: Target, relaxed: Relaxation) -> Candidate:
@@ -217,7 +227,7 @@ def _candidate(target: Target, optimum: Optimum, integral: Integral) -> Candidat
 
 
 def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple[Nest, Price]:
-    """Return a nest over letters that packs only what repays it, and its price.
+    """Return a nest over letters as it runs, which packs only what repays it, and its price.
 
     The rows of the register tile are loaded and stored as vectors: an operand that they index
     can be read in place only if its unit-stride letter is the output's. And a call that used a
@@ -262,6 +272,7 @@ def choose_copies(target: Target, tiles: Nest, most: Mapping[str, int]) -> tuple
         )
         if packed != tiles.packed and not reads_well(share, candidate, machine):
             continue
+        candidate = target.runner.form(candidate)
         cost = price(share, candidate, machine, microkernel=microkernel, threads=target.threads)
         priced.append((score(cost, target.setting.overlap), candidate, cost))
     _, chosen, cost = min(priced, key=lambda found: found[0])

@@ -150,7 +150,7 @@ def _solution(
 ) -> Solution:
     share = share_of(problem, split, threads).with_vector(vector)
     setting, relaxed = _relaxed(share, machine, threads, output, scattered=vector is not None)
-    found = best_candidate(Target(setting, share, machine, threads), relaxed)
+    found = best_candidate(Target.of(setting, share, machine, threads), relaxed)
     partials = count_partials(problem, split, threads)
     return Solution(
         problem=problem,
@@ -161,6 +161,7 @@ def _solution(
         epilogue=demand.epilogue,
         output=setting.output,
         microkernel=setting.microkernel,
+        levels=tuple(place.name for place in setting.places[1:]),
         choice=found.optimum.choice,
         classes=found.integral.chains,
         nest=found.nest,
@@ -203,8 +204,8 @@ def alternatives(best: Solution) -> list[Solution]:
     setting = setting_for(best)
     share, machine, threads = best.share, best.machine, best.threads
     relaxed = _relax(setting, share, machine)
-    found = {_walk_of(best.nest): best}
-    for one in list_candidates(Target(setting, share, machine, threads), relaxed):
+    found = {best.nest: best}
+    for one in list_candidates(Target.of(setting, share, machine, threads), relaxed):
         other = replace(
             best,
             choice=one.optimum.choice,
@@ -215,13 +216,9 @@ def alternatives(best: Solution) -> list[Solution]:
             ),
             origin=_search(one, relaxed),
         )
-        found.setdefault(_walk_of(one.nest), other)
+        found.setdefault(one.nest, other)
     others = (one for one in found.values() if one is not best)
     return sorted(others, key=lambda one: one.score)
-
-
-def _walk_of(nest: Nest) -> tuple[object, ...]:
-    return nest.walked, nest.packed, nest.kinds
 
 
 def with_tiles(
@@ -252,9 +249,10 @@ def with_nest(
 ) -> Solution:
     """Return a solution with a nest over classes that has such tiles; see `with_tiles`."""
     share, machine, threads = found.share, found.machine, found.threads
-    nest, cost = choose_copies(Target(setting, share, machine, threads), tiles, {})
+    nest, cost = choose_copies(Target.of(setting, share, machine, threads), tiles, {})
     return replace(
         found,
+        levels=tuple(band.level for band in tiles.bands[1:-1]),
         choice=choice,
         classes=tuple(chains.items()),
         nest=nest,

@@ -13,9 +13,17 @@ from tilesolve.model.nest import Output
 from tilesolve.model.price import price, stores, with_passes
 from tilesolve.planning.demand import Demand
 from tilesolve.planning.register_tile import register_tile
+from tilesolve.planning.runner import Runner
 from tilesolve.planning.slicing.csa import Caches, both_slices
 from tilesolve.planning.slicing.nest import SlicedLayer
-from tilesolve.planning.solution import Sliced, Solution, count_partials, share_of, split_letters
+from tilesolve.planning.solution import (
+    Sliced,
+    Solution,
+    class_tiles,
+    count_partials,
+    share_of,
+    split_letters,
+)
 from tilesolve.planning.vector_letter import longest_letter_of_one, vector_letter
 
 
@@ -50,7 +58,7 @@ class Slicing:
             share = share_of(problem, split, threads).with_vector(vector)
             partials = count_partials(problem, split, threads)
             layer = SlicedLayer.of(share)
-            kernel = register_tile(share, machine)
+            kernel, runner = register_tile(share, machine), Runner.of(share, machine)
             names, caches = _caches(machine, threads)
             cell = layer.counts(kernel.rows, kernel.columns)
             group = lanes(share.dtype, machine.vector_bits)
@@ -63,8 +71,10 @@ class Slicing:
                     output,
                     scattered=vector is not None,
                 )
+                tiled, choice, classes = class_tiles(nest, share)
+                nest = runner.form(nest)
                 cost = price(share, nest, machine, microkernel=kernel, threads=threads)
-                found = Solution(
+                yield Solution(
                     problem=problem,
                     machine=machine,
                     threads=threads,
@@ -73,13 +83,13 @@ class Slicing:
                     epilogue=demand.epilogue,
                     output=output,
                     microkernel=kernel,
-                    choice=(),
-                    classes=(),
+                    levels=tiled,
+                    choice=choice,
+                    classes=classes,
                     nest=nest,
                     cost=with_passes(cost, share, demand.epilogue, machine, threads, partials),
                     origin=Sliced(str(slices)),
                 )
-                yield found.with_class_tiles()
 
 
 def _caches(machine: Machine, threads: int) -> tuple[list[str], Caches]:
