@@ -21,20 +21,8 @@ _SUITES = ("nests",)
 class NestCase:
     """A nest of a suite.
 
-    Parameters
-    ----------
-    name
-        What tables call it.
-    text
-        Its statements.
-    sizes
-        Pairs of a letter and its extent.
-    dtype
-        Of all arrays.
-    where
-        Its region; empty for all.
-    params
-        Pairs of a parameter and its value.
+    `sizes` are pairs of a letter and its extent, `params` pairs of a parameter and its value;
+    an empty `where` means all points.
 
     Examples
     --------

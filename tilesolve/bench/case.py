@@ -82,15 +82,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case(ABC, Generic[Work]):
-    """What is measured.
-
-    Parameters
-    ----------
-    name
-        What tables call it.
-    work
-        What is computed, as contenders are given it.
-    """
+    """What is measured."""
 
     START_SECONDS: ClassVar[float]
     KEEPS_PROCESSES: ClassVar[bool] = False

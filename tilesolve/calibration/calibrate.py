@@ -205,12 +205,7 @@ def evaluate(
 ) -> tuple[Machine, tuple[Plateau, ...], tuple[str, ...]]:
     """Return the machine that the measured rates make, its levels on the curve, and notes.
 
-    Parameters
-    ----------
-    base
-        The machine as detected.
-    rates
-        What each round measured, for each probe.
+    `base` is the machine as detected; `rates` has what each round of a probe measured.
 
     Raises
     ------

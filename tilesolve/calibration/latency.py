@@ -37,16 +37,8 @@ def measure_latencies(
 
     Latencies out of order by more than noise are left out, and a note says so.
 
-    Parameters
-    ----------
-    machine
-        This computer, with the capacities that serve.
-    crew
-        Its first member loads.
-    limit
-        Bytes that a block may take.
-    progress
-        Told what is being done.
+    `machine` is this computer with the capacities that serve, `limit` the bytes that a block
+    may take. The first member of `crew` loads.
     """
     found: list[float | None] = []
     for level, size in zip(machine.levels, chase_sizes(machine, limit), strict=True):

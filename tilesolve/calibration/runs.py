@@ -142,16 +142,8 @@ def measure_runs(
 
     A start that spreads over its repeats is not kept, and a note says so.
 
-    Parameters
-    ----------
-    machine
-        This computer, with the capacities that serve.
-    crew
-        Its first member loads.
-    limit
-        Bytes that a block may take.
-    progress
-        Told what is being done.
+    `machine` is this computer with the capacities that serve, `limit` the bytes that a block
+    may take. The first member of `crew` loads.
     """
     from tilesolve.kernels.probes.bandwidth import block_of_ones
 

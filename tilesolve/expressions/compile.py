@@ -118,16 +118,8 @@ def compile_expression(
 ) -> Expression:
     """Return the expression for subscripts that have been read.
 
-    Parameters
-    ----------
-    subscripts
-        A letter for each axis.
-    shapes, dtypes
-        Of the operands.
-    dtype
-        To compute in; the operands' common one if None, and a view's own.
-    options
-        What the user asks for.
+    It computes in `dtype`; None means the operands' common one, and that of the operand for a
+    view.
 
     Examples
     --------

@@ -23,20 +23,9 @@ from tilesolve.plans.plan import plan
 class ExpressionStep:
     """One step of an expression.
 
-    Parameters
-    ----------
-    takes
-        Positions among the arrays that are left. They leave, the result joins at the end.
-    kernel
-        What runs.
-    why
-        Why that, for the report.
-    flops
-        Operations on numbers.
-    result
-        Bytes of the result.
-    copies
-        Bytes of copies while it runs.
+    `takes` are positions among the arrays that are left: these leave, and the result joins at
+    the end. `why` says in the report why that kernel was chosen. `flops` counts operations on
+    numbers; `result` and `copies` are bytes.
     """
 
     takes: tuple[int, ...]

@@ -62,18 +62,8 @@ class Options:
 class Request:
     """What all steps of an expression share.
 
-    Parameters
-    ----------
-    sizes
-        The extent of each letter.
-    dtype
-        Of all tensors.
-    options
-        What the user asks for.
-    costs
-        Of the machine in force.
-    transposes_batches
-        Whether tensors may be copied to have the letters of a batch in front.
+    `sizes` has the extent of each letter; `transposes_batches` says whether tensors may be
+    copied to have the letters of a batch in front.
     """
 
     sizes: Mapping[str, int]

@@ -161,14 +161,8 @@ class Zeros:
 class Loops:
     """A contraction of any arrays by numpy's loops.
 
-    Parameters
-    ----------
-    text
-        As einsum writes it.
-    run
-        The same in letters that numpy takes.
-    dtype
-        To compute in, also for arrays of other dtypes.
+    `text` is the contraction as einsum writes it, `run` the same in letters that numpy takes.
+    Arrays of other dtypes are computed in `dtype`, too.
 
     Examples
     --------

@@ -284,12 +284,7 @@ def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, floa
 class CostDescription(NamedTuple):
     """A cost with what is known of it; see `Costs`.
 
-    Parameters
-    ----------
-    name, value, unit, meaning
-        What it is.
-    probe
-        The subcommand that measures it; empty where none does.
+    `probe` is the subcommand that measures the cost; it is empty where none does.
     """
 
     name: str

@@ -103,10 +103,7 @@ class DetectedCpu:
 def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
     """Return what is known of this CPU.
 
-    Parameters
-    ----------
-    root, proc
-        Where sysfs and procfs are mounted.
+    `root` and `proc` are where sysfs and procfs are mounted.
 
     Examples
     --------

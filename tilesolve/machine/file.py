@@ -258,12 +258,7 @@ def _costs(data: Mapping[str, Any], sources: dict[str, Source]) -> Costs:
 def read_toml(text: str, origin: str) -> dict[str, Any]:
     """Return the fields of the machine that a TOML text describes.
 
-    Parameters
-    ----------
-    text
-        The document.
-    origin
-        What errors begin with.
+    Errors begin with `origin`.
 
     Raises
     ------

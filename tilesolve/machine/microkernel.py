@@ -99,16 +99,8 @@ def measured_microkernel(
 ) -> Microkernel:
     """Return a measured register tile as plans count with it.
 
-    Parameters
-    ----------
-    machine
-        Whose costs hold for what the catalogue does not have.
-    catalogue
-        That the tile belongs to.
-    tile
-        The register tile.
-    adds
-        Whether calls may have to add to C.
+    Where the catalogue lacks a figure, the machine's costs hold. `adds` says whether calls may
+    have to add to C.
 
     Examples
     --------

@@ -113,12 +113,7 @@ def make_interleaved_grids(solution: Solution, seed: int) -> list[Grid]:
     between each other. Of a convolution, filters may stand between the rows of the output and its
     columns.
 
-    Parameters
-    ----------
-    solution
-        As `make_grids` takes it.
-    seed
-        Of the draw of orders.
+    `seed` is that of the draw of orders.
 
     Examples
     --------

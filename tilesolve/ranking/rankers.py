@@ -30,13 +30,6 @@ class Ranker(Protocol):
 class Rule:
     """A ranker that is a function of a plan.
 
-    Parameters
-    ----------
-    name
-        What it is called.
-    cost
-        Returns the score of a plan.
-
     Examples
     --------
     >>> Rule("calls", lambda plan: plan.price.calls).name

@@ -34,12 +34,7 @@ MEASURED = "measured"
 class Clock:
     """Where seconds were measured.
 
-    Parameters
-    ----------
-    cpu
-        The fingerprint of the CPU.
-    version
-        That of the package whose code ran.
+    `cpu` is the CPU's fingerprint, `version` that of the package.
 
     Examples
     --------

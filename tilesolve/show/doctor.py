@@ -133,10 +133,7 @@ class Diagnosis:
 def diagnose(root: Path = SYS, proc: Path = PROC) -> Diagnosis:
     """Examine this computer and this installation.
 
-    Parameters
-    ----------
-    root, proc
-        Where sysfs and procfs are mounted.
+    `root` and `proc` are where sysfs and procfs are mounted.
 
     Examples
     --------

@@ -71,14 +71,7 @@ RULES: tuple[Rule, ...] = ("distance", "listing3")
 class Row:
     """Lines of each tensor that one level missed: simulated, and predicted by both rules.
 
-    Parameters
-    ----------
-    level
-        Which missed them.
-    simulated, distance, listing3
-        Lines of each tensor, output first.
-    share
-        The part of the nest that was simulated.
+    Counts are of each tensor, output first; `share` is the part of the nest that was simulated.
 
     Examples
     --------
@@ -132,12 +125,7 @@ def compare_misses(
     Nearer than its copy an operand is missed by the calls; at the copy's level and beyond by
     the packing that reads the source, and by calls whose copy has been thrown out.
 
-    Parameters
-    ----------
-    problem, nest, machine
-        What is run where.
-    budget
-        As `simulate` takes it.
+    `budget` is as `simulate` takes it.
     """
     simulated = simulate(problem, nest, describe_caches(machine), budget)
     lines = simulated.lines

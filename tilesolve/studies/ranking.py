@@ -45,13 +45,7 @@ RANKING_UNITS = (
 
 @dataclass(frozen=True, slots=True)
 class RankedCase(Outcome):
-    """The ranking of one problem, all variants measured.
-
-    Parameters
-    ----------
-    ranking
-        None if there is none.
-    """
+    """The ranking of one problem, all variants measured."""
 
     ranking: Ranking | None = None
 

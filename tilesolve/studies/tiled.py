@@ -44,16 +44,8 @@ TILING_UNITS = (
 class Tiling:
     """Tiles of a nest that were run.
 
-    Parameters
-    ----------
-    kind
-        Where they come from.
-    loops
-        Of each statement.
-    scores
-        Predicted seconds by each of `SHARES`.
-    seconds
-        Of each round.
+    `loops` has those of each statement, `scores` the seconds predicted by each of `SHARES`,
+    `seconds` those of each round.
     """
 
     kind: str
@@ -71,10 +63,7 @@ class Tiling:
 class TiledNest(Outcome):
     """What a study of one nest found.
 
-    Parameters
-    ----------
-    tilings
-        The planned one first.
+    The planned tiling comes first.
 
     Examples
     --------

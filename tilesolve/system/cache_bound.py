@@ -32,12 +32,7 @@ _unseen: dict[Path, int] = {}
 class KeptFile:
     """A file that is kept.
 
-    Parameters
-    ----------
-    used
-        When it was last read or written, in nanoseconds.
-    path, size
-        Where it is, and its bytes.
+    `used` is when it was last read or written, in nanoseconds; `size` is in bytes.
 
     Examples
     --------
@@ -107,11 +102,6 @@ def bound_cache(written: Path) -> None:
     All folders beside that of the file count; what killed writers left there goes. A process looks
     at them when it has written its first file, and then whenever it has written so much that it may
     matter.
-
-    Parameters
-    ----------
-    written
-        The file.
 
     Raises
     ------

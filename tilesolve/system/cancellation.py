@@ -122,11 +122,6 @@ def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
 
     The output of a run that ended early is undefined. Deadlines do not nest.
 
-    Parameters
-    ----------
-    seconds
-        From now on.
-
     Yields
     ------
     Callable

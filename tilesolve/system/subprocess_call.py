@@ -24,14 +24,8 @@ def run_in_process(function: Callable[[str], str], text: str, seconds: float) ->
     The process gets the text alone and does not import the script that this one runs, which thus
     needs no guard.
 
-    Parameters
-    ----------
-    function
-        One that can be imported by its name.
-    text
-        Its argument.
-    seconds
-        After which the process is ended; its start counts.
+    The function is one that can be imported by its name. The process is ended after `seconds`,
+    its start included.
 
     Raises
     ------

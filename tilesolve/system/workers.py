@@ -33,12 +33,7 @@ def run_together(jobs: Sequence[Job], *, long: bool = False) -> None:
     So the main thread leaves long jobs to others and waits. What a signal's handler raises there
     ends the jobs (see `cancellation.stop_address`), and is raised once none of them runs.
 
-    Parameters
-    ----------
-    jobs
-        One or more.
-    long
-        Whether they take so long that an interrupt has to end them.
+    `long` says whether jobs take so long that an interrupt has to end them.
 
     Examples
     --------

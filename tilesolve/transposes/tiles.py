@@ -31,14 +31,7 @@ LONGEST_BLOCK = max(side for sides in BLOCK_SIDES.values() for side in sides)
 class WalkAxis:
     """An axis of both arrays.
 
-    Parameters
-    ----------
-    extent
-        Elements along it.
-    target_step, source_step
-        Bytes between neighbours in the target and in the source.
-    tile
-        Elements of a tile along it.
+    Steps are the bytes between neighbours in each array; `tile` is the elements of a tile.
 
     Examples
     --------

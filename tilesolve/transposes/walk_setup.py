@@ -189,24 +189,9 @@ def walk_between(
 ) -> Walk:
     """Return the walk between arrays that are not empty: of their shape and both strides.
 
-    Parameters
-    ----------
-    shape
-        Of both arrays.
-    target_strides, source_strides
-        Strides of the arrays.
-    itemsize
-        Bytes of an element.
-    threads
-        How many share the work.
-    limits
-        What the machine holds.
-    streamed
-        Whether whole lines of the target are written by non-temporal stores.
-    aligned
-        Whether the target's first element is at the beginning of a line.
-    held
-        Whether a near cache holds both arrays.
+    Strides and `itemsize` are in bytes. `streamed` says whether non-temporal stores write whole
+    lines of the target, `aligned` whether its first element begins a line, and `held` whether a
+    near cache holds both arrays.
 
     Examples
     --------

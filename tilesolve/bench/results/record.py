@@ -57,14 +57,8 @@ class Conditions:
 class Outcome:
     """What was found of a case.
 
-    Parameters
-    ----------
-    case
-        What was computed.
-    skipped
-        Why nothing was; empty otherwise.
-    fault
-        Whose result is wrong, and how; nothing else is known then.
+    `skipped` says why nothing was found, `fault` whose result is wrong and how; both are empty
+    otherwise.
     """
 
     case: Case[Any]

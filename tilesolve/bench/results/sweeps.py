@@ -137,12 +137,7 @@ class Result(Outcome):
     def fastest(self, library: str = "", layout: str = "") -> str:
         """Return the fastest contender of a library; empty if there is none.
 
-        Parameters
-        ----------
-        library
-            Whose; any of the peers if empty.
-        layout
-            Only in this one; in any if empty.
+        Any of the peers counts where no library is named, any layout where none is.
         """
         found = {}
         for name, entry in self.entries.items():

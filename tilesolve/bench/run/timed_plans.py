@@ -35,16 +35,8 @@ def time_plans(
     runs that are ended. A small problem loads the kernels before, as the first plan would wait for
     them otherwise. Every other round goes in reverse.
 
-    Parameters
-    ----------
-    problem
-        What all of them compute.
-    plans
-        The first one is what others are hopeless beside, see `HOPELESS_RATIO`.
-    procedure
-        How many rounds there are.
-    step
-        Told what comes next.
+    All plans compute `problem`. A plan that is hopeless beside the first one, see
+    `HOPELESS_RATIO`, runs once. `step` is told what comes next.
 
     Raises
     ------
