@@ -21,10 +21,7 @@ _PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 class Elementwise:
     """A function of one number, and what tells it from others.
 
-    Parameters
-    ----------
-    function
-        A Python function, or one that numba has wrapped.
+    `function` is a Python function, or one that numba has wrapped.
 
     Raises
     ------

@@ -21,16 +21,9 @@ ROWS, COLUMNS, SUMS, BATCHES = range(4)
 class Roles(NamedTuple):
     """The letters of each role.
 
-    Parameters
-    ----------
-    rows
-        In the output, and in the operand that has the rows.
-    columns
-        In the output, and in no operand that has the rows.
-    sums
-        Not in the output.
-    batches
-        In the output and in all operands.
+    Rows are in the output and in the operand that has the rows; columns are in the output and
+    in no operand that has the rows; sums are not in the output; batches are in the output and
+    in all operands.
 
     Examples
     --------

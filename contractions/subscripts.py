@@ -29,19 +29,9 @@ _DOTS = "…"  # an ellipsis as one symbol
 class Subscripts:
     """A letter for each axis of the operands and of the output.
 
-    Parameters
-    ----------
-    text
-        As it was written.
-    operands
-        The letters of each operand. A letter that stands twice takes a diagonal.
-    output
-        Those of the result; the others are summed over.
-    ellipsis
-        The letters that stand for axes of an ellipsis.
-    spec
-        Where subscripts are affine, all of them; an operand has a letter of its own for such an
-        axis.
+    A letter that stands twice in an operand takes a diagonal; letters that the output lacks are
+    summed over. `ellipsis` are the letters that stand for axes of an ellipsis. `spec` has all
+    subscripts where some are affine; an operand has a letter of its own for such an axis.
 
     Examples
     --------

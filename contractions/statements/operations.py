@@ -24,14 +24,8 @@ Kind = str | type[int] | type[float] | type[bool]
 class Operation:
     """An operation by numpy's name of it.
 
-    Parameters
-    ----------
-    name
-        Of numpy's function.
-    symbol
-        How it is written between or before its arguments; empty for a call.
-    call
-        The name that text calls it by; empty if it has a symbol alone.
+    `name` is that of numpy's function, `symbol` is written between or before the arguments
+    (empty for a call), and text calls the operation by `call` (empty if it has a symbol alone).
     """
 
     name: str

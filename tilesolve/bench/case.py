@@ -35,14 +35,8 @@ Work = TypeVar("Work")
 class Expected:
     """What a result has to be, computed in higher precision.
 
-    Parameters
-    ----------
-    shape, dtype
-        Of the result.
-    places
-        Indices of the elements that are known; an ellipsis for all of them.
-    values, slack
-        What they are, and the largest error that each may have.
+    `places` are the indices of the elements that are known, an ellipsis for all of them;
+    `slack` is the largest error that each may have.
     """
 
     shape: tuple[int, ...]

@@ -141,13 +141,8 @@ def split_name(name: str) -> tuple[str, str]:
 def parse_contenders(text: str, threads: int = 1) -> tuple[Contender, ...]:
     """Return tilesolve and the peers that a list of names asks for.
 
-    Parameters
-    ----------
-    text
-        Names of `list_peers` with commas between them, ``none``, or ``module:function`` for a peer
-        of one's own.
-    threads
-        That each will use.
+    The list has names of `list_peers` with commas between them, ``none``, or
+    ``module:function`` for a peer of one's own.
 
     Examples
     --------

@@ -23,14 +23,8 @@ def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
 
     A single thread computes in the calling one, so that both have the same core.
 
-    Parameters
-    ----------
-    machine
-        Whose vectors are multiplied, or this computer's where those are narrower.
-    dtype
-        Of a problem; complex numbers count by their parts.
-    threads
-        How many compute together.
+    The machine's vectors are multiplied, or this computer's where those are narrower. Complex
+    numbers count by their parts.
 
     Examples
     --------

@@ -44,14 +44,8 @@ SEED = 1
 class RunTimes:
     """What runs and strides take at one level.
 
-    Parameters
-    ----------
-    level
-        Its name.
-    runs
-        For each repeat the seconds of a run, by its lines.
-    strides
-        For each repeat the seconds of a line, by the stride in lines.
+    For each repeat, `runs` has the seconds of a run by its lines, and `strides` the seconds of
+    a line by the stride in lines.
 
     Examples
     --------

@@ -113,16 +113,9 @@ class _Step:
 class Constants:
     """Operands that calls do not give.
 
-    Parameters
-    ----------
-    arrays
-        Copies of the operands, by their numbers.
-    known
-        All arrays that depend on nothing else, by number: operands come first, then results.
-    steps
-        What is left to be computed in a call.
-    result
-        The number of the expression's result.
+    `arrays` are copies of the operands, by their numbers. `known` has all arrays that depend on
+    nothing else, by number: operands come first, then results. `steps` are left to a call;
+    `result` is the number of the expression's result.
     """
 
     arrays: Mapping[int, Array]

@@ -41,14 +41,8 @@ def contraction_steps(
 ) -> list[ExpressionStep]:
     """Return the steps that contract two or more tensors.
 
-    Parameters
-    ----------
-    request
-        Extents, dtype and what the user asks for.
-    operands
-        Letters of each: none twice in one, and none that only one has and the output lacks.
-    output
-        Letters of the result.
+    `operands` are the letters of each: none twice in one, and none that only one has and the
+    output lacks.
 
     Examples
     --------

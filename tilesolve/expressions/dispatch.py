@@ -106,12 +106,7 @@ def _costs(machine: str | None) -> Costs:
 def choose_route(request: Request, first: str, second: str, output: str) -> tuple[Route, str]:
     """Return how to contract two arrays, and why so.
 
-    Parameters
-    ----------
-    request
-        Extents, dtype and costs.
-    first, second, output
-        Letters of the arrays, none of them of extent 0, none twice in a tensor.
+    No array has a letter twice, or one of extent 0.
 
     Examples
     --------

@@ -67,12 +67,8 @@ def start_compiling(family: Family, *, packed: bool) -> None:
     the family's other kernels, for later runs. `load_kernels` waits for the kernels that it needs,
     or compiles them itself.
 
-    Parameters
-    ----------
-    family
-        The kernels' family.
-    packed
-        Whether those that read copies alone are wanted, or those that read operands in place.
+    `packed` asks for the kernels that read copies alone; else for those that read operands in
+    place.
 
     Examples
     --------
@@ -105,12 +101,8 @@ def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
 
     What is on disk is used as `make_object` says.
 
-    Parameters
-    ----------
-    family
-        The kernels' family.
-    packed
-        Whether those that read copies alone are wanted, or those that read operands in place.
+    `packed` asks for the kernels that read copies alone; else for those that read operands in
+    place.
 
     Examples
     --------

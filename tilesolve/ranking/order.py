@@ -75,12 +75,8 @@ def best_of_first(
 
     Where a tie leaves open who is among them, it is the mean over all that may be.
 
-    Parameters
-    ----------
-    scores, seconds, count
-        Of all; the fastest of so many is picked by its seconds.
-    judged
-        Other seconds of the same, by which the picked one is judged.
+    The fastest of the first `count` is picked by its seconds. `judged` are other seconds of the
+    same variants, by which the picked one is judged.
 
     Examples
     --------

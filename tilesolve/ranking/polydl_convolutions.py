@@ -54,14 +54,9 @@ WITHIN = (
 class BlockedLayer:
     """A convolution by what its letters are to PolyDL.
 
-    Parameters
-    ----------
-    letters
-        Of each loop around the microkernel, innermost first.
-    width
-        The letter of the microkernel's rows of the output.
-    blocks
-        Iterations of filters and channels in a block, as pairs.
+    `letters` are those of each loop around the microkernel, innermost first; `width` is the
+    letter of the microkernel's rows of the output; `blocks` are the iterations of filters and
+    channels in a block.
 
     Examples
     --------
@@ -169,12 +164,7 @@ def vary_convolution(best: Solution, count: int, seed: int) -> Iterator[tuple[So
 
     Operands that are packed are packed for an image at a time: the paper's lie in blocks before.
 
-    Parameters
-    ----------
-    best
-        The solver's solution.
-    count, seed
-        Variants at most, and the seed of the draw where there are more.
+    There are `count` variants at most; `seed` draws them where there are more.
 
     Raises
     ------

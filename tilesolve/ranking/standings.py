@@ -213,12 +213,8 @@ class Standings:
         Of the variants that were measured. Where a ranker ties variants it is the mean over all
         that may be among the first. Who is picked by half of the rounds is judged by the others.
 
-        Parameters
-        ----------
-        count
-            How many are run in the hope that one is fast.
-        by
-            The ranker that says which; that of the ranking if None.
+        `count` variants are run in the hope that one is fast; the ranker `by` says which,
+        that of the ranking if None.
         """
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise PlanError(f"count must be 1 or more first variants, got {count!r:.80}")

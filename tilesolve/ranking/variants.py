@@ -25,14 +25,8 @@ SOLVER, RUNNER_UP, GRID, POLYDL = "solver", "runner-up", "grid", "polydl"
 class Variant:
     """A plan among others of its problem.
 
-    Parameters
-    ----------
-    kind
-        Where it comes from: ``solver``, ``runner-up``, ``grid`` or ``polydl``.
-    plan
-        The plan.
-    fits
-        Whether its tiles keep all limits: what does not fit a cache is ranked, too.
+    `kind` is ``solver``, ``runner-up``, ``grid`` or ``polydl``. `fits` says whether its tiles
+    keep all limits: a plan that does not fit a cache is ranked, too.
     """
 
     kind: str

@@ -70,16 +70,9 @@ EXTRAS = {
 class Row:
     """One finding.
 
-    Parameters
-    ----------
-    what, value
-        A figure and its value, as text.
-    source
-        Where the value comes from, or its state.
-    mend
-        The command that would better it; empty if nothing needs to.
-    bad
-        Whether something needed is missing or damaged.
+    `source` says where the value comes from, or its state; `mend` is the command that would
+    better it, empty if nothing needs to; `bad` says whether something needed is missing or
+    damaged.
 
     Examples
     --------

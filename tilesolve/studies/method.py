@@ -64,14 +64,7 @@ class Method:
 def carry_out(method: Method, job: Job, plans: int | None) -> bool:
     """Study the cases that a job names, show what was found, and write what is asked for.
 
-    Parameters
-    ----------
-    method
-        What is done with each.
-    job
-        The cases, how to measure, and what to write.
-    plans
-        How many run of each case; None for the usual number.
+    `plans` is how many run of each case; None is the method's usual number.
 
     Returns
     -------

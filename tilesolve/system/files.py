@@ -319,12 +319,7 @@ def hold_lock(path: str | os.PathLike[str], *, wait_seconds: float = 0.0) -> Ite
     the process ends, however it ends; the empty lock file stays, as removing it would let two
     processes lock different files of one name.
 
-    Parameters
-    ----------
-    path
-        The file that is going to be written.
-    wait_seconds
-        How long to wait for another to release it.
+    `wait_seconds` is how long to wait for another process to release it.
 
     Raises
     ------

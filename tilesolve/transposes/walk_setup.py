@@ -36,16 +36,9 @@ Strides = tuple[int, ...]
 class Walk:
     """How arrays of given strides are copied.
 
-    Parameters
-    ----------
-    table
-        What compiled code knows of it, see `kernels.runtime.walk_fields`.
-    address
-        Of the table.
-    workspace_bytes
-        Bytes of the staging buffer, of ends of runs that are kept, and of offsets.
-    parts
-        Trips of the outermost loop that each thread does.
+    Compiled code reads `table`, see `kernels.runtime.walk_fields`. The workspace holds the
+    staging buffer, ends of runs that are kept, and offsets. `parts` are the trips of the
+    outermost loop that each thread does.
 
     Examples
     --------

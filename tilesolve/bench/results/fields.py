@@ -56,16 +56,8 @@ def read_fields(kind: Callable[..., Some], data: Data, *names: str, **given: obj
     What may be None, or is a flag, may be missing: files did not always have it. A dataclass whose
     values have to go together has a method ``check``.
 
-    Parameters
-    ----------
-    kind
-        The dataclass. Numbers in it are positive, but for whole ones and for a `Share`.
-    data
-        The values by name.
-    names
-        The fields to read; all but those given if there are none.
-    given
-        Fields that are known.
+    `names` are the fields to read, all but those given if there are none. Numbers have to be
+    positive, but for whole ones and for a `Share`.
 
     Examples
     --------

@@ -93,16 +93,8 @@ Some = TypeVar("Some", bound=Case[Any])
 class Record(Generic[Kind]):
     """All cases so far, and what they have in common.
 
-    Parameters
-    ----------
-    conditions
-        What they have in common.
-    provenance
-        CPU, versions, date: what and its value.
-    machine
-        The machine's file.
-    cases
-        In the order in which they were measured.
+    `machine` is the text of the machine's file; cases are in the order in which they were
+    measured.
     """
 
     HOLDS: ClassVar[str]

@@ -170,14 +170,8 @@ class Result(Outcome):
     def ratio(self, peer: str = "", layout: str = "", mine: str = OURS) -> float:
         """Return how many times faster ours is than another one; NaN if one is missing.
 
-        Parameters
-        ----------
-        peer
-            A library; the best of the peers if empty.
-        layout
-            Of both; the better of each if empty.
-        mine
-            Who is compared in the place of ours.
+        `peer` is a library, the best of the peers if empty. `layout` is that of both, the
+        better of each if empty. `mine` is compared in the place of ours.
         """
         other = self.seconds(self.fastest(peer, layout))
         return other / self.seconds(self.fastest(mine, layout))

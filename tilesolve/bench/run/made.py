@@ -19,12 +19,8 @@ Timer = Callable[[], float]
 class Made:
     """What was made ready.
 
-    Parameters
-    ----------
-    run
-        Computes it and returns the result.
-    describe
-        Returns what is predicted of a plan of ours, given what times a run; None for others.
+    `describe` returns what is predicted of a plan of ours, given what times a run; others have
+    none.
     """
 
     run: Run

@@ -87,20 +87,9 @@ def take_turns(
 ) -> None:
     """Time several runs in rounds, every other one in reverse, and hopeless ones once.
 
-    Parameters
-    ----------
-    timers
-        The first one is what others are hopeless beside, see `HOPELESS_RATIO`.
-    times
-        Of each so far; what is measured is added.
-    procedure
-        How many rounds there are.
-    step
-        Told what comes next.
-    named
-        What a run is called, with its number.
-    ended
-        The numbers of those that are not timed again.
+    Others are hopeless beside the first one, see `HOPELESS_RATIO`. New seconds are added to
+    `times`. `step` is told what comes next; `named` is what a run is called, with a place for
+    its number; the numbers in `ended` are not timed again.
     """
 
     def hopeless(number: int) -> bool:
