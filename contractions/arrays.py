@@ -34,11 +34,6 @@ def read_array(value: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
         If it is no array.
     TensorError
         If it is a tensor whose memory cannot be read.
-
-    Examples
-    --------
-    >>> read_array([1.0], "x").shape
-    (1,)
     """
     if type(value) is np.ndarray:
         return value

@@ -22,13 +22,7 @@ _MAX_BYTES = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ArrayInfo:
-    """An array of a computation: its name, shape and dtype.
-
-    Examples
-    --------
-    >>> ArrayInfo("A", (4, 3), "float32").bytes
-    48
-    """
+    """An array of a computation: its name, shape and dtype."""
 
     name: str
     shape: Shape

@@ -56,11 +56,6 @@ def nest_suite(name: str) -> Mapping[str, NestCase]:
     ------
     SuiteError
         If there is no such suite.
-
-    Examples
-    --------
-    >>> len(nest_suite("nests"))
-    13
     """
     if name not in _SUITES:
         raise SuiteError(f"no suite of nests {name!r}; there are {', '.join(_SUITES)}")

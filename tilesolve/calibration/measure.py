@@ -43,11 +43,6 @@ class MeasuringTime:
 
     `seconds` are those of all rounds, `call` those of one timing, and `density` the block sizes
     per doubling, of which all cores at once get half.
-
-    Examples
-    --------
-    >>> MeasuringTime(seconds=10.0, call=1e-3, density=4).density
-    4
     """
 
     seconds: float

@@ -25,11 +25,6 @@ def peak_meter(machine: Machine, dtype: str, threads: int) -> PeakMeter:
 
     The machine's vectors are multiplied, or this computer's where those are narrower. Complex
     numbers count by their parts.
-
-    Examples
-    --------
-    >>> peak_meter(Machine.detect(), "complex128", 1)(1e-3) > 0
-    True
     """
     here = Machine.detect()
     if machine.vector_bits > here.vector_bits:  # wider ones would be done in pieces, and spilled

@@ -68,11 +68,6 @@ class Curve:
     `kernel` is ``"sweep"`` (load, FMA, store), ``"read"``, ``"stream"`` (non-temporal stores)
     or ``"lines"`` (the same of single lines, pages apart). Each of the `cores` works on a block
     of its own; `samples` are by growing block.
-
-    Examples
-    --------
-    >>> Curve("read", 1, (Sample(4096, (1e10,)),)).samples[0].best
-    10000000000.0
     """
 
     kernel: str
@@ -110,13 +105,7 @@ class Plateau:
 
 
 def capacity_of(level: Level) -> int:
-    """Return the bytes of a level that has a capacity.
-
-    Examples
-    --------
-    >>> capacity_of(Level("L1", 2**15, 1e9))
-    32768
-    """
+    """Return the bytes of a level that has a capacity."""
     if level.capacity is None:
         raise CalibrationError(f"{level.name} has no capacity, so it cannot be measured")
     return level.capacity

@@ -20,13 +20,7 @@ from tilesolve.system.checks import as_array
 
 
 def prepare(operand: Array, needs: Preparation | None) -> Array:
-    """Return an operand as the steps take it.
-
-    Examples
-    --------
-    >>> prepare(np.ones(2), None).tolist()
-    [1.0, 1.0]
-    """
+    """Return an operand as the steps take it."""
     array = np.asarray(operand)
     return array if needs is None else needs(array)
 

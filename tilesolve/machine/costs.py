@@ -266,13 +266,7 @@ def changed_costs(costs: Costs) -> dict[str, float]:
 
 
 def measured_costs(catalogues: Iterable[Catalogue], name: str) -> dict[str, float]:
-    """Return what was measured of a cost, by dtype; of calls the median over register tiles.
-
-    Examples
-    --------
-    >>> measured_costs((), "in_place_rows_slowdown")
-    {}
-    """
+    """Return what was measured of a cost, by dtype; of calls the median over register tiles."""
     if name == "call_cycles":
         return {found.dtype: median(tile.call for tile in found.tiles) for found in catalogues}
     if name not in MEASURED_RATIOS:

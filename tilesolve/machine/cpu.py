@@ -30,13 +30,7 @@ _BASELINE = {"x86_64": "sse2", "amd64": "sse2", "aarch64": "asimd", "arm64": "as
 
 @dataclass(frozen=True, slots=True)
 class DetectedCache:
-    """A data cache as reported; None is unknown.
-
-    Examples
-    --------
-    >>> DetectedCache(1, 32768).ways is None
-    True
-    """
+    """A data cache as reported; None is unknown."""
 
     level: int
     size: int | None = None
@@ -104,11 +98,6 @@ def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
     """Return what is known of this CPU.
 
     `root` and `proc` are where sysfs and procfs are mounted.
-
-    Examples
-    --------
-    >>> detect_cpu().cores >= 1
-    True
     """
     said = _first_block(proc / "cpuinfo")
     folder = _core_folder(root)

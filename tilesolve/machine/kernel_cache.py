@@ -27,13 +27,7 @@ _makers: dict[tuple[Family, bool], subprocess.Popen[bytes]] = {}
 
 
 def code_folder() -> Path:
-    """Return where object files are kept.
-
-    Examples
-    --------
-    >>> code_folder().name
-    'code'
-    """
+    """Return where object files are kept."""
     return kept_folder("code")
 
 

@@ -235,12 +235,7 @@ a second, got 1e-09
 
 
 def check_count(where: str, field: str, value: object) -> None:
-    """Refuse what is no integer of at least 1 that 64 bits hold.
-
-    Examples
-    --------
-    >>> check_count("machine 'm'", "cores", 2)
-    """
+    """Refuse what is no integer of at least 1 that 64 bits hold."""
     if type(value) is not int or value < 1:
         raise MachineError(f"{where}: {field} must be a positive integer, got {value!r}")
     if value >= 2**63:

@@ -37,11 +37,6 @@ class Microkernel:
         Cycles that one of columns read in place costs each time it enters the first.
     in_place_rows_slowdown, in_place_columns_slowdown
         How many times as long the inner loop takes where rows, or columns, are read in place.
-
-    Examples
-    --------
-    >>> Microkernel(rows=24, columns=8).rows
-    24
     """
 
     rows: int

@@ -437,13 +437,7 @@ class Machine:
 
 
 class Found(NamedTuple):
-    """A machine, why it is in force, and what is wrong with a file that is not used for it.
-
-    Examples
-    --------
-    >>> Machine.find("i7-6700k").problem
-    ''
-    """
+    """A machine, why it is in force, and what is wrong with a file that is not used for it."""
 
     machine: Machine
     why: Literal["argument", "TILESOLVE_MACHINE", "calibrated file", "detection"]

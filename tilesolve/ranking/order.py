@@ -25,13 +25,7 @@ def mean_ranks(scores: Sequence[float]) -> list[float]:
 
 
 def count_ties(scores: Sequence[float]) -> int:
-    """Return how many have the score of another one.
-
-    Examples
-    --------
-    >>> count_ties([0.2, 0.1, 0.2])
-    2
-    """
+    """Return how many have the score of another one."""
     return sum(scores.count(one) > 1 for one in list(scores))
 
 

@@ -35,11 +35,6 @@ class Clock:
     """Where seconds were measured.
 
     `cpu` is the CPU's fingerprint, `version` that of the package.
-
-    Examples
-    --------
-    >>> Clock.here().version == __version__
-    True
     """
 
     cpu: str
@@ -53,22 +48,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Variants of a plan in the order of a ranker, the best first.
+    """Variants in the order of a ranker, what each ranker says of them, and what they took.
 
-    Parameters
-    ----------
-    by
-        The ranker whose order it is.
-    variants
-        In that order; of equal scores the solver's plan, then runners-up.
-    scores
-        For each ranker its scores of the variants, as pairs; the less, the better.
-    rounds
-        Seconds of each variant in each round; none for those that were not run.
-    lacking
-        Rankers that could not say anything, and why, as pairs.
-    clock
-        Where they were measured; None where none was, or an older file does not say so.
+    The fields are those of `Ranking`, which adds the runs.
 
     Examples
     --------

@@ -73,11 +73,6 @@ class Row:
     `source` says where the value comes from, or its state; `mend` is the command that would
     better it, empty if nothing needs to; `bad` says whether something needed is missing or
     damaged.
-
-    Examples
-    --------
-    >>> Row("cores in force", "2").bad
-    False
     """
 
     what: str
@@ -89,13 +84,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Findings about one thing.
-
-    Examples
-    --------
-    >>> Section("processor", (Row("cores in force", "2"),)).title
-    'processor'
-    """
+    """Findings about one thing."""
 
     title: str
     rows: tuple[Row, ...]
@@ -103,13 +92,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings.
-
-    Examples
-    --------
-    >>> Diagnosis((Section("tea", (Row("cup", "empty", bad=True),)),)).healthy
-    False
-    """
+    """All findings."""
 
     sections: tuple[Section, ...]
 

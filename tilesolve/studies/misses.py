@@ -72,11 +72,6 @@ class Row:
     """Lines of each tensor that one level missed: simulated, and predicted by both rules.
 
     Counts are of each tensor, output first; `share` is the part of the nest that was simulated.
-
-    Examples
-    --------
-    >>> Row("L1", (100, 50), (110.0, 55.0), (150.0, 75.0)).ratio
-    1.1
     """
 
     level: str
@@ -101,11 +96,6 @@ def describe_caches(machine: Machine) -> list[CacheShape]:
 
     A cache whose sets are no power of two, which no plain bits of an address can number, is
     taken as fully associative.
-
-    Examples
-    --------
-    >>> [shape.ways for shape in describe_caches(Machine.load("e5-2680v4"))]
-    [8, 8, None]
     """
     found = []
     for level in machine.caches:

@@ -33,11 +33,6 @@ class KeptFile:
     """A file that is kept.
 
     `used` is when it was last read or written, in nanoseconds; `size` is in bytes.
-
-    Examples
-    --------
-    >>> KeptFile(0, Path("a.o"), 10).size
-    10
     """
 
     used: int
@@ -70,13 +65,7 @@ def cache_limit() -> int:
 
 
 def list_kept(root: Path, name: str) -> list[KeptFile]:
-    """Return the files of one of the folders of what is kept; a folder that is missing has none.
-
-    Examples
-    --------
-    >>> list_kept(Path("/no/such/folder"), "plans")
-    []
-    """
+    """Return the files of one of the folders of what is kept; a folder that is missing has none."""
     found = []
     for path in (root / name).glob(KEPT[name]):
         with contextlib.suppress(OSError):  # another process has removed it
@@ -86,12 +75,7 @@ def list_kept(root: Path, name: str) -> list[KeptFile]:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file was used now, so that others go before it.
-
-    Examples
-    --------
-    >>> note_use(Path("/no/such/folder/file"))
-    """
+    """Note that a file was used now, so that others go before it."""
     with contextlib.suppress(OSError):  # in a folder that cannot be written nothing goes
         os.utime(path)
 

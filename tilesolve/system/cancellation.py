@@ -93,25 +93,13 @@ class Stop:
 
 
 def stop_address() -> int:
-    """Return the address of the word that ends runs of the calling thread once it is not 0.
-
-    Examples
-    --------
-    >>> stop_address() == CANCEL_ADDRESS
-    True
-    """
+    """Return the address of the word that ends runs of the calling thread once it is not 0."""
     stop = _here.stop
     return CANCEL_ADDRESS if stop is None else ctypes.addressof(stop.word)
 
 
 def is_stopped() -> bool:
-    """Return whether the calling thread is to end what it does.
-
-    Examples
-    --------
-    >>> is_stopped()
-    False
-    """
+    """Return whether the calling thread is to end what it does."""
     stop = _here.stop
     return bool(_WORD.value if stop is None else stop.word.value)
 

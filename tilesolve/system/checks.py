@@ -127,13 +127,7 @@ def check_threads(value: object) -> int:
 
 
 def check_tries(value: object) -> int:
-    """Return a number of tries if it is one.
-
-    Examples
-    --------
-    >>> check_tries(10)
-    10
-    """
+    """Return a number of tries if it is one."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
         return int(value)
     raise PlanError(f"tries must be a positive integer, got {value!r}")

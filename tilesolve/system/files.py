@@ -83,13 +83,7 @@ def is_switched_on(name: str) -> bool:
 
 
 def config_dir() -> Path:
-    """Return the folder of settings and machine files, which need not exist yet.
-
-    Examples
-    --------
-    >>> config_dir().is_absolute()
-    True
-    """
+    """Return the folder of settings and machine files, which need not exist yet."""
     import platformdirs
 
     given = read_setting("TILESOLVE_CONFIG_DIR")
@@ -97,13 +91,7 @@ def config_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the folder of plans and compiled code, which need not exist yet.
-
-    Examples
-    --------
-    >>> cache_dir().is_absolute()
-    True
-    """
+    """Return the folder of plans and compiled code, which need not exist yet."""
     import platformdirs
 
     given = read_setting("TILESOLVE_CACHE_DIR")
@@ -218,10 +206,6 @@ def make_folder(folder: Path) -> None:
     ------
     OSError
         If that is not possible.
-
-    Examples
-    --------
-    >>> make_folder(Path("/"))
     """
     if not folder.is_dir():
         make_folder(folder.parent)
@@ -281,12 +265,7 @@ def write_atomically(
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that killed writers left in a folder of tilesolve's own.
-
-    Examples
-    --------
-    >>> remove_leftovers(Path("/no/such/folder"))
-    """
+    """Remove the temporary files that killed writers left in a folder of tilesolve's own."""
     for path in folder.glob(f".*.{'[0-9a-f]' * 8}.tmp"):
         with suppress(OSError):  # its writer has removed it, or nobody may
             if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:

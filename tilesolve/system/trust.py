@@ -31,13 +31,7 @@ NOWHERE = Path(os.devnull)
 
 
 def find_fault(path: Path, status: os.stat_result) -> str:
-    """Return why somebody else could change a file or folder; an empty text if nobody could.
-
-    Examples
-    --------
-    >>> find_fault(Path("/"), Path("/").stat())
-    ''
-    """
+    """Return why somebody else could change a file or folder; an empty text if nobody could."""
     if status.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to another user (number {status.st_uid})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -52,10 +46,6 @@ def check_folder(folder: Path) -> None:
     ------
     FileAccessError
         If somebody else owns it or may write in it, or it cannot be looked at.
-
-    Examples
-    --------
-    >>> check_folder(Path("/no/such/folder"))
     """
     try:
         fault = find_fault(folder, folder.stat())
@@ -101,11 +91,6 @@ def kept_folder(name: str) -> Path:
     It is in `cache_dir`, unless somebody else could change it there, or nothing can be written
     there and nothing has been: then a warning says why, and it is in `private_folder`. If there is
     none either, the warning says so, and it is in `NOWHERE`.
-
-    Examples
-    --------
-    >>> kept_folder("code") == cache_dir() / "code"
-    True
     """
     wanted = cache_dir()
     fault = _fault_of(wanted, name)

@@ -78,11 +78,6 @@ def run_unheard(job: Callable[[], _Result]) -> _Result:
     ------
     TimeoutError
         If a `cancellation.deadline` was over before the job began.
-
-    Examples
-    --------
-    >>> run_unheard(lambda: 6 * 7)
-    42
     """
     found: list[_Result] = []
     run_together([lambda: found.append(job())], long=True)
