@@ -26,7 +26,7 @@ class Elementwise:
     Raises
     ------
     PlanError
-        If it is no Python function of one number, raises errors, or uses what may change.
+        If it is no Python function of one number, raises errors, or uses values that may change.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """numpy's einsum notation, brought to one form: a letter for every axis.
 
-What a `Spec` leaves out is here: an implicit output, an ellipsis, axes of extent 1 that are
-broadcast, and subscripts as lists of integers. `read` fills an ellipsis with letters that the
-text does not use, so that what follows needs to know nothing of it.
+This module has the parts of einsum that a `Spec` leaves out: an implicit output, an ellipsis, axes
+of extent 1 that are broadcast, and subscripts as lists of integers. `read` fills an ellipsis with
+letters that the text does not use, so that later modules need to know nothing of it.
 """
 
 from __future__ import annotations

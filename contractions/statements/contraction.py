@@ -32,7 +32,7 @@ class Product:
     def problem(self, computation: Computation) -> Problem:
         """Return it at a computation's extents.
 
-        An array may be larger than what is read of it: a call takes its first elements then.
+        An array may have more elements than are read: a call takes its first ones then.
         """
         sizes = {short: computation.sizes[letter] for short, letter in self.letters}
         return Problem.of(self.spec, sizes, computation.output.dtype)
@@ -43,7 +43,7 @@ class Contraction:
     """``output = product + … + product + beta · output``, in the statement's region.
 
     `added` is the statement's term without the output. `beta` has the numbers and parameters
-    that multiply what lies in the output; None if nothing is added.
+    that multiply the output's old elements; None if nothing is added.
     """
 
     products: tuple[Product, ...]

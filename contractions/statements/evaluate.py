@@ -39,7 +39,7 @@ def evaluate(
 
     Floating-point numbers are float64 all the way; integers wrap as their dtypes do.
 
-    `out` is what the output holds before, where a region leaves elements as they are; without
+    `out` has the output's elements from before, where a region leaves them as they are; without
     it these are zeros.
 
     Examples

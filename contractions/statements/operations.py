@@ -136,7 +136,7 @@ def result_dtype(name: str, kinds: Sequence[Kind]) -> str:
     Raises
     ------
     DtypeError
-        If it is not made for such arguments, or gives what nests do not compute in.
+        If it is not made for such arguments, or gives a dtype that nests do not compute in.
 
     Examples
     --------

@@ -112,7 +112,7 @@ def parse_conditions(text: str | Sequence[str | Condition]) -> tuple[Condition, 
 class _Statement:
     """One statement or condition that is being read.
 
-    `kind` is what messages call it. `letters` are the names that stand in subscripts: a name
+    `kind` is its name in messages. `letters` are the names that stand in subscripts: a name
     elsewhere is one of them, or a parameter.
     """
 

@@ -91,7 +91,7 @@ def chase_sizes(machine: Machine, limit: int) -> list[int]:
 def _time_loads(crew: PinnedThreads, size: int, *, whole: bool) -> float:
     """Return the seconds of a load from a block: after all of it was loaded, or of its next part.
 
-    Whoever goes on where the last timing ended finds no line of memory in a cache.
+    A timing that goes on where the last one ended finds no line of memory in a cache.
     """
     from tilesolve.constants.tuning import CHASE_LOADS
     from tilesolve.kernels.probes.latency import chase, link_lines

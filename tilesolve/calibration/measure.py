@@ -62,11 +62,11 @@ class Probe:
     cores
         How many run it at once.
     block
-        Bytes that each of them sweeps; 0 for what only computes.
+        Bytes that each of them sweeps; 0 for a kernel that only computes.
     dtype, bits
         Of the vectors.
     work
-        What one core does in one pass: bytes, flops, or cycles.
+        Work of one core in one pass: bytes, flops, or cycles.
     call
         ``call(member, passes)`` runs it.
 

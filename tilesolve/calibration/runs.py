@@ -209,7 +209,7 @@ class _Block:
             part = min(part, TIMED_LINES * LINE_BYTES)
         self.size = part
         ends = range(part, block.size + 1, part)
-        # Whoever comes back to a part has gone through more than all caches hold.
+        # Before a part comes again, more was loaded than all caches hold.
         self.parts: Iterator[NDArray[np.uint8]] = cycle([block[end - part : end] for end in ends])
 
     def time_runs(self, crew: PinnedThreads, lines: int) -> float:

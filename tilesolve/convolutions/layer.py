@@ -34,8 +34,8 @@ from tilesolve.system.html_report import html_report
 class ConvLayer:
     """A convolution layer: weights that are packed, and a plan; `conv_layer` makes one.
 
-    ``print(layer)`` says what runs and why. Pickles have the weights, and plan again where they
-    are read.
+    ``print(layer)`` shows the plan that runs, and why. Pickles have the weights, and plan again
+    where they are read.
 
     `weights` and `bias` contain the batch normalisation.
 
@@ -110,9 +110,9 @@ class ConvLayer:
             Where the result goes; a new array if None. It may not share memory with `x`, nor with
             `residual` unless it is the same array.
         residual
-            What is added before the activation, of the result's shape, where the layer was made
-            with ``residual=True``. It may be `out` itself: the first such call plans for that, and
-            packs the weights once more.
+            An array of the result's shape that is added before the activation, where the layer was
+            made with ``residual=True``. It may be `out` itself: the first such call plans for that,
+            and packs the weights once more.
 
         Returns
         -------
@@ -213,7 +213,7 @@ def conv_layer(
     w
         The weights, in torch's order whatever the layout is: filters, channels of a group, window.
         In the layout ``"NCHWc"``: blocks of filters, blocks of channels, window, the channels and
-        the filters of a block. They are copied: what is done to the array later changes nothing.
+        the filters of a block. They are copied: later changes of the array do not matter.
         Their dtype is the layer's.
     bias
         A number for each filter.

@@ -1,8 +1,8 @@
 """How many arrays become one: the steps, the layouts in between, the memory they take.
 
-A result that a later step takes is written in the layout that this step
-packs least of: batches, then what the step sums over, then what it keeps, as in a packed
-micro-panel. Between large planned steps, layouts are compared by the time of both plans.
+A result that a later step takes is written in the layout that this step packs least of: batches,
+then the letters that the step sums over, then those that it keeps, as in a packed micro-panel.
+Between large planned steps, layouts are compared by the time of both plans.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How two arrays are contracted: by a plan, or by a function of numpy, and why.
 
 Letters, extents, the dtype and the machine's costs decide, so that the same expression always
-computes the same. What stands behind the costs is in ``docs/decisions/060-einsum-routes.md``.
+computes the same. The measurements behind the costs are in ``docs/decisions/060-einsum-routes.md``.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ PROC = Path("/proc")
 # whose update must not make a calibrated file foreign.
 _INSTRUCTIONS = re.compile(r"s?sse|avx|fma|f16c|amx|asimd|neon|sve|vsx")
 
-# What every CPU of an architecture has, whether or not it lists it.
+# Features of every CPU of an architecture, listed or not.
 _BASELINE = {"x86_64": "sse2", "amd64": "sse2", "aarch64": "asimd", "arm64": "asimd"}
 
 
@@ -95,7 +95,7 @@ class DetectedCpu:
 
 
 def detect_cpu(root: Path = SYS, proc: Path = PROC) -> DetectedCpu:
-    """Return what is known of this CPU.
+    """Return the figures that are known of this CPU.
 
     `root` and `proc` are where sysfs and procfs are mounted.
     """

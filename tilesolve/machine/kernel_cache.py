@@ -61,8 +61,7 @@ def start_compiling(family: Family, *, packed: bool) -> None:
     the family's other kernels, for later runs. `load_kernels` waits for the kernels that it needs,
     or compiles them itself.
 
-    `packed` asks for the kernels that read copies alone; else for those that read operands in
-    place.
+    `packed` asks for the kernels that read packed copies, not for those that read in place.
 
     Examples
     --------
@@ -93,10 +92,9 @@ def start_compiling(family: Family, *, packed: bool) -> None:
 def load_kernels(family: Family, *, packed: bool) -> LoadedCode:
     """Return kernels of a family: from memory, from disk, or compiled now and kept in both.
 
-    What is on disk is used as `make_object` says.
+    A file on disk is used as `make_object` says.
 
-    `packed` asks for the kernels that read copies alone; else for those that read operands in
-    place.
+    `packed` asks for the kernels that read packed copies, not for those that read in place.
 
     Examples
     --------

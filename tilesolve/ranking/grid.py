@@ -1,6 +1,6 @@
 """The grid of tile sizes and loop orders: register tiles doubled up to the extent, or the extent.
 
-A grid does not ask whether tiles fit: what overflows a cache is to be seen, too.
+A grid does not ask whether tiles fit: it shows tiles that overflow a cache, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Grid:
     solution
         The solver's, whose threads divide the same letter and that writes C in the same way.
     setting
-        What that was solved for.
+        The setting that it was solved in.
     choice
         The loops around each tile.
     options

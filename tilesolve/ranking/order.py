@@ -1,7 +1,7 @@
 """Orders with ties: ranks, how far two orders agree, and what the first few of one are worth.
 
-Who is tied takes the mean of the places that it shares, never the best of them. Who is picked by
-some rounds is judged by others: the least of many medians is partly luck.
+Tied variants take the mean of the places that they share, never the best of them. A variant that is
+picked by some rounds is judged by others: the least of many medians is partly luck.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def best_of_first(
 ) -> float:
     """Return the seconds of the fastest of the first few by some scores.
 
-    Where a tie leaves open who is among them, it is the mean over all that may be.
+    Where a tie leaves open which are among them, it is the mean over all possible ones.
 
     The fastest of the first `count` is picked by its seconds. `judged` are other seconds of the
     same variants, by which the picked one is judged.
@@ -95,8 +95,8 @@ def best_of_first(
 def halve_rounds(rounds: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
     """Return median seconds by each half of the rounds; who has too few counts with all of them.
 
-    Rounds 1, 4, 5, 8 and so on are a half, 2, 3, 6, 7 the other one: what runs in turns, every
-    other time in reverse, runs as often early as late in both.
+    Rounds 1, 4, 5, 8 and so on are a half, 2, 3, 6, 7 the other one: variants that run in turns,
+    every other time in reverse, run as often early as late in both.
 
     Examples
     --------

@@ -130,9 +130,8 @@ class Loops:
 def polydl_loops(problem: Problem) -> list[Loops]:
     """Return the loops that PolyDL's rule gives for a convolution, in its order.
 
-    A tile of all rows is in the first of the orders of tiles what Fig. 8 is, and is left out. In
-    the second, tiles of any rows run as one another; the paper counts them, so that there are 5 to
-    21.
+    In the first order of tiles, a tile of all rows gives the loops of Fig. 8, and is left out. In
+    the second, tiles of any rows run alike; the paper counts them, so that there are 5 to 21.
 
     Raises
     ------

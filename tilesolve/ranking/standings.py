@@ -193,7 +193,7 @@ class Standings:
         """Return by which share the best of the first few is slower than the fastest measured.
 
         Of the variants that were measured. Where a ranker ties variants it is the mean over all
-        that may be among the first. Who is picked by half of the rounds is judged by the others.
+        that may be among the first. Half of the rounds pick a variant, the others judge it.
 
         `count` variants are run in the hope that one is fast; the ranker `by` says which,
         that of the ranking if None.

@@ -48,7 +48,7 @@ def list_variants(
     Parameters
     ----------
     problem, machine, threads
-        What is computed where, by how many cores.
+        The problem, and the machine and the cores that compute it.
     count
         Variants at most. Runners-up are half of them at most; the others are drawn from the grid of
         tile sizes, loops and letters that threads divide, from all ranges of prices alike.

@@ -28,17 +28,17 @@ def find_problems(job: Job) -> Mapping[str, Case[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What studies differ in.
+    """How one kind of study differs from others.
 
     Parameters
     ----------
     record
-        Holds what is found.
+        Holds the results.
     study
         Studies a case for a machine, by a procedure, with so many plans. A `BenchmarkError` says
         that a result is wrong, any other one why the case cannot be studied.
     report
-        Returns what there is to show.
+        Returns the report of the results.
     plans
         How many there are, unless another number is asked for.
     count_runs

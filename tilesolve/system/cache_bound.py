@@ -81,11 +81,11 @@ def note_use(path: Path) -> None:
 
 
 def bound_cache(written: Path) -> None:
-    """Remove what was not used for longest, if a file that was written makes it too much.
+    """Remove the files that were not used for longest, if a new one makes them too many.
 
-    All folders beside that of the file count; what killed writers left there goes. A process looks
-    at them when it has written its first file, and then whenever it has written so much that it may
-    matter.
+    All folders beside that of the file count; files that killed writers left there are removed. A
+    process looks at them when it has written its first file, and then whenever it has written so
+    much that it may matter.
 
     Raises
     ------

@@ -34,7 +34,7 @@ _stops: dict[int, Stop] = {}
 class Stop:
     """What ends jobs early that other threads run.
 
-    As a context it is known to deadlines, and to what ends the calling thread's own runs; none of
+    As a context it hears deadlines, and the word that ends the calling thread's own runs; none of
     its jobs outlives the block.
 
     Examples
@@ -67,7 +67,7 @@ class Stop:
     def run(self, job: Callable[[], object]) -> object:
         """Run a job in the calling thread, unless it has been ended before."""
         before, _here.stop = _here.stop, self
-        self._begun.append(None)  # before the look: `end` waits for whoever did not see the word
+        self._begun.append(None)  # before the look: `end` waits for threads that missed the word
         try:
             return None if self.word.value else job()
         finally:

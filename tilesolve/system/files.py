@@ -217,15 +217,15 @@ def write_atomically(
 ) -> None:
     """Write a file so that a reader, at any moment, finds the old content or the new one.
 
-    The content goes to a new file beside `path`, which then takes its place in one step. What
-    stops it in between leaves the old file as it was. Missing folders are made.
+    The content goes to a new file beside `path`, which then takes its place in one step. If
+    anything stops it in between, the old file is as it was. Missing folders are made.
 
     Parameters
     ----------
     path
         The file; a symbolic link stays one, and the file it points to is replaced.
     content
-        What it will hold; text is written as UTF-8.
+        Its new content; text is written as UTF-8.
     mode
         The permissions of the file, without those that the process takes away from all files.
 

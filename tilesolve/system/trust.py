@@ -1,7 +1,7 @@
 """Whom files belong to: what is executed or believed has to be the user's own.
 
 Nobody but the user and root may be able to write a file that is read here, or the folder that it is
-in. Folders further up are not looked at: whoever can exchange a folder there can only put another
+in. Folders further up are not looked at: somebody who exchanges a folder there can only put another
 one of the user's in its place. See docs/security.md.
 """
 
@@ -60,7 +60,7 @@ def check_folder(folder: Path) -> None:
 def read_trusted(path: Path) -> bytes:
     """Return the content of a file that nobody else could have written.
 
-    What is looked at is the file that has been opened: exchanging it meanwhile gains nothing.
+    It checks the file that it has opened, so that nobody gains by exchanging it meanwhile.
 
     Raises
     ------

@@ -60,7 +60,7 @@ class Outputs:
     def write(self, found: Record[Any], report: Report, prefix: str = "") -> None:
         """Write results to all files but the JSON, which is written as results come.
 
-        `prefix` is put before the name of the section and says what the results are of.
+        `prefix` is put before the name of the section and names the kind of the results.
         """
         if self.csv is not None:
             write_atomically(self.csv, found.to_csv())
@@ -81,7 +81,7 @@ class Job:
     """What a sweep or a study of tiles is asked for.
 
     The cases are named as `tilesolve.bench.cases.find_cases` takes them. A machine that is None
-    is the machine in force. `command` is the command line, for those who read the results.
+    is the machine in force. `command` is the command line, for readers of the results.
     """
 
     suite: str

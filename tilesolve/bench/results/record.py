@@ -32,7 +32,7 @@ class Conditions:
     contenders
         Labels, by name.
     machine
-        Name and a digest of what the plans were made for.
+        Name and a digest of the machine that plans were made for.
     seconds
         Budget of a case; None where its rounds were not bounded.
     plans

@@ -73,7 +73,7 @@ class Figures:
     roofline, predicted
         Least seconds that the machine allows, and those of the plan.
     bottleneck
-        What bounds the prediction.
+        The level, or the arithmetic, that bounds the prediction.
     packed
         Bytes that each call packs; weights are packed before.
     packing, predicted_packing

@@ -36,7 +36,7 @@ def time_plans(
     them otherwise. Every other round goes in reverse.
 
     All plans compute `problem`. A plan that is hopeless beside the first one, see
-    `HOPELESS_RATIO`, runs once. `step` is told what comes next.
+    `HOPELESS_RATIO`, runs once. `step` is told of each run before it.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def take_turns(
     """Time several runs in rounds, every other one in reverse, and hopeless ones once.
 
     Others are hopeless beside the first one, see `HOPELESS_RATIO`. New seconds are added to
-    `times`. `step` is told what comes next; `named` is what a run is called, with a place for
+    `times`. `step` is told of each run before it; `named` is the name of a run, with a place for
     its number; the numbers in `ended` are not timed again.
     """
 
